@@ -176,7 +176,7 @@ class Studies:
                 self._ask(session.target, study, place)
 
     def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
-        """The stored rows of a table at a place."""
+        """Returns the stored rows of a table at a place."""
         self.store.flush()
         rows = parquet.table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]

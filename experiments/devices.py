@@ -55,7 +55,7 @@ QUICK = [
 
 
 def cases(kernel: int, quick: bool) -> list[Case]:
-    """What is computed at one kernel size."""
+    """Returns what is computed at one kernel size."""
     return [
         Case("conv1d", *shape, dtype=dtype, operands="cancel")
         for shape in ([(3, 3, 2)] if quick else SHAPES)
@@ -65,7 +65,7 @@ def cases(kernel: int, quick: bool) -> list[Case]:
 
 
 def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
-    """What is swept, a kernel size at a time: cases, values, axis."""
+    """Returns what is swept, a kernel size at a time: cases, values, axis."""
     if quick:
         return [(cases(3, quick), [3, 4, 10, 11, 16], "length")]
     kernels = sorted({kernel for kernel, _, _ in SHAPES})

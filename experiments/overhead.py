@@ -108,7 +108,7 @@ def by_hand(race: Race, convolve: Convolve) -> list[tuple[int, int, int]]:
 
 
 def repeats(y: np.ndarray, x: np.ndarray, w: np.ndarray, convolve: Convolve) -> bool:
-    """The control: the same shape again, and from another buffer."""
+    """Returns the control: the same shape again, and from another buffer."""
     return np.array_equal(y, convolve(x, w)) and np.array_equal(y, convolve(x.copy(), w))
 
 
@@ -131,7 +131,7 @@ def run_race(race: Race, repeat: int, folder: Path) -> list[Row]:
 
 
 def in_turns(subject: str, size: int, ways: Ways, repeat: int) -> Iterator[Row]:
-    """Seconds of each way, each repetition in the other order than the one before."""
+    """Yields seconds of each way, each repetition in the other order than the one before."""
     for number in range(repeat + 1):
         for variant, way in list(ways.items())[:: -1 if number % 2 else 1]:
             start = time.perf_counter()

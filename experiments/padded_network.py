@@ -72,7 +72,7 @@ OTHERS = """
 
 
 def network(width: int, seed: int = 0, padding: str = "valid") -> str:
-    """What ``Network.load`` makes the nine layers from."""
+    """Returns what ``Network.load`` makes the nine layers from."""
     same = "" if padding == "valid" else f",padding={padding}"
     return f"nine-layers:width={width},seed={seed}{same}"
 
@@ -96,7 +96,7 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
-    """What is measured, target by target; targets that can't run here are left out."""
+    """Returns what is measured, target by target; targets that can't run here are left out."""
     if quick:
         small = Request(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
@@ -119,7 +119,7 @@ def wish(source: str, contents: range | tuple[int, ...]) -> Request:
 
 
 def costs(width: int, fixed: int) -> Request:
-    """The time that each way of running a network takes."""
+    """Returns the time that each way of running a network takes."""
     source = f"nine-layers:width={width}"
     return Request(Network.load(source), source, fixed, (), costs=COST[fixed])
 

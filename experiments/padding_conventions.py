@@ -82,7 +82,7 @@ def table(ways: list[tuple[str, str]], sizes: range) -> Iterator[tuple[str, Case
 
 
 def images() -> Iterator[tuple[str, Case]]:
-    """The image at both strides: in TensorFlow, in PyTorch as first ported, and mended."""
+    """Yields the image at both strides: in TensorFlow, in PyTorch as first ported, and mended."""
     for stride in (1, 2):
         case = IMAGE.with_(stride=stride)
         yield "tensorflow", case

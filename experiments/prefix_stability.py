@@ -118,7 +118,7 @@ def show(found: Summary, lengths: Sequence[int]) -> None:
 
 
 def described(differences: Sequence[Difference]) -> Text:
-    """How many lengths and outputs of one case differ, and by how many ulps at most."""
+    """Returns how many lengths and outputs of one case differ, and by how many ulps at most."""
     if not differences:
         return Text("no difference", "green")
     outputs = sum(found.outputs for found in differences)
@@ -142,7 +142,7 @@ def stable_from(differences: Sequence[Difference], lengths: Sequence[int]) -> Te
 
 
 def why_not(one: TargetSummary) -> str:
-    """Why a target has no results."""
+    """Returns why a target has no results."""
     return "; ".join(dict.fromkeys(failure.message for failure in one.failures)) or "not run"
 
 

@@ -142,7 +142,7 @@ def measured_on(
 
 
 def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
-    """The id of a subject and its fixed size."""
+    """Returns the id of a subject and its fixed size."""
     if isinstance(one, Case):
         return one.id, max(LENGTHS)
     if isinstance(one, Batched):
@@ -151,7 +151,7 @@ def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
 
 
 def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> Measured:
-    """Every remedy of a subject that is asked for."""
+    """Returns every remedy of a subject that is asked for."""
     if isinstance(one, Case):
         return measure(one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions)
     if isinstance(one, Batched):

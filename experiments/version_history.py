@@ -72,13 +72,13 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def wanted() -> list[str]:
-    """The releases to measure: those that tell most first."""
+    """Returns the releases to measure: those that tell most first."""
     chosen = os.environ.get("PROBE_RELEASES")
     return chosen.split(",") if chosen else [*TURNING, *BETWEEN]
 
 
 def targets(version: str) -> list[str]:
-    """A release with every way of running it that may change its order."""
+    """Returns a release with every way of running it that may change its order."""
     release = number(version)
     switches = [""]
     if release >= (2,):
@@ -109,7 +109,7 @@ def release(version: str, texts: list[str], store: Store) -> bool:
 
 
 def ask(texts: Iterable[str], store: Store) -> bool:
-    """Bits and differences of every target, then its orders; whether Ctrl-C ended it."""
+    """Returns bits and differences of every target, then its orders; whether Ctrl-C ended it."""
     for text in texts:
         found = measure(
             *(Target.parse(text), [REPORT, *TELLING], LENGTHS, store, "version_history"),

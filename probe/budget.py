@@ -49,17 +49,17 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, 0 where the time is up."""
+        """Returns seconds that are left, 0 where the time is up."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Returns whether the time is up."""
         return not self.left
 
     @property
     def grace(self) -> float:
-        """Seconds that a question in flight gets: a tenth of all, between 2 and 60."""
+        """Returns seconds that a question in flight gets: a tenth of all, between 2 and 60."""
         return min(60.0, max(GRACE, self.seconds / 10))
 
     @contextmanager
@@ -84,7 +84,7 @@ _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 def current() -> Budget | None:
-    """The budget that counts now; None where there is no limit."""
+    """Returns the budget that counts now; None where there is no limit."""
     return _CURRENT.get()
 
 

@@ -42,7 +42,7 @@ class Installed:
     already: bool
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe install --json`` prints."""
+        """Returns what ``probe install --json`` prints."""
         return {
             "target": self.target.text,
             "environment": self.environment.name if self.environment else None,
@@ -103,7 +103,7 @@ def _provide(
 
 
 def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
-    """Facts of a target of this interpreter, which at most needs an emulator."""
+    """Returns facts of a target of this interpreter, which at most needs an emulator."""
     if where.device == "cpu" and where.version is None:
         todo = f"write which, such as {where.name}=={own or '1.2.1'}"
         raise InputError("target", where.text, "it does not name a release to install", todo)
@@ -116,7 +116,7 @@ def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
 def _make(
     folder: Path, recipe: packages.Recipe, arm64: bool, root: Path | None, tell: Tell
 ) -> tuple[Environment, dict[str, Any]]:
-    """A new environment; on any failure none."""
+    """Returns a new environment; on any failure none."""
     environments.remove(folder)
     named = f"{recipe.library}=={recipe.version}"
     try:
@@ -172,7 +172,7 @@ def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
 
 
 def is_there(where: Target) -> bool:
-    """Whether a target can run without being installed first."""
+    """Returns whether a target can run without being installed first."""
     return target.unavailable(where) is None
 
 

@@ -213,7 +213,7 @@ class Session:
         return self
 
     def distrusted(self, why: str) -> TargetError:
-        """The error to raise for an answer that can't be true; its process is ended."""
+        """Returns the error to raise for an answer that can't be true; its process is ended."""
         return self._lost("protocol", f"its worker sent an invalid answer: {why}")
 
     def revive(self) -> Self:
@@ -235,7 +235,8 @@ class Session:
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """All answers of a request as they come. Leaving before the last one ends the child."""
+        """Returns all answers of a request as they come.
+        Leaving before the last one ends the child."""
         VOICE.calls += 1
         return self._exchange(header, arrays or {}, self.time_limit)
 
@@ -250,7 +251,7 @@ class Session:
         return os.pread(self._stderr.fileno(), end - start, start).decode("utf-8", "replace")
 
     def tail(self) -> str:
-        """The last of what the present process printed, as text."""
+        """Returns the last of what the present process printed, as text."""
         return self.stderr_since(self._born, TAIL).strip()
 
     def interrupt(self) -> None:
@@ -289,7 +290,7 @@ class Session:
                 self._end(kill=True)
 
     def _post_mortem(self, error: Exception) -> TargetError:
-        """What killed the child, from how it ended and what it printed last."""
+        """Returns what killed the child, from how it ended and what it printed last."""
         assert self._process is not None
         status = self._pipes.status()
         if status is not None and status < 0:
@@ -414,17 +415,17 @@ AnySession = Session | InlineSession
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
+    """Returns the whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
     return {name: os.environ[name] for name in PASSED if name in os.environ} | dict(variables)
 
 
 def library_variables(where: target.Target) -> dict[str, str]:
-    """The variables that a target's switches set before its library is loaded."""
+    """Returns the variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:
-    """What decides bits of a target's ``facts`` where this interpreter runs it."""
+    """Returns what decides bits of a target's ``facts`` where this interpreter runs it."""
     return {
         "library_version": target.installed_version(backends.get(where.name)),
         "numpy_version": np.__version__,

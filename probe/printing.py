@@ -218,7 +218,8 @@ def _text(cell: RenderableType) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without lines; columns in ``right`` are numbers. They and targets are not folded."""
+    """Returns a table without lines; columns in ``right`` are numbers.
+    They and targets are not folded."""
     found = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
         whole = column == "target" or column in right

@@ -63,7 +63,7 @@ class Reporter:
         }
 
     def line(self, name: str) -> str:
-        """The numbers as a line for people."""
+        """Returns the numbers as a line for people."""
         now = self.numbers()
         parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
         parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")

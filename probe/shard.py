@@ -49,7 +49,7 @@ class Shard(NamedTuple):
         return f"shard-{self.number}-of-{self.total}" if self.total > 1 else ""
 
     def has(self, place: int) -> bool:
-        """Whether the question at this place, from 0, is asked here."""
+        """Returns whether the question at this place, from 0, is asked here."""
         return place % self.total == self.number - 1
 
     def part(self, questions: Sequence[Question]) -> list[Question]:

@@ -78,11 +78,11 @@ class Examined:
 
     @property
     def healthy(self) -> bool:
-        """Whether everything that is here works."""
+        """Returns whether everything that is here works."""
         return all(check.state != "wrong" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe doctor --json`` prints."""
+        """Returns what ``probe doctor --json`` prints."""
         return {
             "healthy": self.healthy,
             "checks": [asdict(check) for check in self.checks],

@@ -100,7 +100,7 @@ class Walked(Answer):
         return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
 
     def _by_order(self) -> str:
-        """The same by order: for all finite inputs."""
+        """Returns the same by order: for all finite inputs."""
         same = [one for one in self.sizes if one["by_order"] == "same"]
         told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
         text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
@@ -135,7 +135,7 @@ class Walked(Answer):
         }
 
     def _growth(self, one: Pair) -> float | None:
-        """How the difference over the largest value compares with the first source's."""
+        """Returns how the difference over the largest value compares with the first source's."""
         first = self.found.first
         start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
         return one.scaled / start if start and one.compared else None
@@ -194,7 +194,7 @@ class Walked(Answer):
         return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def outcome(self, how: str = "") -> str:
-        """What the outputs come to, and what to do. ``how``: one asks for a report."""
+        """Returns what the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
             return "it is not known which outputs must agree"
@@ -388,7 +388,7 @@ def diff(
 
 
 def _folder(given: str | Path | Recorded) -> Path:
-    """A recording's folder, from its path or its answer."""
+    """Returns a recording's folder, from its path or its answer."""
     found = getattr(given, "found", None)
     return found.folder if isinstance(found, Stored) else Path(given)  # type: ignore[arg-type]
 
@@ -447,7 +447,7 @@ def _told(one: Stored) -> str:
 
 
 def _elsewhere(left: Stored, right: Stored) -> list[str]:
-    """Where two recordings were made otherwise, as far as it decides bits."""
+    """Returns where two recordings were made otherwise, as far as it decides bits."""
     ours, theirs = ({**one.made, **one.made.get("libraries", {})} for one in (left, right))
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")

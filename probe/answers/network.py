@@ -269,7 +269,8 @@ def chain_or_graph(
 def read(
     model: Any, height: int | str | Iterable[int] | None, fixed: int | None, trust: bool = False
 ) -> Network:
-    """The chain of a model. InputError: it can't be read, or leaves a size open: then both."""
+    """Returns the chain of a model.
+    InputError: it can't be read, or leaves a size open: then both."""
     shape = None
     if height is not None:
         text = str(height) if isinstance(height, int | str) else "x".join(map(str, height))
@@ -344,7 +345,7 @@ def _chain(subject: Any, trust: bool, own: bool) -> Network | None:
 
 
 def _opens(subject: Any, trust: bool) -> bool:
-    """Whether a model can be padded as a graph: it leaves a length open."""
+    """Returns whether a model can be padded as a graph: it leaves a length open."""
     try:
         inputs = opened(subject, trust).inputs
     except InputError:

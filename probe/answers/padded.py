@@ -83,13 +83,13 @@ class Padded(Answer):
 
     @property
     def first(self) -> str | None:
-        """The operation that changes bits at a least size, for the shortest content."""
+        """Returns the operation that changes bits at a least size, for the shortest content."""
         told = [one.at_least for one in self.found if one.at_least.by_order == "differs"]
         return told[0].name if told else None
 
     @property
     def in_the_way(self) -> Serves | None:
-        """What stands against a proof, or against every shorter size."""
+        """Returns what stands against a proof, or against every shorter size."""
         every = [told for one in self.found for told in (one.at_safe, one.at_least)]
         return next((one for one in every if one.name and one.by_order == "unknown"), None)
 
@@ -172,7 +172,7 @@ def _said(one: Sized) -> str:
 
 
 def _content(one: Sized) -> dict[str, Any]:
-    """An entry of ``contents``."""
+    """Returns an entry of ``contents``."""
     return {
         "content": one.content,
         "least": one.least,
@@ -368,7 +368,7 @@ def _graph(
 
 
 def _only(graph: Graph, content: int, to: int | None) -> Sized:
-    """What is known of one size: the one that was asked for, or else the least."""
+    """Returns what is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
             why = f"the content has {content} entries, and the fixed size is {graph.fixed}"

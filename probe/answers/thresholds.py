@@ -33,12 +33,12 @@ class Switching(Answer):
 
     @property
     def classes(self) -> list[floors.SizeClass]:
-        """Sizes at which every row adds alike, class by class."""
+        """Returns sizes at which every row adds alike, class by class."""
         return floors.classes(self.found)
 
     @property
     def floor(self) -> floors.Floor:
-        """Which floor keeps every row's sum as at the largest size, and why."""
+        """Returns which floor keeps every row's sum as at the largest size, and why."""
         return floors.floor(self.found)
 
     def report(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ KEY = Key(tuple(ISA), "the best this CPU has", "newest instructions that oneDNN 
 
 
 def environment(switches):
-    """The variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1."""
+    """Returns the variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1."""
     if "isa" not in switches:
         return {}
     limit = switches["isa"].upper()

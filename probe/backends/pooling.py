@@ -17,7 +17,7 @@ def kind(spec):
 
 
 def spans(spec, sizes):
-    """The Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
+    """Returns the Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
     needed = spec["ceil_mode"] or spec["padding"] in BY_SIZE
     if needed and any(size is None for size in sizes):
         raise Unsupported(

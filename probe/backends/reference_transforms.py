@@ -25,7 +25,7 @@ def refuse(spec, name, arithmetic):
 
 
 def transformed(matrix, array, axis):
-    """A small matrix applied along one axis, its terms added in order."""
+    """Returns a small matrix applied along one axis, its terms added in order."""
     rows = []
     for row in matrix:
         terms = [c * array.take(i, axis) for i, c in enumerate(row) if c]

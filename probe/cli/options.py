@@ -219,7 +219,7 @@ def has_length(words: Mapping[str, str]) -> bool:
 
 
 def axis_given(words: Mapping[str, str], vary: str | None) -> str:
-    """The axis that is varied, as far as the words say: ``vary``, or the operation's own."""
+    """Returns axis that is varied, as far as the words say: ``vary``, or the operation's own."""
     from probe.case import ALIASES
     from probe.operation import OF_CASES, OPERATIONS
 
@@ -264,7 +264,8 @@ HOW = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """The numbers of ``text``, ascending, each once; the end of a range is included. InputError."""
+    """Returns the numbers of ``text``, ascending, each once; the end of a range is included.
+    InputError."""
     found: set[int] = set()
     for part in text.split(","):
         match = _PART.match(part.strip())

@@ -181,7 +181,8 @@ KINDS = {
 
 
 def _object(error: BaseException) -> dict[str, object]:
-    """An error as ``--json`` has it. ``kind``: ``input``, a TargetError's, or what it is."""
+    """Returns an error as ``--json`` has it.
+    ``kind``: ``input``, a TargetError's, or what it is."""
     told = ("name", "value", "why", "todo", "kind")
     found: tuple[object, ...]
     if isinstance(error, InputError):

@@ -26,7 +26,7 @@ ORDER = ("runs", "cases", "differences", "outputs")
 
 
 def unpacked(packed: Mapping[str, bytes]) -> Tables:
-    """The tables of an answer. ValueError says what they are not."""
+    """Returns the tables of an answer. ValueError says what they are not."""
     tables = {}
     for name, data in packed.items():
         if name not in schema.TABLES:
@@ -89,7 +89,7 @@ def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
 
 
 def cut(tables: Tables, values: Collection[int]) -> Tables:
-    """The rows of these values of the axis alone, and those that are of none."""
+    """Returns the rows of these values of the axis alone, and those that are of none."""
     found = {}
     for name, rows in tables.items():
         if "at" in rows.column_names:

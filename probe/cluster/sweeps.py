@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The target's text, with the machine where one was asked for."""
+        """Returns the target's text, with the machine where one was asked for."""
         return self.target.text + (f",machine={self.label}" if self.label else "")
 
 
@@ -92,7 +92,7 @@ class Asking:
     zeros: str = "equal"
 
     def question(self, target: Target, values: Sequence[int]) -> dict[str, Any]:
-        """A question set as JSON has it."""
+        """Returns a question set as JSON has it."""
         return {
             "case": self.case.to_json(),
             "target": target.text,
@@ -264,7 +264,7 @@ class _Sweep:
         self._recall(part)
 
     def _stored(self, label: str, run_id: str, text: str) -> list[dict[str, Any]]:
-        """The rows of comparisons that need not be measured again."""
+        """Returns the rows of comparisons that need not be measured again."""
         if self.folder is None or not (self.folder / label).is_dir():
             return []
         rows = parquet.table(self.folder / label, "comparisons")

@@ -155,7 +155,7 @@ class Comparison:
 
     @cached_property
     def differences(self) -> ulp.Differences:
-        """The pairs whose bits differ, by how much."""
+        """Returns the pairs whose bits differ, by how much."""
         return ulp.differences(*self.values(), self.left.case.dtype, self.zeros)
 
     @property
@@ -165,12 +165,12 @@ class Comparison:
 
     @cached_property
     def signed_zero(self) -> int:
-        """How many pairs are zeros of other signs."""
+        """Returns how many pairs are zeros of other signs."""
         return ulp.signed_zeros(*self.values(), self.left.case.dtype)
 
     @property
     def differing(self) -> np.ndarray:
-        """Indices of the pairs whose bits differ."""
+        """Returns indices of the pairs whose bits differ."""
         return self.differences.index
 
     @property
@@ -180,7 +180,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Outputs that must agree."""
+        """Returns outputs that must agree."""
         return len(self.pairs)
 
     @property
@@ -195,7 +195,7 @@ class Comparison:
 
     @cached_property
     def cause(self) -> list[str]:
-        """The cause of each differing pair."""
+        """Returns the cause of each differing pair."""
         which = self.differing
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
@@ -213,7 +213,7 @@ class Comparison:
         return found.tolist()  # type: ignore[no-any-return]
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
-        """Pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
+        """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
 
         Summations say what is done to any operands, and of most operands nothing is subnormal.
         """
@@ -246,12 +246,12 @@ class Comparison:
 
     @property
     def unknown(self) -> int:
-        """Pairs with the same window that have no proved way of adding on a side."""
+        """Returns pairs with the same window that have no proved way of adding on a side."""
         return self._apart[1]
 
     @property
     def by_order(self) -> int:
-        """Pairs that are added in another way."""
+        """Returns pairs that are added in another way."""
         return sum(map(len, self.apart.values()))
 
     @cached_property
@@ -354,7 +354,7 @@ class Comparison:
         } | ({"reached": reached} if (reached := self._reached()) else {})
 
     def _reached(self) -> dict[str, int]:
-        """How many outputs of a side are NaN by what they don't read; {} where none is."""
+        """Returns how many outputs of a side are NaN by what they don't read; {} where none is."""
         sides = {"left": self.left, "right": self.right}
         found = {name: int(side.reached.sum()) for name, side in sides.items()}
         return found if any(found.values()) else {}
@@ -379,7 +379,7 @@ class Comparison:
 
     @property
     def _shared(self) -> Case:
-        """The case without what sets the sides apart."""
+        """Returns the case without what sets the sides apart."""
         alike = self.left.case.layout == self.right.case.layout
         case = self.case if alike else self.case.with_(layout=CONTIGUOUS)
         return case.with_(length=None)

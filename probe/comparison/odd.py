@@ -43,7 +43,7 @@ def settle(run: Run, session: AnySession, orders: Orders) -> None:
 
 
 def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
-    """Where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
+    """Returns where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
     found = np.zeros_like(which)
     for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(which & (orders.index == number))

@@ -84,12 +84,12 @@ class Shapes:
 
     @property
     def paired(self) -> bool:
-        """Whether the two sides differ in the axis ``vary``."""
+        """Returns whether the two sides differ in the axis ``vary``."""
         return self.against is not None
 
     @property
     def larger(self) -> Case:
-        """A case whose operands hold those of both sides."""
+        """Returns a case whose operands hold those of both sides."""
         left, right = self.left, self.right
         assert left.length is not None and right.length is not None
         length, batch = max(left.length, right.length), max(left.batch, right.batch)
@@ -236,7 +236,7 @@ def run(
 
 
 def _unsteady(where: Target, control: str) -> str:
-    """What a control showed: different bits, which an offset may pin to an address."""
+    """Returns what a control showed: different bits, which an offset may pin to an address."""
     found = "the same shape, run again, gives different bits"
     if control != "alignment differs":
         return found
@@ -339,12 +339,13 @@ class Finding(Shapes):
         against: Value | None = None,
         padding: object = None,
     ) -> Self:
-        """The finding that ``probe explain`` is asked about with the same words. InputError."""
+        """Returns the finding that ``probe explain`` is asked about with the same words.
+        InputError."""
         return cls.drawn_from(Shapes.named(case, vary, at, against, padding))
 
     @classmethod
     def drawn_from(cls, shapes: Shapes) -> Self:
-        """Shapes with the case's own operands. InputError: the length is open."""
+        """Returns shapes with the case's own operands. InputError: the length is open."""
         case, vary, at, against = shapes.case, shapes.vary, shapes.at, shapes.against
         if shapes.left.length is None:
             raise InputError("length", None, "the length is not given", "give --length N")

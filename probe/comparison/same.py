@@ -53,7 +53,7 @@ def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
 
 
 def _met(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
-    """The pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
+    """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True
     return np.stack(np.nonzero(found))

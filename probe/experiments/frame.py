@@ -185,7 +185,8 @@ def reproduced(tried: Tally, source: str, drawn: int) -> bool:
 
 
 def checkout(name: str) -> Path:
-    """The folder with ``experiments/NAME.py``. InputError says which experiments there are."""
+    """Returns the folder with ``experiments/NAME.py``.
+    InputError says which experiments there are."""
     there: list[str] = []
     for root in _roots():
         folder = root / "experiments"

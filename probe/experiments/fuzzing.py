@@ -101,7 +101,7 @@ class Drawing:
         return Trial(number, target, shapes, other)
 
     def _case(self, rng: random.Random) -> tuple[Row, int]:
-        """Arguments of ``Case``, and the longest length."""
+        """Returns arguments of ``Case``, and the longest length."""
         op, rank = _one(rng, self.operations), {"conv1d": 1, "conv3d": 3}
         windows = op in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
         axes = rank.get(op, 2) if windows else 0
@@ -139,7 +139,7 @@ def _one(rng: random.Random, often: Mapping[str, int]) -> str:
 
 
 def _pair(rng: random.Random, case: Case, vary: str, longest: int) -> tuple[Case, str, int, int]:
-    """A case at two values of an axis."""
+    """Returns a case at two values of an axis."""
     if vary == "length":
         least = case.shortest_length
         at, against = rng.randint(least, least + longest), rng.randint(least, least + longest)
@@ -232,7 +232,7 @@ class _Sides:
         return told(found) | self._refereed(found, finding)
 
     def _refereed(self, found: Comparison, finding: Finding) -> Row:
-        """What direct calls say; nulls, and why, where there is none."""
+        """Returns what direct calls say; nulls, and why, where there is none."""
         direct = []
         for side in (found.left, found.right):
             try:
@@ -261,7 +261,7 @@ class _Sides:
 
 
 def told(found: Comparison) -> Row:
-    """What probe says of a comparison, in columns of ``trials``."""
+    """Returns what probe says of a comparison, in columns of ``trials``."""
     return {
         "compared": found.compared,
         "differing": len(found.differing),

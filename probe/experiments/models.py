@@ -58,7 +58,7 @@ def provide(folder: Path) -> Path:
 
 
 def every() -> Iterator[Model]:
-    """All of them."""
+    """Yields all of them."""
     seeded, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
     compiled = (Variation("mode", "eager", "compiled"),)
     yield Model("numbers", "numpy", seeded, batches((1, 2)), file_models.numbers)

@@ -323,7 +323,7 @@ class _Rows:
             yield "layerwise", length, Runner(self.session, plan).as_used(x)
 
     def _costs(self) -> list[Row]:
-        """Seconds of each variant's program, turn by turn."""
+        """Returns seconds of each variant's program, turn by turn."""
         rows: list[Row] = []
         for length in self.request.costs:
             self.tell(f"costs at {length}")

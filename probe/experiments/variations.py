@@ -58,7 +58,7 @@ def lengths(against: int, *values: int) -> tuple[Variation, ...]:
 
 
 def sides_of(run: Callable[..., Function], one: Variation) -> tuple[Function, Function]:
-    """The two runs of a variation by what a model's ``run`` takes."""
+    """Returns the two runs of a variation by what a model's ``run`` takes."""
     if one.vary == "batch":
         return run(int(one.at), None), run(int(one.against), None)
     if one.vary == "length":

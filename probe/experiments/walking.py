@@ -196,7 +196,7 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
 
 
 def _outputs(found: Any) -> Row:
-    """What the difference comes to at the outputs."""
+    """Returns what the difference comes to at the outputs."""
     pairs = found.difference.outputs
     ulps = [pair.max_ulp for pair in pairs]
     rows, crossed = 0, 0
@@ -271,7 +271,7 @@ def _peak() -> int | None:
 
 
 def _sources(found: Any) -> list[Row]:
-    """Rows of ``sources``."""
+    """Returns rows of ``sources``."""
     rows = []
     for number, one in enumerate(found.operations):
         if one.verdict != "source" and not one.own:
@@ -289,7 +289,7 @@ def _sources(found: Any) -> list[Row]:
 
 
 def kind(found: Any, one: Any) -> str:
-    """What sort of operation an aligned one is, by its meaning."""
+    """Returns what sort of operation an aligned one is, by its meaning."""
     meaning = found.left.recording.operations[one.left].meaning
     if isinstance(meaning, Windows):
         return "pool" if meaning.pool else "convolution"

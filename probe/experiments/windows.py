@@ -88,7 +88,7 @@ class Readings:
 
     @cached_property
     def cases(self) -> dict[Case, str]:
-        """The id under which each case is stored."""
+        """Returns the id under which each case is stored."""
         table = self.results.cases
         return {
             Case.from_json(text): case for text, case in zip(table.json, table.case_id, strict=True)

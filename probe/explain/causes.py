@@ -50,7 +50,7 @@ class Job:
     values: tuple[tuple[int, int], ...]
 
     def place(self, at: int) -> Row:
-        """Columns that name the run at a value."""
+        """Returns columns that name the run at a value."""
         found: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
         return found | {"vary": self.vary, "at": at}
 

@@ -127,7 +127,7 @@ class Added:
 
     @property
     def parts_at(self) -> int | None:
-        """The first node in the order of evaluation that the other side does not have."""
+        """Returns the first node in the order of evaluation that the other side does not have."""
         return min(self.own, default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ SOME = 4
 
 
 def _reached(side: Run, position: int, group: int) -> str:
-    """What gets into an output without a weight, as far as it was told apart."""
+    """Returns what gets into an output without a weight, as far as it was told apart."""
     assert side.reach is not None
     x, shape = side.operands.x.reshape(-1), side.operands.x.shape
     for one in side.reach.named:

@@ -82,7 +82,7 @@ def invariant(
 
 
 def _library(model: Any) -> Any:
-    """The module of the model's library. InputError: there is none."""
+    """Returns the module of the model's library. InputError: there is none."""
     kinds = {one.__module__.partition(".")[0] for one in type(model).__mro__}
     if "keras" in kinds:
         import keras

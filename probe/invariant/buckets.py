@@ -28,10 +28,10 @@ class Program(Protocol):
     key: str
 
     def mark(self, size: int, quick: bool = False) -> str:
-        """The digest of its answers at a size; empty where places differ."""
+        """Returns the digest of its answers at a size; empty where places differ."""
 
     def run(self, size: int) -> Any:
-        """One call, to be timed."""
+        """Returns one call, to be timed."""
 
 
 def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
@@ -69,13 +69,13 @@ class Buckets:
 
     @property
     def used(self) -> list[int]:
-        """The buckets whose every place has the bits of the chosen class."""
+        """Returns the buckets whose every place has the bits of the chosen class."""
         chosen = self.entry.chosen
         return [size for size in self.ladder if chosen and self.mark(size) == chosen]
 
     @property
     def classes(self) -> list[str]:
-        """The marks there are, that of the largest bucket first."""
+        """Returns the marks there are, that of the largest bucket first."""
         return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.ladder)))))
 
     def choose(self, like: str, wanted: Sequence[int]) -> None:
@@ -115,7 +115,7 @@ class Buckets:
 
     @property
     def doubts(self) -> str:
-        """Why the chosen class is not that of the largest bucket; empty if it is."""
+        """Returns why the chosen class is not that of the largest bucket; empty if it is."""
         entry, largest = self.entry, self.ladder[-1]
         if entry.like != "largest" or self.mark(largest) == entry.chosen:
             return ""
@@ -124,7 +124,7 @@ class Buckets:
         return f"{self.operation.key}: size {largest}: {why}; those of size {there} are kept"
 
     def _cost(self, mark: str, sizes: Sequence[int]) -> float:
-        """Seconds a sample in the class of this mark, in the mean over some sizes."""
+        """Returns seconds a sample in the class of this mark, in the mean over some sizes."""
         self.entry.chosen = mark
         self.plans.clear()
         plans = [(self.plan(size) or (), size) for size in sizes]
@@ -142,7 +142,7 @@ class Buckets:
         return self._seconds[size]
 
     def plan(self, count: int) -> Plan | None:
-        """The calls of least time that compute so many samples; None: there is no way."""
+        """Returns the calls of least time that compute so many samples; None: there is no way."""
         if count not in self.plans:
             self.plans[count] = self._plan(count)
         return self.plans[count]

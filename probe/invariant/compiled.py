@@ -264,7 +264,7 @@ class Torch(_Data):
 
 
 def of_function(model: Any, batched: Any) -> Program | None:
-    """The program of a function; None where it is none that is run whole.
+    """Returns the program of a function; None where it is none that is run whole.
 
     Functions of plain Python are JAX's or NumPy's: see ``settled``.
     """
@@ -290,7 +290,7 @@ class _Undecided(Program):
 
 
 def settled(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    """The program with its library, found by one call. InputError: it is no library's."""
+    """Returns the program with its library, found by one call. InputError: it is no library's."""
     if program.library:
         return program
     values: list[Any] = []

@@ -19,7 +19,7 @@ class Rows(Operation, Protocol):
     """An operation as it is checked and as it is run."""
 
     def call(self, samples: Any, parameters: Any) -> Any:
-        """The library's call."""
+        """Returns the library's call."""
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -32,7 +32,7 @@ class Library(Protocol):
     """Makes of an operation what calls it by a plan."""
 
     def threads(self) -> int:
-        """How many there are within an operation."""
+        """Returns how many there are within an operation."""
 
     def with_threads(self, count: int) -> AbstractContextManager[int]:
         """With so many threads, if that can be set; gives how many there are then."""
@@ -54,7 +54,7 @@ class Known:
         return found
 
     def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
-        """The operation in its class; as it is, and reported, where there is no way."""
+        """Returns the operation in its class; as it is, and reported, where there is no way."""
         count = samples[0].shape[0]
         plan = self.plans.get(count) or self.plan(count)
         if plan is None:
@@ -111,7 +111,7 @@ class Keeper:
     def _of_threads(
         self, operation: Rows, wanted: tuple[int, str, list[int]], threads: int
     ) -> Sizes:
-        """A class of its own for a number of threads that never gives the chosen bits."""
+        """Returns a class of its own for a number of threads that never gives the chosen bits."""
         name = _named(operation, threads)
         there = name in self.table.entries
         entry = self.table.entries.setdefault(name, Entry())
@@ -177,7 +177,7 @@ class Keeper:
         self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
-        """The largest size, which class, and the sizes that count for the cheapest.
+        """Returns the largest size, which class, and the sizes that count for the cheapest.
 
         ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
         ``each``: so many are of one sample; of rows where no lengths are given.

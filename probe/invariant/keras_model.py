@@ -87,7 +87,7 @@ class Invariant(keras.Model):
         return tf.nest.pack_sequence_as(traced.packed, found)
 
     def _function(self, inputs: Any, flat: Sequence[Any]) -> Traced:
-        """The model's function: its graph has an open batch."""
+        """Returns the model's function: its graph has an open batch."""
         kinds = tuple((one.dtype, tuple(one.shape.as_list()[1:])) for one in flat)
         key = str(tf.nest.map_structure(lambda _: 0, inputs)), kinds
         if key not in self._traced:

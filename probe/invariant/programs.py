@@ -53,11 +53,11 @@ class Program:
         self.watched = None
 
     def at(self, size: int) -> Callable[..., Any]:
-        """What runs calls of a size."""
+        """Returns what runs calls of a size."""
         return self.function
 
     def threads(self) -> int:
-        """The threads that it computes with."""
+        """Returns the threads that it computes with."""
         return cores()
 
     def facts(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Program:
     # inputs
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
-        """The inputs in order, and what puts others in their places."""
+        """Returns the inputs in order, and what puts others in their places."""
         axes, named = self._axes(args, kwargs)
         leaves: list[Leaf] = []
         shape = [taken(one, axis, leaves) for one, axis in zip(args, axes, strict=True)]
@@ -108,29 +108,29 @@ class Program:
     # arrays
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is an array, or becomes one."""
+        """Returns whether a value is an array, or becomes one."""
         return isinstance(value, np.ndarray | np.generic)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
-        """An array's contiguous container array, and the name of its format."""
+        """Returns an array's contiguous container array, and the name of its format."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         name = array.dtype.name
         return (array.view(np.uint16) if name == "bfloat16" else array), name
 
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
-        """An array's shape, and the name of its format."""
+        """Returns an array's shape, and the name of its format."""
         return tuple(value.shape), value.dtype.name
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        """A container array as the library has it."""
+        """Returns a container array as the library has it."""
         return array
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """An input as it is checked: contiguous."""
+        """Returns an input as it is checked: contiguous."""
         return value if axis is None else np.ascontiguousarray(value)
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        """The arrays of a result, and what puts others in their places."""
+        """Returns the arrays of a result, and what puts others in their places."""
         leaves: list[Leaf] = []
         shape = taken(result, 0, leaves)
         return [one.value for one in leaves], lambda values: _put(shape, iter(values))
@@ -148,7 +148,7 @@ DECIDING = 16  # integers that may choose a branch, such as a sampling rate
 
 
 def _nested(value: Any) -> str:
-    """Shapes and formats in nested arguments, such as weights."""
+    """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_nested(one)}" for name, one in value.items()) + "}"
     if isinstance(value, tuple | list):
@@ -161,7 +161,7 @@ class _Hole:
 
 
 def taken(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
-    """The nesting with its leaves taken out, which are appended."""
+    """Returns the nesting with its leaves taken out, which are appended."""
     if axis is not None and isinstance(value, Mapping):
         inner = axis if isinstance(axis, Mapping) else dict.fromkeys(value, axis)
         return {name: taken(one, inner.get(name), leaves) for name, one in value.items()}

@@ -52,7 +52,7 @@ class Report:
 
     @property
     def rows(self) -> list[Row]:
-        """One for each operation and number of threads."""
+        """Returns one for each operation and number of threads."""
         return list(self._rows())
 
     def _rows(self) -> Iterable[Row]:
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether no operation that was met so far is left as it is."""
+        """Returns whether no operation that was met so far is left as it is."""
         return not self.left
 
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
@@ -89,7 +89,7 @@ class Report:
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it in plain Python."""
+        """Returns all of it in plain Python."""
         return {
             "complete": self.complete,
             "like": self.table.like,

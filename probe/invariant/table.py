@@ -141,7 +141,7 @@ class Table:
         threads: int,
         library: str,
     ) -> Table:
-        """The table of this path, or a new one. InputError: it is for other sizes."""
+        """Returns the table of this path, or a new one. InputError: it is for other sizes."""
         now = environment(library)
         if path is None or not Path(path).is_file():
             return cls(like, sizes, threads, now)
@@ -179,7 +179,7 @@ class Table:
 
 
 def _number(given: Any) -> int:
-    """A size. ValueError, TypeError: it is none."""
+    """Returns a size. ValueError, TypeError: it is none."""
     if isinstance(given, bool) or index(given) < 1:
         raise ValueError(given)
     return index(given)

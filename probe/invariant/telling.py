@@ -19,7 +19,7 @@ OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neit
 
 
 def spread(seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES) -> np.ndarray:
-    """Numbers of either sign over some binades, float64: hashes of seed and coordinates."""
+    """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
     drawn = operands.hashes(seed, tensor, 0, shape)
     fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
     sign = np.where(drawn & np.uint64(1), -1.0, 1.0)

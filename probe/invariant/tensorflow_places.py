@@ -66,12 +66,12 @@ class ByPlace(Rows):
         return tf.concat([odd(self.dtype), tf.gather(both, chosen)], 0)[:TOLD]
 
     def _given(self, at: np.ndarray) -> Tensors:
-        """Values by their numbers; beside each odd one stands its neighbour."""
+        """Returns values by their numbers; beside each odd one stands its neighbour."""
         other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
         return tuple(tf.gather(self._values, one) for one in (at, other)[: self.inputs])
 
     def mark(self, size: int) -> str:
-        """Whether every place gives each value the bits that a long tensor gives it."""
+        """Returns whether every place gives each value the bits that a long tensor gives it."""
         if self._values is None:
             self._values = self._told()
             answers = self.function(*self._given(np.repeat(np.arange(TOLD), LONG)))
@@ -123,7 +123,7 @@ SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310
 
 
 def odd(dtype: Any) -> Any:
-    """Zeros and subnormal numbers of either sign."""
+    """Returns zeros and subnormal numbers of either sign."""
     kind = dtype.as_numpy_dtype
     small = SMALL[FORMATS[dtype]]
     return tf.constant(np.array([0.0, -0.0, small, -small]).astype(kind))

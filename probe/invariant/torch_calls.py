@@ -58,7 +58,7 @@ def with_threads(count: int) -> Iterator[int]:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """A tensor's bits as a container array, and the name of its format."""
+    """Returns a tensor's bits as a container array, and the name of its format."""
     name = FORMATS[y.dtype]
     y = y.detach().contiguous()
     if name == "bfloat16":
@@ -86,13 +86,13 @@ def laid(x: Any) -> Any:
 
 
 def shifted(x: Any) -> Any:
-    """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
+    """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
     kept = torch.empty(x.numel() + 1, dtype=x.dtype)[1:]
     return kept.copy_(x.reshape(-1)).view(x.shape)
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """The same sample at every place."""
+    """Returns the same sample at every place."""
     return tuple(laid(one.expand(size, *one.shape)) for one in sample)
 
 
@@ -112,7 +112,7 @@ class Rows:
         raise NotImplementedError
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """The library's call; ``out``: where to write, which may be ignored."""
+        """Returns the library's call; ``out``: where to write, which may be ignored."""
         raise NotImplementedError
 
     def empty(self, samples: Tensors) -> Any:
@@ -139,7 +139,7 @@ class Rows:
             return digest(answers())
 
     def case(self) -> Case | None:
-        """The case of one sample, whose order can be asked; None where there is none."""
+        """Returns the case of one sample, whose order can be asked; None where there is none."""
         return None
 
     def run(self, size: int) -> Any:
@@ -359,7 +359,7 @@ class ByPlace(Rows):
         return drawn[torch.from_numpy(chosen)]
 
     def mark(self, size: int) -> str:
-        """Whether every place gives each value the bits that a long array gives it."""
+        """Returns whether every place gives each value the bits that a long array gives it."""
         with torch.no_grad():
             if self._values is None:
                 self._values = self._told()
@@ -397,7 +397,7 @@ class Runner:
     operation: Rows
 
     def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """The operation of all samples, which are contiguous, by the pieces of the plan."""
+        """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
             _, count, size = plan[0]

@@ -77,7 +77,7 @@ class Same:
         self.report.table = self.table
 
     def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
-        """How many samples there are, and what is alike in calls that share their sizes."""
+        """Returns how many samples there are, and what is alike in calls that share their sizes."""
         counts: dict[str, int] = {}
         told: list[str] = []
         for number, leaf in enumerate(leaves):
@@ -103,7 +103,8 @@ class Same:
         return next(iter(counts.values())), tuple(told)
 
     def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
-        """The buckets of a shape that is met first: each is checked. InputError; NotInvariant."""
+        """Returns the buckets of a shape that is met first: each is checked.
+        InputError; NotInvariant."""
         with self._lock:
             if signature in self._known:
                 return self._known[signature]
@@ -191,7 +192,7 @@ def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
 
 
 def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
-    """The buffer of an output for so many samples."""
+    """Returns the buffer of an output for so many samples."""
     shape = list(rows.shape)
     shape[output.axis] = count * output.each
     return np.empty(shape, rows.dtype)
@@ -235,7 +236,8 @@ def surroundings(program: Program) -> dict[str, Any]:
 
 
 def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
-    """What is run whole; None of a model whose operations are run one by one. InputError."""
+    """Returns what is run whole; None of a model whose operations are run one by one.
+    InputError."""
     from probe.invariant.files import of_file
 
     found = of_file(model, batched, threads)

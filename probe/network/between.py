@@ -73,8 +73,8 @@ class Between:
 
 
 def sought(graph: Graph, content: int, below: int) -> Between | None:
-    """The shortest size under ``below`` that serves content with constants put in; None: there is
-    none, or it can't be run so. Errors as of ``Graph``."""
+    """Returns the shortest size under ``below`` that serves content with constants put in; None:
+    there is none, or it can't be run so. Errors as of ``Graph``."""
     for size in range(content, below):
         if graph.over():
             return None

@@ -61,7 +61,7 @@ class Layer(operation.Layer):
 
     @property
     def windowed(self) -> bool:
-        """Whether an output may read more than its own position, or another one."""
+        """Returns whether an output may read more than its own position, or another one."""
         return self.operation.windows or self.op == "pad"
 
     @property
@@ -71,14 +71,14 @@ class Layer(operation.Layer):
 
     @cached_property
     def windows(self) -> Windows:
-        """Where its windows lie; without any, every output reads its own position."""
+        """Returns where its windows lie; without any, every output reads its own position."""
         if self.kernel:
             return super().windows
         return Windows(ONES, ONES, ONES, self.padding if self.op == "pad" else "valid")
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that it has, by name."""
+        """Returns the arrays that it has, by name."""
         found = {
             name: getattr(self, name) for name in ("weights", "bias", "scale", "shift", "tail")
         }
@@ -162,7 +162,7 @@ class Layer(operation.Layer):
 
     @property
     def label(self) -> str:
-        """A short text for tables and figures: ``conv2d 1x5, 16 -> 16``."""
+        """Returns a short text for tables and figures: ``conv2d 1x5, 16 -> 16``."""
         channels = f"{self.in_channels} -> {self.filters}"
         if not self.kernel:
             what = self.activation or self.op
@@ -219,7 +219,7 @@ class Suffix:
 
     @property
     def text(self) -> str:
-        """The layer and the reason: ``add (Add) joins two branches``."""
+        """Returns the layer and the reason: ``add (Add) joins two branches``."""
         return f"{self.name} ({self.kind}) {self.why}"
 
 
@@ -341,7 +341,7 @@ class Network:
 
     @cached_property
     def shortest(self) -> int:
-        """The smallest length that gives an output; InputError if the height gives none."""
+        """Returns the smallest length that gives an output; InputError if the height gives none."""
         for length in range(1, 1 << 20):
             size = (*self.height, length)
             for layer in self.layers:

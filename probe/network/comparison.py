@@ -87,23 +87,23 @@ class PaddedComparison:
 
     @property
     def first(self) -> AtLayer | None:
-        """The first layer with a difference of its own, or any difference."""
+        """Returns the first layer with a difference of its own, or any difference."""
         return next((layer for layer in self.layers if layer.differing), None)
 
     @property
     def own(self) -> list[AtLayer]:
-        """Layers that differ by themselves."""
+        """Returns layers that differ by themselves."""
         return [layer for layer in self.layers if layer.own]
 
     @property
     def explained(self) -> bool:
-        """Whether every layer's own differences have a cause that replays."""
+        """Returns whether every layer's own differences have a cause that replays."""
         told = [layer for layer in self.own if "unexplained" not in layer.causes]
         return len(told) == len(self.own) and all(layer.replayed == layer.own for layer in told)
 
     @property
     def steady(self) -> bool:
-        """Whether every layer gave the same bits again at the same shape."""
+        """Returns whether every layer gave the same bits again at the same shape."""
         return all(run.steady for run in (self.short, self.whole) if run)
 
     @property

@@ -42,7 +42,8 @@ SPREAD = 0.1
 
 
 def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = None) -> Network:
-    """The network of a description or its text. Unknown words and misfits are an InputError."""
+    """Returns the network of a description or its text.
+    Unknown words and misfits are an InputError."""
     try:
         given = json.loads(source) if isinstance(source, str) else dict(source)
     except ValueError as error:

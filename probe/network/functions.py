@@ -58,7 +58,7 @@ class Places:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """What positions are filled with: (fills, channels)."""
+        """Returns what positions are filled with: (fills, channels)."""
         plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
         return np.concatenate([self._telling(), plain])
 

@@ -71,7 +71,7 @@ class Requirement:
 
     @property
     def tail(self) -> int:
-        """Outputs of the fixed run behind those that are kept."""
+        """Returns outputs of the fixed run behind those that are kept."""
         return self.outputs - self.kept
 
 
@@ -88,7 +88,7 @@ class Shared:
 
     @property
     def whole(self) -> bool:
-        """Whether all activations are shared, at their own index."""
+        """Returns whether all activations are shared, at their own index."""
         return self.shift == 0 and bool(self.same.all())
 
     def pairs(self, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

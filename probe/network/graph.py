@@ -138,7 +138,7 @@ class Graph:
         return found
 
     def side(self, content: int, size: int) -> Held:
-        """A watched run. InputError where the model does not take the size."""
+        """Returns a watched run. InputError where the model does not take the size."""
         key = content, size
         if key not in self._sides:
             for old in list(self._sides)[:-6]:
@@ -161,11 +161,11 @@ class Graph:
         return found
 
     def whole(self, content: int) -> Held:
-        """The run at the fixed size."""
+        """Returns the run at the fixed size."""
         return self.side(content, self.fixed)
 
     def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
-        """Outputs as users get them: unwatched."""
+        """Returns outputs as users get them: unwatched."""
         return self.call(content, size, seed)()
 
     def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
@@ -178,11 +178,11 @@ class Graph:
 
     @cached_property
     def nothing(self) -> Held:
-        """The run of padding alone, at the fixed size."""
+        """Returns the run of padding alone, at the fixed size."""
         return self.side(0, self.fixed)
 
     def boxes(self, content: int) -> tuple[Box | None, ...]:
-        """What of each output of the fixed run reads content."""
+        """Returns what of each output of the fixed run reads content."""
         if content not in self._boxes:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
@@ -244,12 +244,12 @@ class Graph:
         return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
 
     def over(self) -> bool:
-        """Whether the time is over that searching may take."""
+        """Returns whether the time is over that searching may take."""
         self.begun = self.begun or time.monotonic()
         return time.monotonic() - self.begun > self.seconds
 
     def own(self, content: int) -> Serves:
-        """The fixed run serves itself."""
+        """Returns the fixed run serves itself."""
         why = "the full-size run itself"
         return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
 
@@ -329,7 +329,7 @@ class Graph:
         return self._followed[key]
 
     def _kept(self, content: int, side: Held, followed: Followed) -> tuple[Box | None, ...] | None:
-        """Where the short run has what is kept of each output; None where it hasn't all."""
+        """Returns where the short run has what is kept of each output; None where it hasn't all."""
         both = side.recording.outputs, self.whole(content).recording.outputs
         labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
         return where_kept(self.boxes(content), labels, self.near)
@@ -360,8 +360,8 @@ class Graph:
         return not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
 
     def _differs(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
-        """A size at which whole runs differ in bits; the operation is the one that is judged so,
-        where one is."""
+        """Returns a size at which whole runs differ in bits; the operation is the one that is
+        judged so, where one is."""
         told = self._judged(content, size, boxes)
         if told.serves:
             why = "each operation by itself agrees, but the runs have different bits"

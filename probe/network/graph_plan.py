@@ -48,7 +48,7 @@ class GraphStretch:
     certified: bool
 
     def alike(self, other: GraphStretch) -> bool:
-        """Whether the other follows and differs in its contents alone."""
+        """Returns whether the other follows and differs in its contents alone."""
         mine = replace(self, first=other.first, last=other.last)
         return self.last + 1 == other.first and mine == other
 
@@ -84,7 +84,7 @@ class GraphPlan:
 
     @property
     def certified(self) -> bool:
-        """Whether every sum at the padded sizes was asked for every addition and fusion."""
+        """Returns whether every sum at the padded sizes was asked for every addition and fusion."""
         return bool(self.stretches) and all(one.certified for one in self.stretches)
 
     def padded(self, content: int) -> int:
@@ -95,7 +95,7 @@ class GraphPlan:
         raise KeyError(content)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``plan.json`` holds."""
+        """Returns what ``plan.json`` holds."""
         found = dict(vars(self))
         del found["constant"]
         found["stretches"] = [one.to_json() for one in self.stretches]
@@ -160,7 +160,7 @@ def _stretches(sizes: list[Sized]) -> list[GraphStretch]:
 
 
 def assumptions(sizes: list[Sized]) -> list[str]:
-    """What stands behind a plan beside what was run."""
+    """Returns what stands behind a plan beside what was run."""
     found = [
         "the library computes a shape in one way for all finite inputs, on this processor, with "
         "this release and as many threads"

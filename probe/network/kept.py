@@ -34,7 +34,7 @@ NEAR = 8
 def where_kept(
     boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]], near: int = NEAR
 ) -> tuple[Box | None, ...] | None:
-    """Where a short run has what is kept of each output; None where it hasn't all of it.
+    """Returns where a short run has what is kept of each output; None where it hasn't all of it.
 
     ``labels``: of each output of the short run and of the fixed one. ``near``: see ``NEAR``.
     """
@@ -60,7 +60,7 @@ def box_of(mask: np.ndarray) -> Box | None:
 
 
 def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
-    """The box as an index into an output: of the short run, or of the fixed one."""
+    """Returns the box as an index into an output: of the short run, or of the fixed one."""
     found = [slice(None)] * rank
     for part in box:
         moved = part.offset if short else 0
@@ -107,7 +107,7 @@ def _offsets(left: Labels, right: Labels, box: Box, near: int) -> list[int]:
 
 
 def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
-    """How many elements have different bits."""
+    """Returns how many elements have different bits."""
     if mine.shape != other.shape:
         return max(mine.size, other.size)
     if value.dtype in floats.FORMATS:

@@ -127,7 +127,8 @@ def _dtype(layer: Any) -> str:
 
 
 def _chain(model: Any) -> Iterator[Any]:
-    """The layers in the order of the data. Stop where one is not fed by its predecessor alone."""
+    """Yields the layers in the order of the data.
+    Stop where one is not fed by its predecessor alone."""
     import keras
 
     _check_own(model)

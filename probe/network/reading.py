@@ -131,7 +131,8 @@ def chain(
     suffix: Suffix | None,
     progress: Progress,
 ) -> Network:
-    """The network of the layers written. ``shape``: the model's spatial sizes, None where open."""
+    """Returns the network of the layers written.
+    ``shape``: the model's spatial sizes, None where open."""
     layers = tuple(writer.layers)
     swapped = writer.rank == 2 and first_is_long(layers, shape)
     if swapped:
@@ -177,7 +178,8 @@ def other_dtype(dtype: str, before: str) -> str:
 
 
 def height_of(own: tuple[int | None, ...], given: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The sizes before the length: the user's, else the model's own. InputError if left open."""
+    """Returns the sizes before the length: the user's, else the model's own.
+    InputError if left open."""
     if given is not None:
         if len(given) != len(own):
             why = f"the model has {len(own)} spatial axes before the length"

@@ -36,8 +36,8 @@ class Report:
 
     @property
     def finding(self) -> bool:
-        """Whether some activations that read content have different bits or are lacking, or whether
-        that is unknown."""
+        """Returns whether some activations that read content have different bits or are lacking, or
+        whether that is unknown."""
         return self.verdict != "equal"
 
     @property
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def of_part(self) -> str:
-        """The verdict over the layers that were read, be they all of the model or a part.
+        """Returns the verdict over the layers that were read, be they all of the model or a part.
 
         ``differs``: some activations differ that read the same, or some are missing. ``unknown``:
         nothing was compared, or the same shape again gives different bits.

@@ -39,12 +39,12 @@ class Run:
 
     @property
     def output(self) -> np.ndarray:
-        """What comes out behind the last layer."""
+        """Returns what comes out behind the last layer."""
         return self.activations[-1]
 
     @property
     def steady(self) -> bool:
-        """Whether every layer gave the same bits again."""
+        """Returns whether every layer gave the same bits again."""
         return all(control in ("", "equal") for control in self.controls)
 
 
@@ -99,7 +99,7 @@ class Runner:
         return output
 
     def lying(self, x: np.ndarray, word: str) -> list[str]:
-        """How what each layer reads lies in memory where x lies as ``word`` says.
+        """Returns how what each layer reads lies in memory where x lies as ``word`` says.
 
         Words of :mod:`probe.layout`, or ``other``. Layers other than windows are taken to keep it.
         """

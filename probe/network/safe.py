@@ -124,7 +124,7 @@ class SafeLengths:
         return self._words[length]
 
     def _lies_alike(self, length: int) -> bool:
-        """Whether windows read a turned input's activations in the full run's layouts."""
+        """Returns whether windows read a turned input's activations in the full run's layouts."""
         if TRANSPOSED not in self.layouts:
             return True
         pairs = zip(self._lying(length), self._lying(self.geometry.fixed), strict=True)
@@ -235,7 +235,7 @@ class SafeLengths:
 
     @cached_property
     def deciding(self) -> list[int]:
-        """Numbers of the layers whose size may decide how they compute."""
+        """Returns numbers of the layers whose size may decide how they compute."""
         return [n for n, layer in enumerate(self.network.layers) if not _the_same_anywhere(layer)]
 
     def _bound(self, length: int, number: int) -> int:
@@ -438,7 +438,7 @@ class SafeLengths:
 
 
 def examined(target: Target) -> tuple[str, ...]:
-    """The layouts of a network's input for which safe lengths hold on a target."""
+    """Returns the layouts of a network's input for which safe lengths hold on a target."""
     reached = kept(TRANSPOSED, backends.get(target.name).layouts)
     return (CONTIGUOUS, TRANSPOSED) if reached else (CONTIGUOUS,)
 

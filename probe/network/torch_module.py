@@ -59,7 +59,8 @@ UNPACKS = ("getitem", "getattr", "size")
 
 
 def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
-    """The chain of a pickled module. InputError without ``trust``, or where it can't be read."""
+    """Returns the chain of a pickled module.
+    InputError without ``trust``, or where it can't be read."""
     check_pickle(path, trust)
     try:
         import torch

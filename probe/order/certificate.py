@@ -100,7 +100,7 @@ class Model:
         return self.outputs(1.0, weights)[:, None, None]
 
     def outputs(self, x: float, w: np.ndarray) -> np.ndarray:
-        """The answers to calls with these weights (calls, leaves), as float64."""
+        """Returns the answers to calls with these weights (calls, leaves), as float64."""
         held = floats.round_to(w.T, self.dtype)
         ones = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
         bias = held[self.summands] if BIAS in self.summation.tree.leaves else None
@@ -113,7 +113,7 @@ def certify(
     places: tuple[np.ndarray, ...],
     budget: int = BUDGET,
 ) -> Certified:
-    """Which outputs, ``places`` (positions, filters), answer all as this summation would.
+    """Returns which outputs, ``places`` (positions, filters), answer all as this summation would.
 
     Its leaves are all that these outputs read: see ``Summation.restricted``. ``budget``: the most
     questions to ask. TargetError.
@@ -181,7 +181,7 @@ class _Questions:
         self.weighted = list(self._of_sums())
 
     def _of_sums(self) -> Iterator[Weighted]:
-        """What is asked with weights: cheap ones first."""
+        """Yields what is asked with weights: cheap ones first."""
         asked = itertools.chain(
             self._keeping(),
             flushed(self.tree, self.size, self.dtype) if self.flushes else (),
@@ -195,7 +195,7 @@ class _Questions:
             yield weights, ideal
 
     def _keeping(self) -> Iterator[tuple[np.ndarray, float]]:
-        """The format of every node but the root, whose sum is the output."""
+        """Yields the format of every node but the root, whose sum is the output."""
         given, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
         asked = Asked(self.tree, self.size, self.dtype)
         if not self.summation.wider(self.dtype):
@@ -244,7 +244,7 @@ class _Questions:
             yield from self._of_subnormal(piece)
 
     def _of_subnormal(self, piece: Piece) -> Iterator[_Rows]:
-        """Which subnormal operands and products become zero; of sums, see ``flushed``."""
+        """Yields which subnormal operands and products become zero; of sums, see ``flushed``."""
         leaves, pairs = flush.of_leaves(Masks(self.model), self.summation.tree), piece.pairs
         for question in (flush.inputs, flush.weights):
             yield self._row(question, flush.in_rows(leaves))
@@ -276,6 +276,6 @@ _kept = lru_cache(maxsize=32)(_Questions)
 
 
 def _numbered(tree: Tree, bias: int) -> Tree:
-    """The tree with its bias, where it adds one, numbered as masks do."""
+    """Returns the tree with its bias, where it adds one, numbered as masks do."""
     nodes = [tuple(bias if child == BIAS else child for child in node) for node in tree.nodes]
     return Tree(tuple(bias if leaf == BIAS else leaf for leaf in tree.leaves), tuple(nodes))

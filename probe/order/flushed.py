@@ -24,7 +24,7 @@ PLUS, MINUS = 1.5, -1.0
 
 
 def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
-    """Weights of calls with an input of ones, and what comes out where every node flushes.
+    """Yields weights of calls with an input of ones, and what comes out where every node flushes.
 
     ``size``: leaves of a filter; the tree's are numbered as masks number them.
     """
@@ -49,7 +49,7 @@ def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, flo
 
 
 def _leaf(tree: Tree, child: int) -> int:
-    """A leaf below a child, or the child itself."""
+    """Returns a leaf below a child, or the child itself."""
     while child < 0:
         child = max(tree.nodes[~child])
     return child

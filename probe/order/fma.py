@@ -95,7 +95,7 @@ class Rounder:
 
 
 def two_sum(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """The rounded float64 sum and its exact error (Knuth), element by element."""
+    """Returns the rounded float64 sum and its exact error (Knuth), element by element."""
     total = first + second
     other = total - first
     return total, (first - (total - other)) + (second - other)
@@ -187,7 +187,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
 def sum_of_products(
     factors: Sequence[tuple[Doubles, Doubles]], terms: Sequence[Doubles]
 ) -> Doubles:
-    """The exact sum of float64 products and terms of one shape, rounded once to float64."""
+    """Returns the exact sum of float64 products and terms of one shape, rounded once to float64."""
     parts = list(terms)
     safe = np.ones(np.shape(factors[0][0]), dtype=bool)
     for x, w in factors:

@@ -95,7 +95,7 @@ class _Call(Operator):
 
 
 def container(y: Any, dtype: str) -> np.ndarray | str:
-    """One result as a container array of one element; or why it is none of ``dtype``."""
+    """Returns one result as a container array of one element; or why it is none of ``dtype``."""
     try:
         if y is None:  # which NumPy makes NaN
             raise TypeError
@@ -161,7 +161,7 @@ def _name(f: Function) -> str:
 
 
 def exactly_rounded(f: Function, case: Case) -> bool:
-    """Whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
+    """Returns whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
     n = case.summands
     exact = Summation(Tree.together(n), Rounding(fused=frozenset(range(n))))
     for kind, seed in SETS:

@@ -49,7 +49,7 @@ class Operands:
 
 
 def fusion_operands(dtype: str) -> Operands:
-    """Operands whose product needs one bit more than ``dtype`` holds."""
+    """Returns operands whose product needs one bit more than ``dtype`` holds."""
     p = floats.FORMATS[dtype].precision
     a, b = p - p // 2, p // 2
     return Operands(1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2)))
@@ -159,7 +159,7 @@ class Piece:
         return Rows(self.found.filters, self.found.positions, leaves)
 
     def mixed(self, part: Part) -> bool:
-        """Whether some position fuses some of a part's leaves and not others."""
+        """Returns whether some position fuses some of a part's leaves and not others."""
         pairs, counts = part
         return len(pairs) > 1 and (self.alone or not np.isin(counts, (0, len(pairs))).all())
 
@@ -207,7 +207,7 @@ class Piece:
 
 
 def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
-    """The trees that were found, with the answers about their products."""
+    """Returns the trees that were found, with the answers about their products."""
     bias = masks.operator.summands if masks.operator.bias else -1
     most = fusion_operands(masks.operator.dtype).most
     pairs = {piece.tree: Pairs(piece.tree, bias, most) for piece in found}
@@ -230,7 +230,7 @@ def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
 
 
 def _fused(masks: Masks, made: list[Piece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
-    """How many are fused of each set of pairs of every piece."""
+    """Returns how many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
     rows = [piece.rows(in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
     return ask(masks, fused, rows)
@@ -246,7 +246,7 @@ def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
 
 
 def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
-    """The tree, split where filters that share it fuse or flush otherwise.
+    """Returns the tree, split where filters that share it fuse or flush otherwise.
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """

@@ -20,7 +20,7 @@ GUESSES = 4  # trees guessed of positions that read the same leaves
 def proved_trees(
     masks: Masks, filters: np.ndarray, positions: np.ndarray, read: np.ndarray, guesses: int
 ) -> tuple[list[tuple[Tree, np.ndarray]], np.ndarray]:
-    """The trees that were proved with their positions, and the positions that are left.
+    """Returns the trees that were proved with their positions, and the positions that are left.
 
     ``filters`` are taken to add alike, and a tree counts where it is proved of all of them; the
     ``positions`` read the leaves ``read``. A guess is that of one position; where others add
@@ -57,7 +57,7 @@ def proved_trees(
 
 
 def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
-    """What the tree of an output looks like; None: like no regular one.
+    """Returns what the tree of an output looks like; None: like no regular one.
 
     Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
     garble, then in parts.

@@ -23,7 +23,8 @@ KEPT, ADDED, FUSED = "kept", "+0 added", "+0 fused"
 
 
 def signs(masks: Masks) -> np.ndarray:
-    """Where both questions give a negative output: int8 (2, positions, filters). Asked once."""
+    """Returns where both questions give a negative output: int8 (2, positions, filters).
+    Asked once."""
     if masks.zeros is None:
         small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
         none = np.full((1, masks.operator.filters, 1), -1)
@@ -38,7 +39,7 @@ def signs(masks: Masks) -> np.ndarray:
 
 
 def name(answers: np.ndarray) -> str:
-    """What the two answers of an output stand for."""
+    """Returns what the two answers of an output stand for."""
     return KEPT if answers[0] else FUSED if answers[1] else ADDED
 
 

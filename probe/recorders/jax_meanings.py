@@ -57,12 +57,12 @@ class Equation:
     values: Callable[[int], np.ndarray | None] = lambda _: None
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
-        """The shape of an input."""
+        """Returns the shape of an input."""
         return self.reads[number][0]
 
 
 def meaning(one: Equation) -> Meaning:
-    """What an equation computes; ``Unknown`` where no row of the table says it."""
+    """Returns what an equation computes; ``Unknown`` where no row of the table says it."""
     row = ROWS.get(one.primitive.name)
     if row is None:
         return Unknown(f"{one.primitive.name} is not described in probe")
@@ -259,7 +259,7 @@ def _iota(one: Equation) -> Meaning:
 
 
 def _gather(one: Equation) -> Meaning:
-    """Rows of a table, where that is all; else whatever moves."""
+    """Returns rows of a table, where that is all; else whatever moves."""
     numbers, index = one.params["dimension_numbers"], one.values(1)
     shape, rank = one.shape(), len(one.gives[0][0])
     rows = (
@@ -274,7 +274,7 @@ def _gather(one: Equation) -> Meaning:
 
 
 def _moved(*moved: int) -> Callable[[Equation], Meaning]:
-    """A movement whose other inputs are indices; they are kept."""
+    """Returns a movement whose other inputs are indices; they are kept."""
 
     def row(one: Equation) -> Meaning:
         kept: dict[int, np.ndarray] = {}

@@ -80,9 +80,9 @@ class Opened:
         return values[len(args) + len(consts) :]
 
     def values(self, args: Sequence[Any]) -> list[Any]:
-        """All values of a run, by number."""
+        """Returns all values of a run, by number."""
         return [*args, *self.consts, *self.run(list(args), self.consts)]
 
     def results(self, values: Sequence[Any]) -> list[Any]:
-        """The program's own results among its values."""
+        """Returns the program's own results among its values."""
         return [one.val if hasattr(one, "val") else values[one] for one in self.outputs]

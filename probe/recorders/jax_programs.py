@@ -47,7 +47,7 @@ MOST_STEPS = 512
 
 
 def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
-    """The closed jaxpr that a primitive runs once; None where it doesn't."""
+    """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
     name = INNER.get(primitive.name)
     found = params.get(name) if name else None
     if found is None or hasattr(found, "consts"):
@@ -75,12 +75,12 @@ def only(jaxpr: Any) -> Any:
 
 
 def loops(primitive: Any) -> bool:
-    """Whether a primitive runs jaxprs as often as its inputs say."""
+    """Returns whether a primitive runs jaxprs as often as its inputs say."""
     return primitive.name in ("scan", "while", "cond")
 
 
 def direct(jaxpr: Any) -> bool:
-    """Whether a jaxpr is one equation on its own inputs, in order."""
+    """Returns whether a jaxpr is one equation on its own inputs, in order."""
     if len(jaxpr.eqns) != 1 or jaxpr.constvars:
         return False
     one = jaxpr.eqns[0]
@@ -99,7 +99,7 @@ def described(aval: Any) -> tuple[tuple[int, ...], str]:
 
 
 def equation(one: Any, values: Callable[[int], np.ndarray | None]) -> Equation:
-    """An equation of a jaxpr for the table of meanings."""
+    """Returns an equation of a jaxpr for the table of meanings."""
     return Equation(
         *(one.primitive, one.params),
         [described(atom.aval) for atom in one.invars],
@@ -117,7 +117,7 @@ class Known:
 
 
 def of_number(atom: Any) -> Known:
-    """A literal of a jaxpr."""
+    """Returns a literal of a jaxpr."""
     content = container(np.asarray(atom.val, dtype=atom.aval.dtype))
     return Known(of_content(content), content)
 
@@ -133,7 +133,7 @@ Path = tuple[int, ...]
 
 
 def constants(jaxpr: Any) -> list[Any]:
-    """All arrays that functions inside a jaxpr closed over, each once."""
+    """Returns all arrays that functions inside a jaxpr closed over, each once."""
     found: dict[int, Any] = {}
     for closed in _closed(jaxpr):
         found.update((id(value), value) for value in closed.consts)
@@ -300,7 +300,7 @@ class Walk:
         return [read(atom) for atom in jaxpr.outvars]
 
     def step(self, one: Any, reads: Sequence[Known], path: Path | None) -> list[Known]:
-        """What is known of an equation's results."""
+        """Returns what is known of an equation's results."""
         within = inner(one.primitive, one.params)
         if within is not None:
             return self.closed(within, reads, path)
@@ -345,7 +345,7 @@ class Walk:
     def loop(
         self, name: str, params: Mapping[str, Any], reads: Sequence[Known]
     ) -> list[Known] | None:
-        """What is known of a loop's results; None where its steps aren't."""
+        """Returns what is known of a loop's results; None where its steps aren't."""
         if name == "cond":
             index = reads[0].content
             if index is None:
@@ -368,7 +368,7 @@ class Walk:
 
 
 def word(means: Meaning, name: str, params: Mapping[str, Any]) -> np.uint64:
-    """The label of an operation, as ``difference.given_labels`` has it."""
+    """Returns the label of an operation, as ``difference.given_labels`` has it."""
     if isinstance(means, Unknown):
         return tag(name, repr(attributes(params)))
     return tag(means.word or name)
@@ -385,7 +385,7 @@ def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bound(one: Any, given: Sequence[Any]) -> list[Any]:
-    """What an equation gives of arrays."""
+    """Returns what an equation gives of arrays."""
     found = one.primitive.bind(*given, **one.primitive.get_bind_params(one.params))
     return list(found) if one.primitive.multiple_results else [found]
 
@@ -431,14 +431,14 @@ def _wide(arrays: Sequence[Any]) -> list[Callable[[], np.ndarray]]:
 
 
 def of_constant(value: Any) -> Known:
-    """An array that a function closed over, inside another one: by its content."""
+    """Returns an array that a function closed over, inside another one: by its content."""
     content = container(np.asarray(value))
     plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
     return Known(of_content(content), content if plain else None)
 
 
 def _lines(known: Known) -> Callable[[int], Known]:
-    """The steps of an input that a loop goes along."""
+    """Returns the steps of an input that a loop goes along."""
     one = known.labels
     full, names = one.full([0]), tuple(map(one.name, range(1, len(one.shape))))
 
@@ -450,7 +450,7 @@ def _lines(known: Known) -> Callable[[int], Known]:
 
 
 def _stacked(column: Sequence[Labels]) -> Labels:
-    """The results of all steps, one behind the other."""
+    """Returns the results of all steps, one behind the other."""
     to = (1, *column[0].shape)
     lines = [mixing.reshaped(one, to) for one in column]
     shape = (len(column), *column[0].shape)

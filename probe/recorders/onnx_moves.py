@@ -195,7 +195,7 @@ def _reorder(call: Call) -> Meaning:
 
 
 def _counted(call: Call) -> Meaning:
-    """Numbers that shapes and integers decide alone."""
+    """Returns numbers that shapes and integers decide alone."""
     return Each(f"{call.op.lower()}")
 
 

@@ -20,7 +20,7 @@ from probe.recording.contract import Input
 
 
 def graphs(node: Any) -> Iterator[Any]:
-    """The graphs in a node's attributes: branches and bodies."""
+    """Yields the graphs in a node's attributes: branches and bodies."""
     for one in node.attribute:
         if one.HasField("g"):
             yield one.g
@@ -28,7 +28,7 @@ def graphs(node: Any) -> Iterator[Any]:
 
 
 def captured(node: Any) -> list[str]:
-    """Names that the graphs in a node read from outside."""
+    """Returns names that the graphs in a node read from outside."""
     found: dict[str, None] = {}
     for graph in graphs(node):
         own = {one.name for one in [*graph.input, *graph.initializer]}
@@ -40,7 +40,7 @@ def captured(node: Any) -> list[str]:
 
 
 def uses(node: Any) -> list[str]:
-    """Names that a node reads, those that its graphs read among them, each once."""
+    """Returns names that a node reads, those that its graphs read among them, each once."""
     return list(dict.fromkeys([name for name in node.input if name] + captured(node)))
 
 

@@ -292,7 +292,7 @@ def _einsum(call: Call) -> Meaning:
 
 
 def _function(word: str, zero: bool = False, *names: str) -> Row:
-    """A function of one element, and the names of its numbers."""
+    """Returns a function of one element, and the names of its numbers."""
     return lambda call: Each(
         word, "stays" * zero, tuple((name, call.layer.given(name)) for name in names)
     )
@@ -393,7 +393,7 @@ def _words(call: Call) -> tuple[str, ...]:
 
 
 def _first(call: Call, what: Meaning) -> Meaning:
-    """A layer that reads its first input alone."""
+    """Returns a layer that reads its first input alone."""
     return what if len(call.every) == 1 else Steps((Step(what, (0,), call.gives[0]),))
 
 

@@ -163,7 +163,7 @@ def _tree(module: torch.nn.Module, name: str, into: dict[torch.nn.Module, str]) 
 
 
 def _joined(front: str, name: str) -> str:
-    """A path; what torch.compile puts around a module is left out."""
+    """Returns a path; what torch.compile puts around a module is left out."""
     return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
 
@@ -260,7 +260,7 @@ class _Mode(TorchDispatchMode):
         return told
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
-        """One compiled region: an operation that nobody can look into."""
+        """Returns one compiled region: an operation that nobody can look into."""
         self.regions += 1
         path = self.paths.now()
         values, into = self.values, [one for one in reads if isinstance(one, torch.Tensor)]
@@ -280,7 +280,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """What runs the operation alone, as it was run: operands in memory, and threads."""
+    """Returns what runs the operation alone, as it was run: operands in memory, and threads."""
     func, slots = call.func, list(call.reads)
     tree, threads = call.tree(), torch.get_num_threads()
 

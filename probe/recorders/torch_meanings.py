@@ -70,7 +70,7 @@ def written(call: Call) -> list[torch.Tensor]:
 
 
 def skipped(call: Call) -> bool:
-    """Whether what a call gives holds nothing yet."""
+    """Returns whether what a call gives holds nothing yet."""
     return call.base in NO_CONTENTS
 
 

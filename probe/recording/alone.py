@@ -62,7 +62,7 @@ class Alone:
 
     @property
     def value(self) -> Value:
-        """What is known of the output."""
+        """Returns what is known of the output."""
         return self.side.recording.values[self.operation.gives[self.output]]
 
     @property
@@ -84,7 +84,7 @@ class Alone:
         return np.asarray(self.pair.selection.taken(every, self.place)).reshape(-1)
 
     def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
-        """The elements of the output that must agree, flat."""
+        """Returns the elements of the output that must agree, flat."""
         taken = self.pair.selection.taken(np.asarray(gives[self.output]), self.place)
         return np.ascontiguousarray(taken).reshape(-1)
 
@@ -97,7 +97,7 @@ class Alone:
         return [np.asarray(one) for one in found]
 
     def reads_more(self, pairs: Sequence[Pair]) -> bool:
-        """Whether outputs that must agree follow what need not agree of its operands.
+        """Returns whether outputs that must agree follow what need not agree of its operands.
 
         ``pairs``: of what it reads. All other numbers are made larger by a quarter, but zeros,
         which add nothing: then it computes something else than was said, or reads more. One run.
@@ -144,7 +144,7 @@ class Alone:
         return "other", f"alone, on its recorded operands, the {where} one gives different bits"
 
     def _filled(self, byte: int) -> np.ndarray:
-        """The outputs where memory that has just been freed holds this byte."""
+        """Returns the outputs where memory that has just been freed holds this byte."""
         sizes = {array.nbytes for array in (*self.reads, *self.gives)}
         for size in sorted(sizes):
             held = [
@@ -156,12 +156,12 @@ class Alone:
 
 
 def _same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
-    """Whether all bits agree; of integers all values."""
+    """Returns whether all bits agree; of integers all values."""
     if "float" not in dtype:
         return bool(np.array_equal(one, other))
     return one.shape == other.shape and bool(ulp.equal(one, other, dtype))
 
 
 def same(one: Any, other: Any, dtype: str) -> bool:
-    """Whether two arrays have the same bits; of integers the same values."""
+    """Returns whether two arrays have the same bits; of integers the same values."""
     return _same(np.asarray(one), np.asarray(other), dtype)

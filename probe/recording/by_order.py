@@ -72,7 +72,7 @@ def _meaning(difference: Difference, one: Aligned) -> Meaning:
 
 
 def _in_the_way(difference: Difference, one: Aligned) -> str:
-    """Why nothing can be said of an operation; empty if something can."""
+    """Returns why nothing can be said of an operation; empty if something can."""
     meaning = _meaning(difference, one)
     if isinstance(meaning, Unknown):
         return "it is unknown what it computes"
@@ -90,7 +90,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:
-    """One operation's sums on both sides."""
+    """Returns one operation's sums on both sides."""
     told = judged_sums(one, left, right, known)
     if not told.how:
         return ByOrder("unknown", one.name, told.why)

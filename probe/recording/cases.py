@@ -135,7 +135,7 @@ class _Axes:
         return "".join(rows), "".join(both), "".join(columns), "".join(sums)
 
     def count(self, letters: str) -> int:
-        """How many elements these axes have."""
+        """Returns how many elements these axes have."""
         return prod(self.sizes[letter] for letter in letters)
 
     def part(self, which: int, letters: str, *shape: int) -> Part:
@@ -185,7 +185,7 @@ def _rows(m: int, g: int, n: int, k: int, dtype: str, bias: bool) -> Case:
 
 
 def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
-    """Whether a bias has one number for each filter, in the filters' order."""
+    """Returns whether a bias has one number for each filter, in the filters' order."""
     if len(bias) > len(axes.out):
         return False
     letters = axes.out[len(axes.out) - len(bias) :]
@@ -196,7 +196,7 @@ def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
 
 
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
-    """A sum or a mean along some axes."""
+    """Returns a sum or a mean along some axes."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
     axes = sorted(axis % len(shape) for axis in meaning.axes)

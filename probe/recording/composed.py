@@ -71,8 +71,8 @@ class Composed:
         return again
 
     def event(self, number: int) -> Event | None:
-        """The group as an operation with its lines, those of its operations in a row; None where a
-        recorder has none."""
+        """Returns the group as an operation with its lines, those of its operations in a row; None
+        where a recorder has none."""
         inner = getattr(self.side, "event", None)
         if number != self.number or inner is None:
             return None if inner is None else inner(number)
@@ -115,7 +115,7 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 
 
 def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...]) -> Meaning:
-    """The group's steps, each of which gives one value that the next ones read."""
+    """Returns the group's steps, each of which gives one value that the next ones read."""
     if len(inside) == 1 and len(inside[0].gives) == 1:
         return inside[0].meaning
     numbers = {value: n for n, value in enumerate(read)}

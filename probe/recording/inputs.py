@@ -147,7 +147,7 @@ def _how(one: Input, vary: str | None, most: int) -> str:
 
 
 def _declared(one: Input, vary: str | None) -> list[int]:
-    """The axes of a model's input that are varied, as far as its own shape says."""
+    """Returns the axes of a model's input that are varied, as far as its own shape says."""
     if vary == "batch":
         return [0] if one.shape and one.shape[0] is None else []
     if vary == "length":

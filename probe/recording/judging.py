@@ -81,12 +81,12 @@ class Judged:
 
     @property
     def differing(self) -> int:
-        """Outputs that are computed differently."""
+        """Returns outputs that are computed differently."""
         return sum(int(one.sum()) for one in self.apart if one is not None)
 
 
 def settled(meaning: Meaning) -> bool:
-    """Whether an operation's bits follow from what it reads, wherever it stands."""
+    """Returns whether an operation's bits follow from what it reads, wherever it stands."""
     if isinstance(meaning, Unknown):
         return False
     if (parts := parts_of(meaning)) is not None:
@@ -115,8 +115,8 @@ def _unrounded(meaning: Meaning) -> bool:
 
 
 def one_call(one: Aligned, left: Side, right: Side) -> bool:
-    """Whether both sides run the very same call, as where no size depends on what is varied: then
-    the library computes it in one way, place by place."""
+    """Returns whether both sides run the very same call, as where no size depends on what is
+    varied: then the library computes it in one way, place by place."""
     assert one.left is not None and one.right is not None
     sides = (left.recording, one.left), (right.recording, one.right)
     ours, theirs = (
@@ -143,7 +143,7 @@ def _counts(one: Aligned, left: Side) -> bool:
 
 
 def adds(meaning: Meaning) -> bool:
-    """Whether an operation is a sum, perhaps with more behind it."""
+    """Returns whether an operation is a sum, perhaps with more behind it."""
     first = first_meaning(meaning)
     if isinstance(first, Reduces):
         return first.word in ("sum", "mean")
@@ -228,7 +228,7 @@ Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
 
 
 def _as_recorded(side: Alone) -> bool:
-    """Whether an operation gives its recorded bits alone."""
+    """Returns whether an operation gives its recorded bits alone."""
     found = _apart(side.chosen(side.call()), side.outputs, side.value.dtype)
     return not found.any()
 
@@ -255,8 +255,8 @@ def _apart(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _changing(side: Alone, number: int) -> bool:
-    """Whether one of the operands may hold other numbers: no weights, and nothing that is computed
-    from integers alone (masks)."""
+    """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
+    computed from integers alone (masks)."""
     value = side.side.recording.values[side.operation.reads[number]]
     fixed = value.given < 0 and value.role in (WEIGHT, CONSTANT)
     return value.dtype in floats.FORMATS and not fixed and not value.plain
@@ -280,8 +280,8 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
 
 
 def _moved(side: Alone, number: int, seed: int) -> np.ndarray:
-    """An operand with every number times one between a half and one and a half: it keeps zeros,
-    infinities and signs."""
+    """Returns an operand with every number times one between a half and one and a half: it keeps
+    zeros, infinities and signs."""
     array = side.reads[number]
     if not _changing(side, number):
         return array
@@ -301,7 +301,7 @@ def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
 
 
 def _numbers(sides: list[Alone]) -> Iterator[float]:
-    """Numbers for all places: some that few places answer differently, then any."""
+    """Yields numbers for all places: some that few places answer differently, then any."""
     drawn = normal(SEED, "x", (POOL,)) * np.tile([0.25, 1.0, 4.0], POOL)[:POOL]
     weights = any(not _changing(one, n) for one in sides for n in range(len(one.reads)))
     yield from drawn[:PLAIN].tolist()
@@ -310,7 +310,7 @@ def _numbers(sides: list[Alone]) -> Iterator[float]:
 
 
 def _telling(sides: list[Alone], drawn: np.ndarray) -> np.ndarray:
-    """Which numbers give different bits at some places of either side: bool."""
+    """Returns which numbers give different bits at some places of either side: bool."""
     least, most = np.full(POOL, np.inf), np.full(POOL, -np.inf)
     for one in sides:
         size = int(np.prod(one.value.shape, dtype=int))
@@ -329,7 +329,7 @@ def _telling(sides: list[Alone], drawn: np.ndarray) -> np.ndarray:
 
 
 def _filled(side: Alone, number: float) -> list[np.ndarray]:
-    """All that is read, with one number at every place; weights as they are."""
+    """Returns all that is read, with one number at every place; weights as they are."""
     return [
         np.broadcast_to(floats.round_to(np.array(number), side.dtypes[n]), array.shape).copy()
         if _changing(side, n)

@@ -51,12 +51,12 @@ class Value:
 
     @property
     def floating(self) -> bool:
-        """Whether it has floating-point numbers."""
+        """Returns whether it has floating-point numbers."""
         return "float" in self.dtype or "complex" in self.dtype
 
     @property
     def plain(self) -> bool:
-        """Whether it is known to come from integers and single numbers alone."""
+        """Returns whether it is known to come from integers and single numbers alone."""
         if self.content is None:
             return False
         return self.given >= 0 or not self.floating or self.shape == ()
@@ -119,7 +119,7 @@ class Side(Protocol):
         ``arrays`` and ``agains`` need no further run."""
 
     def repeats(self, numbers: Sequence[int]) -> bool:
-        """Whether these values have the same bits in another run of the same side."""
+        """Returns whether these values have the same bits in another run of the same side."""
 
 
 def numbers(seen: Seen) -> Callable[[], np.ndarray]:
@@ -224,7 +224,8 @@ class Live:
             found.values.append(value)
 
         def bits(seen: Seen) -> str:
-            """The digest of a result. That of a view is known where those of what it shows are."""
+            """Returns the digest of a result.
+            That of a view is known where those of what it shows are."""
             event, reads = watch.now
             if event is None or event.view is None or len(event.gives) != 1:
                 return digest(seen.array())

@@ -129,7 +129,7 @@ class Work(ABC):
         return 0
 
     def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
-        """What is tried, the default first."""
+        """Returns what is tried, the default first."""
         return candidates(self.where, chunks)
 
     def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:
@@ -148,7 +148,8 @@ class Work(ABC):
         return found
 
     def judged(self, remedy: Remedy, **known: Any) -> Found:
-        """One remedy, or why it can't be used. TargetError where the default is not available."""
+        """Returns one remedy, or why it can't be used.
+        TargetError where the default is not available."""
         found = Found(remedy, **known)
         if remedy.name != "default" and (why := unavailable(remedy)):
             found.refusal = why

@@ -60,7 +60,7 @@ def judged(
 
 
 def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
-    """A way of padding, by what is known of its sizes."""
+    """Returns a way of padding, by what is known of its sizes."""
     doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
     words = {_verdict(one) for one in told}
     return {
@@ -75,7 +75,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
 
 
 def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
-    """The invariant mode as a way."""
+    """Returns the invariant mode as a way."""
     why = found.refusal
     if found.differing:
         why = f"{found.differing:,} kept outputs have different bits"

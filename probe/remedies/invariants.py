@@ -51,14 +51,14 @@ class Invariant:
 
     @property
     def certified(self) -> bool:
-        """Whether every operation was asked for every addition and every fusion."""
+        """Returns whether every operation was asked for every addition and every fusion."""
         told = [] if self.report is None else self.report.to_json()["operations"]
         return self.verdict == "exact" and all(
             str(one.get("certified", "")).startswith("certified") for one in told
         )
 
     def to_json(self) -> dict[str, Any] | None:
-        """The mode's own report; None where there is none."""
+        """Returns the mode's own report; None where there is none."""
         return None if self.report is None else self.report.to_json()
 
 
@@ -111,7 +111,7 @@ def call(
 
 
 def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
-    """The sizes that the mode is made for."""
+    """Returns the sizes that the mode is made for."""
     contents = sorted({*(one.content for one in sizes), graph.fixed})
     if set(graph.along.values()) == {0}:
         return {"batch": contents}
@@ -120,7 +120,7 @@ def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
 
 
 def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
-    """What ``stable.invariant`` takes. InputError: the model runs in another process."""
+    """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(graph.opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
     if not isinstance(graph.opened, Called):
@@ -134,7 +134,7 @@ def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
 
 
 def _as_module(function: Callable[..., Any]) -> Any:
-    """A PyTorch module that calls a function of arrays."""
+    """Returns a PyTorch module that calls a function of arrays."""
     torch = import_module("torch")
 
     class Function(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -145,7 +145,7 @@ def _as_module(function: Callable[..., Any]) -> Any:
 
 
 def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """Inputs of the fixed size: tensors for a module of PyTorch that takes some."""
+    """Returns inputs of the fixed size: tensors for a module of PyTorch that takes some."""
     if not callable(model) or not Called(model).torch:
         return tuple(given.values())
     torch = import_module("torch")

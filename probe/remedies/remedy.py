@@ -163,12 +163,12 @@ class Measured:
 
     @property
     def sizes(self) -> str:
-        """What is varied, in the plural."""
+        """Returns what is varied, in the plural."""
         return "batches" if self.vary == "batch" else "lengths"
 
     @property
     def label(self) -> str:
-        """What was measured, in words."""
+        """Returns what was measured, in words."""
         return self.subject.label if isinstance(self.subject, Case) else self.subject.name
 
     @property
@@ -195,7 +195,7 @@ class Measured:
 
     @property
     def default(self) -> Found:
-        """The target as it is."""
+        """Returns the target as it is."""
         return self.found[0]
 
     def seconds(self, one: Found, length: int) -> float | None:
@@ -265,7 +265,7 @@ def _cheapest(measured: Measured, found: list[Found]) -> Found | None:
 
 
 def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
-    """Rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
+    """Returns rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
     ``measurements``."""
     run = run_row(measured.target, measured.facts, measured.variables, experiment)
     case = measured.subject if isinstance(measured.subject, Case) else None

@@ -23,7 +23,7 @@ def cause(made: Reproduction) -> str:
 
 
 def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
-    """The same of any comparison. ``drawn``: there is a picture of both orders."""
+    """Returns the same of any comparison. ``drawn``: there is a picture of both orders."""
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."

@@ -56,12 +56,12 @@ class Padded:
 
     @property
     def case(self) -> Operation:
-        """The kind of computation."""
+        """Returns the kind of computation."""
         return Operation("network", self.network.dtype)
 
     @cached_property
     def axes(self) -> Axes:
-        """The axes of the model."""
+        """Returns the axes of the model."""
         return Axes(self.network)
 
     @property
@@ -241,7 +241,7 @@ class _Layers:
 
     @property
     def whole(self) -> Library:
-        """The library, with everything that any layer imports."""
+        """Returns the library, with everything that any layer imports."""
         if not self.libraries:
             raise InputError(
                 "network", self.finding.network.name, "no layer calls the library", "add one"
@@ -333,7 +333,8 @@ def _padding(finding: Padded) -> program.Function:
 
 
 def _between(number: int, layer: Layer) -> str:
-    """The expression of a layer that is no sum. InputError where its bits are the library's."""
+    """Returns the expression of a layer that is no sum.
+    InputError where its bits are the library's."""
     if layer.op == "bias":
         return f"x + bias_{number}"
     if layer.op == "normalisation":

@@ -43,7 +43,7 @@ def models() -> dict[str, str]:
 
 
 def missing(device: str) -> str | None:
-    """Why ``device`` can't be emulated here, or None."""
+    """Returns why ``device`` can't be emulated here, or None."""
     needed = ARM64 if device == "arm64" else X86
     if platform.system() != "Linux":
         return f"{device} is emulated by {needed}, which runs on Linux; this is {platform.system()}"
@@ -101,7 +101,7 @@ class Runtime:
 
 
 def runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
-    """What runs ``library`` at ``version`` on an emulated ``device``.
+    """Returns what runs ``library`` at ``version`` on an emulated ``device``.
 
     ``own``: the version in this interpreter, None where there is none; ``version`` None means that
     one. ``device``: a processor to emulate, or None. Starts nothing but qemu, for its version.
@@ -124,7 +124,7 @@ def runtime(library: str, version: str | None, device: str | None, own: str | No
 
 
 def absent(target: str, own: str | None = None) -> str:
-    """What to say of a release without an environment."""
+    """Returns what to say of a release without an environment."""
     here = f" ({own} is)" if own else ""
     return f"{target} is not installed here{here}; probe install {target}"
 
@@ -142,12 +142,12 @@ def _arm64(library: str, version: str | None, own: str | None) -> Runtime:
 
 
 def of(found: Environment) -> Runtime:
-    """What runs an environment, on the processor that it was made for."""
+    """Returns what runs an environment, on the processor that it was made for."""
     return in_folder(found.folder, found.arm64, found.facts)
 
 
 def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) -> Runtime:
-    """What runs the environment in a folder, complete or not."""
+    """Returns what runs the environment in a folder, complete or not."""
     python = str(environments.python_of(folder))
     if not arm64:
         return Runtime((python,), None, facts)

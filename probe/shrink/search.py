@@ -65,7 +65,7 @@ class Search(Generic[T]):
         self._passed: set[Hashable] = set()
 
     def ask(self, value: T) -> bool:
-        """What the predicate says. Raises Spent where no call is left."""
+        """Returns what the predicate says. Raises Spent where no call is left."""
         if self.calls >= self.most:
             raise Spent
         self.calls += 1
@@ -75,7 +75,8 @@ class Search(Generic[T]):
         return failed
 
     def consider(self, candidate: T) -> bool:
-        """Whether the candidate fails; then it is the best. Seen before: False, at no cost."""
+        """Returns whether the candidate fails; then it is the best.
+        Seen before: False, at no cost."""
         if candidate.key in self._seen:
             return False
         failed = self.ask(candidate)

@@ -45,7 +45,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether no layer was left."""
+        """Returns whether no layer was left."""
         return not self.left
 
     def refuse_left(self) -> None:

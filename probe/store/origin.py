@@ -56,7 +56,8 @@ class Origin:
         self._runs |= {row["run_id"]: row for row in runs.to_pylist()}
 
     def told(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
-        """The metadata of a file with rows of these runs; None: of all. ``target``: of it alone."""
+        """Returns the metadata of a file with rows of these runs; None: of all.
+        ``target``: of it alone."""
         chosen = self._runs.keys() if used is None else used
         runs = [self._runs[one] for one in chosen if one in self._runs]
         runs = [one for one in runs if target in (None, one["target"])]
@@ -76,7 +77,7 @@ class Origin:
 
 
 def used(stored: parquet.Stored, table: str) -> set[str] | None:
-    """The runs that the rows of a table name; None where its rows name none."""
+    """Returns the runs that the rows of a table name; None where its rows name none."""
     if "run_id" not in schema.names(table):
         return None
     found: set[str] = set()

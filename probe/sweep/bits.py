@@ -138,7 +138,7 @@ class _Sweep(Campaign[Asked]):
         return shared
 
     def size(self, question: Asked) -> int:
-        """Comparisons of a case."""
+        """Returns comparisons of a case."""
         return len(question.values)
 
     def known(self, part: Part[Asked]) -> bool:
@@ -159,7 +159,7 @@ class _Sweep(Campaign[Asked]):
         self._count(part, self._recall(part, part.run_id))
 
     def _recall(self, part: Part[Asked], run_id: str) -> Recalled | None:
-        """What is stored of ``comparisons``, and need not be measured again."""
+        """Returns what is stored of ``comparisons``, and need not be measured again."""
         text, plans = part.target.text, self.plans
         self.found[text].run_id = run_id
         if self.store is None:

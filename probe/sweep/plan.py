@@ -41,7 +41,7 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
 
 
 def _layouts(values: list[int]) -> tuple[list[int], int]:
-    """The numbers of layouts, and that of ``contiguous``."""
+    """Returns the numbers of layouts, and that of ``contiguous``."""
     own = layout.number(layout.CONTIGUOUS)
     others = [value for value in values if value != own]
     if not others:
@@ -196,7 +196,7 @@ def comparison_rows(
     arrays: Mapping[str, np.ndarray],
     not_compared: Mapping[int, int],
 ) -> list[dict[str, Any]]:
-    """Rows of ``comparisons`` of one answer to a ``sweep`` request, one for each item.
+    """Returns rows of ``comparisons`` of one answer to a ``sweep`` request, one for each item.
 
     ``pair``: the key columns other than ``at``. ``not_compared``: by value of the axis.
     """

@@ -150,7 +150,7 @@ class _Values:
     def answered(
         self, values: Iterable[int], differ: Iterable[bool]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What came, and what was expected from elsewhere."""
+        """Returns what came, and what was expected from elsewhere."""
         places, found = self._known(values, differ)
         self.own[places], self.open[places] = found, False
         self.axis.asked[self.on_axis[places]] += 1
@@ -159,7 +159,7 @@ class _Values:
         return found, np.where(there, self.bad[places] / np.maximum(1, self.seen[places]), 0.0)
 
     def promise(self, rate: float, trust: float) -> float:
-        """The mean score of what would be asked next; -1 where nothing is open."""
+        """Returns the mean score of what would be asked next; -1 where nothing is open."""
         if not self.open.any():
             return -1.0
         scores = np.sort(self.score(rate, trust)[self.open])
@@ -177,7 +177,7 @@ class _Values:
         return np.sort(self.values[chosen]).tolist()
 
     def score(self, rate: float, trust: float) -> np.ndarray:
-        """The score of every value, asked or not: shape (values,)."""
+        """Returns the score of every value, asked or not: shape (values,)."""
         total = np.full(len(self.values), WEIGHTS["all"] * rate)
         weight = np.full(len(self.values), WEIGHTS["all"])
         if self.seen.any():

@@ -62,7 +62,7 @@ class Found:
 
     @property
     def holds(self) -> bool:
-        """Whether no more than the two ends' answers were seen, each on its side."""
+        """Returns whether no more than the two ends' answers were seen, each on its side."""
         asked = sorted((s for s in self.steps if s.seen), key=lambda s: number(s.version))
         return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
 
@@ -167,7 +167,7 @@ class Question:
             session.close()
 
     def _ask(self, session: AnySession) -> tuple[str, str]:
-        """What it shows, as a short hash, and in words."""
+        """Returns what it shows, as a short hash, and in words."""
         unstable, run_id = self._swept(session)
         if self.what == "stability":
             said = ", ".join(f"{at}" for at in unstable) or "none"
@@ -186,7 +186,7 @@ class Question:
         return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.summations)
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
-        """Lengths that differ from the longest, and the run under which it is stored."""
+        """Returns lengths that differ from the longest, and the run under which it is stored."""
         summary = sweep(
             [self.case],
             [session.target],
@@ -231,7 +231,8 @@ def bisect(
     keep: bool = True,
     tell: Tell = lambda text: None,
 ) -> Found:
-    """The first release after ``left`` that shows something else than it; see :class:`Question`.
+    """Returns the first release after ``left`` that shows something else than it; see
+    :class:`Question`.
 
     ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
     Costs an installation of about a minute and 0.5 GB for each release asked: log2(n) + 2 of them.

@@ -79,12 +79,12 @@ class ByOrder:
 
     @property
     def compared(self) -> int:
-        """Outputs of all values that must agree with those of the largest."""
+        """Returns outputs of all values that must agree with those of the largest."""
         return sum(found.compared for found in self.values)
 
     @property
     def differing(self) -> int:
-        """Those of them that are added otherwise."""
+        """Returns those of them that are added otherwise."""
         return sum(found.outputs for found in self.values)
 
     @property
@@ -97,7 +97,7 @@ class ByOrder:
 
     @property
     def uncertified(self) -> str:
-        """How many outputs were not asked for all they add, and why; empty if all were."""
+        """Returns how many outputs were not asked for all they add, and why; empty if all were."""
         if self.certified:
             return ""
         count = self.compared - sum(one.certified for one in self.values)
@@ -107,12 +107,12 @@ class ByOrder:
 
     @property
     def summations(self) -> list[Summation]:
-        """All summations, those of the largest value first."""
+        """Returns all summations, those of the largest value first."""
         known = [one.orders for one in (self.base, *self.values) if one.orders]
         return list(dict.fromkeys(each for orders in known for each in orders.summations))
 
     def to_json(self) -> Row:
-        """What ``probe sweep --by order --json`` prints for one target."""
+        """Returns what ``probe sweep --by order --json`` prints for one target."""
         every = [*self.values, self.base]
         known = [one for one in every if one.orders]
         reached = [{self.vary: one.at, "outputs": one.reached} for one in every if one.reached]
@@ -140,7 +140,7 @@ class ByOrder:
         return found | ({"reached": reached} if reached else {})
 
     def _told(self, summation: Summation) -> Row:
-        """One summation, and at which values how many outputs have it."""
+        """Returns one summation, and at which values how many outputs have it."""
         counts = {
             one.at: int(one.orders.counts()[one.orders.summations.index(summation)])
             for one in [*self.values, self.base]
@@ -152,7 +152,7 @@ class ByOrder:
         }
 
     def rows(self, run_id: str) -> dict[str, list[Row]]:
-        """Rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
+        """Returns rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
         place = {"run_id": run_id, "case_id": self.case.id, "target": self.target}
         place |= {"vary": self.vary}
         reveals = [

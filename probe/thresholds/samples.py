@@ -24,7 +24,7 @@ class Repeated(Periodic):
     """The same sample at every place of a batch, and summations replayed on its windows."""
 
     def _block(self) -> np.ndarray:
-        """One sample, (1, *spatial, in_channels): container."""
+        """Returns one sample, (1, *spatial, in_channels): container."""
         length = self.case.length or self.case.shortest_length
         found = operands.generate(self._drawn(length, 0).with_(batch=1))[0]
         first = found[(slice(1), *(slice(1) for _ in range(self.case.spatial_rank)))]
@@ -37,7 +37,7 @@ class Repeated(Periodic):
         return [np.tile(each, case.summands // len(each))[:, None] for each in values]
 
     def input(self, size: int) -> np.ndarray:
-        """The input of ``size`` samples, container."""
+        """Returns the input of ``size`` samples, container."""
         return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
 
     def ones(self, size: int) -> np.ndarray:
@@ -92,19 +92,19 @@ class _Batch(Call):
         self.full = (sizes == self.case.summands)[self.kind_of]
 
     def _some(self) -> np.ndarray:
-        """All rows of some samples."""
+        """Returns all rows of some samples."""
         each = self.geometry.positions
         chosen = some(self.case.batch, ENDS) if self.case.batch > 4 * ENDS else range(self.size)
         return (np.array(chosen)[:, None] * each + np.arange(each)).ravel()
 
     def pattern(self) -> Pattern:
-        """What was found, by samples."""
+        """Returns what was found, by samples."""
         index = self.index.reshape(-1, self.geometry.positions * self.filters)
         return self._pattern(index, np.ones(len(index), bool))
 
 
 def check(case: Case) -> Case:
-    """The case itself. InputError: its batch can't be searched."""
+    """Returns the case itself. InputError: its batch can't be searched."""
     if not case.weighted:
         why = "its sums have no weights to ask with"
         raise InputError("op", case.op, why, "take a product or a convolution")

@@ -84,7 +84,7 @@ def find(
 
 
 def shortest(case: Case, vary: str) -> int:
-    """The first size: of lengths the one at which a window meets no padding."""
+    """Returns the first size: of lengths the one at which a window meets no padding."""
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
 
 
@@ -139,7 +139,7 @@ class _Search:
         self.splits = 0
 
     def run(self, length: int) -> Pattern | None:
-        """What was seen at a length; None if the target failed there or time is up."""
+        """Returns what was seen at a length; None if the target failed there or time is up."""
         if length in self.seen:
             return self.seen[length]
         if self.limit is not None and time.monotonic() - self.begun > self.limit and self.seen:

@@ -60,12 +60,12 @@ class Thresholds:
 
     @property
     def sizes(self) -> str:
-        """What is varied, in the plural."""
+        """Returns what is varied, in the plural."""
         return PLURAL[self.vary]
 
     @property
     def uncertified(self) -> str:
-        """Which lengths rest on recognised summations, in words; empty if none does."""
+        """Returns which lengths rest on recognised summations, in words; empty if none does."""
         known, every = set(self.certified), self.upto - self.shortest + 1
         missing = every - len(known)
         if not missing or not self.patterns:
@@ -79,7 +79,7 @@ class Thresholds:
         return told + "".join(f"; {one}" for one in why[:1])
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe thresholds --json`` prints."""
+        """Returns what ``probe thresholds --json`` prints."""
         known = self.recogniser
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = [length for length, found in self.patterns.items() if found.unknown]
@@ -127,7 +127,7 @@ PLURAL = {"length": "lengths", "batch": "batches"}
 
 
 def _listed(kind: tuple[int, ...]) -> list[int]:
-    """The summations of a row's outputs: of one alone, if all have it."""
+    """Returns the summations of a row's outputs: of one alone, if all have it."""
     return list(kind) if len(set(kind)) > 1 else [kind[0]]
 
 

@@ -33,7 +33,7 @@ class Call:
         self._others = {}
 
     def at(self, axes=None):
-        """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
+        """Returns the call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
         Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
         ``channels``: nothing is cut, but those beyond go through a second call whose output is
@@ -141,7 +141,7 @@ class Prepared:
         return np.array(found)
 
     def realigned(self):
-        """The same call with its input in a buffer of another alignment."""
+        """Returns the same call with its input in a buffer of another alignment."""
         return Prepared(self.operator, realigned(self.x), self.call)
 
 
@@ -265,10 +265,10 @@ class Network:
 
 
 def _rows(spec, x):
-    """The rows of a product, which is a call of its own over all positions."""
+    """Returns the rows of a product, which is a call of its own over all positions."""
     return x.reshape(x.shape[0], -1, x.shape[-1]) if spec["op"] == "matmul" else x
 
 
 def _positions(spec, x, y):
-    """What a product gives, at the positions of x."""
+    """Returns what a product gives, at the positions of x."""
     return y.reshape(x.shape[:-1] + y.shape[-1:]) if spec["op"] == "matmul" else y

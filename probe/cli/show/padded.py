@@ -108,7 +108,7 @@ def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
 
 
 def _mode(found: Invariant) -> list[RenderableType]:
-    """Each operation of the invariant mode, with its class of sizes."""
+    """Returns each operation of the invariant mode, with its class of sizes."""
     told = found.to_json()
     if told is None:
         return []

@@ -43,7 +43,7 @@ class Normalises(Meaning):
 
     @property
     def notices(self) -> bool:  # type: ignore[override]
-        """Whether exact zeros are looked for."""
+        """Returns whether exact zeros are looked for."""
         return self.vanishes
 
     def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:

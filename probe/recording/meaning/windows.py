@@ -43,7 +43,7 @@ class Windows(Meaning):
 
     @property
     def pool(self) -> bool:
-        """Whether each channel is computed from its own alone, without weights."""
+        """Returns whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
