@@ -182,7 +182,7 @@ def comparisons(pairs: int, repeat: int) -> Iterator[Row]:
 
 
 def memory(target: str, counts: Sequence[int], longest: int) -> Iterator[Row]:
-    """The most memory that a process ever held which runs so many lengths up to the same one.
+    """The most memory that a process ever held which runs that many lengths up to the same one.
 
     A process each, by hand too: libraries keep things for every shape (oneDNN its kernels).
     """

@@ -1,8 +1,8 @@
-"""A network run on little padding instead of its fixed size: which outputs change, where, and why.
+"""A network run on little padding instead of its full size: which outputs change, where, and why.
 
 Eight times a convolution and a max-pool, then one more convolution, made for inputs of 4,096
 positions, in several widths. Contents of 1 to 1,024 positions are padded to the least length that
-has every output which reads them, and compared with the fixed size, layer by layer; the first
+has every output which reads them, and compared with the full size, layer by layer; the first
 divergence is explained; the shortest padded lengths that change no bit are found and checked; what
 a difference decides and what each way costs is measured. An hour on two processors.
 
@@ -31,7 +31,7 @@ SOME = (1, 2, 100, 200, 256, 257, 410, 512, 513, 700, 768, 769, 1000, 1024)
 """Both sides of every step of the padded length, and between."""
 
 COST = {FIXED: (1, 200, 410, 1024), 16384: (1, 800, 1638, 4096)}
-"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size.
+"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the full size.
 
 A single position shows what calling the operations costs, whatever they compute.
 """
@@ -43,7 +43,7 @@ TIMED = {
     "tensorflow,onednn=0": EVERY_SIZE[:3],
     **dict.fromkeys(("torch", "jax", "onnxruntime", "litert,xnnpack=0"), EVERY_SIZE[:2]),
 }
-"""Width and fixed size of the networks that are timed. On one thread the fixed run can't do better
+"""Width and full size of the networks that are timed. On one thread the full run can't do better
 than a short one by sharing its work."""
 
 MAIN = """

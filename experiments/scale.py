@@ -134,7 +134,7 @@ def swept(
 def side_by_side(
     parts: int, target: str, cases: Sequence[Case], lengths: Sequence[int], store: Path
 ) -> list[Swept]:
-    """Returns the same sweep in so many fresh processes, a shard each."""
+    """Returns the same sweep in that many fresh processes, a shard each."""
     afresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(parts, mp_context=afresh) as pool:
         every = [f"{number}/{parts}" for number in range(1, parts + 1)]

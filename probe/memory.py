@@ -68,7 +68,7 @@ def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dty
 
 
 def room(needed: int, name: str, value: int) -> None:
-    """Raises InputError, which blames ``name=value``, where so many bytes are not free."""
+    """Raises InputError, which blames ``name=value``, where that many bytes are not free."""
     there = free()
     if there is not None and needed > there:
         why = f"it needs {_text(needed)}, and {_text(there)} are free"

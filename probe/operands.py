@@ -266,7 +266,7 @@ def _cancel(tensor: str) -> Draw:
 
 
 RARE = 8
-"""One in so many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
+"""One in that many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
 
 
 def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:

@@ -16,7 +16,7 @@ NAN = -(2**63)
 
 _LARGEST = 2**63 - 1
 
-#: What is done with zeros of other signs: they are equal, or a difference of distance 0.
+#: What is done with zeros of different signs: they are equal, or a difference of distance 0.
 ZEROS = ("equal", "differ")
 
 #: What is compared, whether it counts as equal, and the distance (None: there is none). "To the

@@ -447,7 +447,7 @@ def _told(one: Stored) -> str:
 
 
 def _elsewhere(left: Stored, right: Stored) -> list[str]:
-    """Returns where two recordings were made otherwise, as far as it decides bits."""
+    """Returns where two recordings were made differently, as far as it decides bits."""
     ours, theirs = ({**one.made, **one.made.get("libraries", {})} for one in (left, right))
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")

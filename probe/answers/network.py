@@ -309,7 +309,7 @@ def _only(targets: Sequence[Target]) -> Target:
 
 MEANING = "the full length, to which inputs are usually padded"
 FIXED = f"give --fixed N: {MEANING}"
-"""What to do where neither the user nor the model says a fixed length."""
+"""What to do where neither the user nor the model says a full length."""
 
 
 def _no_bar(_: str) -> AbstractContextManager[Tell]:
@@ -431,11 +431,10 @@ def remedies(
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
-    size that content is padded to. ``content``: the length at which costs are told; about a tenth
-    of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``: names
-    of remedies. ``store``: a folder for the results. ``trust``: read a
-    model file that runs code of its own. Errors: InputError; TargetError where the
-    default can't run.
+    size that content is padded to. ``content``: the length at which costs are reported; about a
+    tenth of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``:
+    names of remedies. ``store``: a folder for the results. ``trust``: read a model file that runs
+    code of its own. Errors: InputError; TargetError where the default can't run.
     """
     where = target_of(target)
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}

@@ -1,4 +1,4 @@
-"""Any model, padded: at which sizes its outputs keep the fixed run's bits, and what to do."""
+"""Any model, padded: at which sizes its outputs keep the full run's bits, and what to do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CERTIFIED = "certified: all additions of every sum whose size changes were teste
 class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
-    ``walked``: the run at the least size that differs, against the fixed one, operation by
+    ``walked``: the run at the least size that differs, against the full one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
     ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
@@ -250,7 +250,7 @@ def padded(
 
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
-    ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
+    ``lengths``: of content; 1, a tenth and a quarter of the full size if not given. ``to``: pad to
     this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
     plan.json and padded.py. ``target``: run it in a process of its own, with this target's
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
@@ -284,7 +284,7 @@ def padded(
 def _started(
     graph: Graph, model: Any, content: int, target: Any, trust: bool, running: ExitStack
 ) -> list[str]:
-    """Watches the fixed run, in this process or on a target's; what is to be said of it."""
+    """Watches the full run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
     if target is None:
         _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
@@ -345,7 +345,7 @@ def _graph(
     seed: int,
     trust: bool,
 ) -> Graph:
-    """Opens the model with inputs of the fixed size. InputError: it, or its size, is not known."""
+    """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
     subject = opened(model, trust)
     if fixed is None and inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)

@@ -92,8 +92,9 @@ def thresholds(
 
     ``vary``: ``length``, or ``batch`` (the rows of a dense layer), the case's length then being
     set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
-    batches 1,024. ``scan``: so many of the smallest sizes are all run (64). ``seconds``: no size is
-    begun after that time. Errors: InputError; TargetError where the target fails at the first size.
+    batches 1,024. ``scan``: that many of the smallest sizes are all run (64). ``seconds``: no size
+    is begun after that time. Errors: InputError; TargetError where the target fails at the first
+    size.
     """
     case, where = case_of(case), target_of(target)
     vary = axis_of(case, vary)

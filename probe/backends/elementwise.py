@@ -19,7 +19,7 @@ def extended_axis(spec, rank):
 
 
 def first(axis, count):
-    """Returns the index of so many positions of an axis."""
+    """Returns the index of that many positions of an axis."""
     return (slice(None),) * axis + (slice(count),)
 
 

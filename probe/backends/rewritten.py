@@ -225,7 +225,7 @@ class Rewriting:
         return self._add({"op": "cast", "to": dtype, "dtype": "float64", "parameters": {}}, [y])
 
     def _samples(self, step, value):
-        """``chunks`` and ``pad`` of the batch: calls of so many samples."""
+        """``chunks`` and ``pad`` of the batch: calls of that many samples."""
         spec, remedy = _plain(step.layer), step.layer["remedy"]
         self.dtype = spec["dtype"]
         count = self.shapes[value][0]
@@ -281,7 +281,7 @@ def of_batch(step):
 
 
 def piece(remedy, count):
-    """Returns the size of the pieces that give so many outputs.
+    """Returns the size of the pieces that give that many outputs.
     Raises Unsupported where none does."""
     if remedy["kind"] == "chunks":
         return remedy["outputs"]

@@ -1,8 +1,8 @@
 """One case's sweep on a cluster: values go out in batches, and rows are stored as without one.
 
 A target's values are asked on nodes of one kind: alike in machine, library, versions and switches,
-so that all rows are of one run. A node begins with a value whose digest is known: who gives other
-bits for the same question is not of that kind, whatever it says.
+so that all rows are of one run. A node begins with a value whose digest is known: who gives
+different bits for the same question is not of that kind, whatever it says.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ FIRST = 4
 """Values of a target's first batches, before it is known what a value costs."""
 
 GROWTH = 16
-"""A batch is at most so many times as large as the one before."""
+"""A batch is at most that many times as large as the one before."""
 
 SHARE = 20
-"""A batch costs at least so many times what it costs beside its values."""
+"""A batch costs at least that many times what it costs beside its values."""
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 

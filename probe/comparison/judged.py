@@ -147,7 +147,7 @@ class Comparison:
         return self.left.replays[tuple(left.T)] & self.right.replays[tuple(right.T)]
 
     def certified(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Returns whether both sides were asked for all that they add: bool, one a pair."""
+        """Returns whether both sides were tested for every addition: bool, one a pair."""
         found = np.ones(len(self.pairs.left[which]), bool)
         for side, places in ((self.left, self.pairs.left), (self.right, self.pairs.right)):
             found &= False if side.orders is None else side.orders.sure[tuple(places[which].T)]
@@ -160,12 +160,12 @@ class Comparison:
 
     @property
     def zeros(self) -> str:
-        """``"equal"``, or ``"differ"``: zeros of other signs are differences too."""
+        """``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
         return self.left.operands.zeros
 
     @cached_property
     def signed_zero(self) -> int:
-        """Returns how many pairs are zeros of other signs."""
+        """Returns how many pairs are zeros of different signs."""
         return ulp.signed_zeros(*self.values(), self.left.case.dtype)
 
     @property
@@ -237,7 +237,7 @@ class Comparison:
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """What is added otherwise, whatever the finite operands are: pairs (indices) by cause.
+        """What is added differently, whatever the finite operands are: pairs (indices) by cause.
 
         Only pairs with the same window count; summations are compared over the leaves that the
         outputs read: in the padding all add zeros.
@@ -251,7 +251,7 @@ class Comparison:
 
     @property
     def by_order(self) -> int:
-        """Returns pairs that are added in another way."""
+        """Returns pairs that are added in a different order."""
         return sum(map(len, self.apart.values()))
 
     @cached_property

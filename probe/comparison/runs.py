@@ -276,10 +276,10 @@ class Revealer:
     """Reveals runs, and tries what was revealed before.
 
     ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
-    ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
-    for all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
-    ``small``: up to so many outputs all are revealed, though some are wanted. ``budget``: questions
-    to a run that may be spent on certifying it.
+    ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape, for
+    all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
+    ``small``: up to that many outputs all are revealed, though some are wanted. ``budget``:
+    questions to a run that may be spent on certifying it.
     """
 
     def __init__(

@@ -227,7 +227,7 @@ class _Rows:
         """All contents end to end, in one call of the library; none where it has no such call.
 
         What was found layer by layer is asked again of all layers: a compiler may fuse over the
-        borders of layers, and then adds otherwise than any layer does by itself.
+        borders of layers, and then adds differently than any layer does by itself.
         """
         rows: list[Row] = []
         for length, to in safe.items():

@@ -199,7 +199,7 @@ def _session(job: Job) -> AnySession:
 
 
 def explain_job(job: Job) -> Answer:
-    """Returns rows for the store. A target's failure is told, and the other jobs go on."""
+    """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
     answer = Answer()
     try:
         _explain(job, _session(job), answer)

@@ -49,7 +49,7 @@ def explain(
     convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
     read off both sides, and outputs whose windows differ are told apart from rounding. ``budget``:
     questions to each side that may be spent on certifying it. ``zeros`` ``"differ"``: zeros of
-    other signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
+    different signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
     InputError: there is nothing to compare. TargetError: a target failed.
     """
     choice("zeros", zeros, ulp.ZEROS)
@@ -243,7 +243,7 @@ def _added(side: Run, place: tuple[int, int]) -> Added:
 
 
 SOME = 4
-"""Elements that reach an output, of which so many are named."""
+"""Elements that reach an output, of which that many are named."""
 
 
 def _reached(side: Run, position: int, group: int) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from probe.invariant.classes import Entry, Piece, Plan
 
 NAMED = 12
-"""Up to so many sizes of the user are the buckets themselves."""
+"""Up to that many sizes of the user are the buckets themselves."""
 
 TURNS = 3
 """Calls of which the quickest counts."""
@@ -142,7 +142,7 @@ class Buckets:
         return self._seconds[size]
 
     def plan(self, count: int) -> Plan | None:
-        """Returns the calls of least time that compute so many samples; None: there is no way."""
+        """Returns the calls of least time that compute that many samples; None: there is no way."""
         if count not in self.plans:
             self.plans[count] = self._plan(count)
         return self.plans[count]
@@ -163,7 +163,7 @@ class Buckets:
         return tuple(found)
 
     def _cheapest(self, count: int, used: Sequence[int]) -> list[int]:
-        """Buckets that hold so many samples, of the least sum of times.
+        """Buckets that hold that many samples, of the least sum of times.
 
         In falling order only the last of them is padded: else it could be left out.
         """

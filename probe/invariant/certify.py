@@ -38,7 +38,7 @@ def certify(
 ) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
-    ``entry``: with sizes that were checked for so many threads. It is noted there too.
+    ``entry``: with sizes that were checked for that many threads. It is noted there too.
     """
     usable = [size for size, mark in entry.marks.get(threads, {}).items() if mark == entry.chosen]
     case = operation.case()

@@ -35,7 +35,7 @@ class Library(Protocol):
         """Returns how many there are within an operation."""
 
     def with_threads(self, count: int) -> AbstractContextManager[int]:
-        """With so many threads, if that can be set; gives how many there are then."""
+        """With that many threads, if that can be set; gives how many there are then."""
 
 
 class Known:
@@ -180,7 +180,7 @@ class Keeper:
         """Returns the largest size, which class, and the sizes that count for the cheapest.
 
         ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
-        ``each``: so many are of one sample; of rows where no lengths are given.
+        ``each``: that many are of one sample; of rows where no lengths are given.
         """
         batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":

@@ -35,7 +35,7 @@ Rebuild = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 class Program:
-    """A function of NumPy's arrays, and what other libraries do otherwise.
+    """A function of NumPy's arrays, and what other libraries do differently.
 
     ``batched``: an axis or None for each positional argument (one of a nested argument holds for
     all that stands in it), or a mapping by name; None: found out. ``fixed``: the only size that

@@ -35,7 +35,7 @@ KEPT = 4096  # values of a recipe
 
 
 def how_many(numbers: int) -> int:
-    """Samples of a program whose answer for one sample has so many numbers."""
+    """Samples of a program whose answer for one sample has that many numbers."""
     return min(MANY, max(FEW, math.ceil(ENOUGH / max(numbers, 1))))
 
 

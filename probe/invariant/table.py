@@ -69,7 +69,7 @@ def variables(prefixes: tuple[str, ...]) -> dict[str, str]:
 class Table:
     """Entries by the operation's key.
 
-    ``threads``: with so many were classes chosen. ``notes``: what did not hold when it was read;
+    ``threads``: with that many were classes chosen. ``notes``: what did not hold when it was read;
     ``trusted``: whether the environment is the one that it was made in. ``recipes``: of the samples
     that whole programs were checked with, by key (``samples``).
     """

@@ -46,7 +46,7 @@ class Lengths:
         return tuple(tensor(one, self.dtype) for one in made)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
-        """Returns the rows of so many keys, computed at another size: (length, values)."""
+        """Returns the rows of that many keys, computed at another size: (length, values)."""
         q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = behind((q, k, v), length) if masked else None

@@ -21,7 +21,7 @@ SETS = 3
 """Sets of telling operands; each is held at every place of the call."""
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
-PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
+PLACES = 6_007  # values tried to find those that a function's vector body and tail see differently
 CONSTANT = 1.37  # whose products are not exact in any format
 LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
@@ -342,7 +342,7 @@ class ByPlace(Rows):
         return torch.empty_like(samples[0])
 
     def _told(self) -> Any:
-        """``TOLD`` values: those that one element alone sees otherwise, or every second of them.
+        """``TOLD`` values: those that one element alone sees differently, or every second of them.
 
         So every place is shown one of these: its values are 17 apart, and ``TOLD`` is odd.
         """

@@ -28,7 +28,7 @@ SAMPLES = 61  # numbers of the weights that are compared before each call
 
 
 class Turned(Linear):
-    """As a ``Linear``, of turned weights; so many channels at a time."""
+    """As a ``Linear``, of turned weights; that many channels at a time."""
 
     pieces: Sequence[int] = ()
 

@@ -87,7 +87,7 @@ def _graph(operation: Any, largest: int, place: int) -> Any:
     from probe.recording.walk import CHANGED, watched
 
     class Moved(Graph):
-        """Content of the fixed run begins at ``place``."""
+        """Content of the full run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
             """As of ``Graph``."""

@@ -192,7 +192,7 @@ def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
 
 
 def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
-    """Returns the buffer of an output for so many samples."""
+    """Returns the buffer of an output for that many samples."""
     shape = list(rows.shape)
     shape[output.axis] = count * output.each
     return np.empty(shape, rows.dtype)

@@ -364,7 +364,7 @@ class Network:
         return windows(self, length)
 
     def geometry(self, fixed: int) -> Geometry:
-        """Which activations at the fixed length read content, and what shorter lengths give.
+        """Which activations at the full length read content, and what shorter lengths give.
 
         InputError: running it at that length needs more memory than is free.
         """

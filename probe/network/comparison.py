@@ -343,8 +343,8 @@ TOP = 5
 class Decision:
     """One kind of decision over some outputs; columns of the table ``decisions``.
 
-    ``taken``: how many were; ``crossed``: that the two runs take otherwise. ``margin``: how near
-    the nearest of the full run's is to being taken otherwise, in eps times the largest output.
+    ``taken``: how many were; ``crossed``: that the two runs take differently. ``margin``: how near
+    the nearest of the full run's is to being taken differently, in eps times the largest output.
     """
 
     decision: str

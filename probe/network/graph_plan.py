@@ -1,7 +1,7 @@
 """What to pad a model of any graph to, for the user's own code: ``plan.json`` and ``padded.py``.
 
 For every length of content: the padded size, which part of each output to keep, and, of padding
-alone, what completes it to the fixed size. Each size was judged operation by operation, and is
+alone, what completes it to the full size. Each size was judged operation by operation, and is
 checked on fresh contents by running the model as users do. What was not proved stands in the plan.
 """
 
@@ -35,7 +35,7 @@ class GraphStretch:
 
     ``least``: what the outputs' windows alone ask. ``kept``: for each output what is kept of it,
     None of one that content does not reach. ``by_order``: ``same``, or ``unknown`` where
-    ``in_the_way`` was compared otherwise.
+    ``in_the_way`` was compared differently.
     """
 
     first: int
@@ -62,7 +62,7 @@ class GraphStretch:
 class GraphPlan:
     """Padded sizes for contents. ``along``: the axis of each input that is padded.
 
-    ``constant``: the outputs of padding alone at the fixed size. ``checked``: contents that were
+    ``constant``: the outputs of padding alone at the full size. ``checked``: contents that were
     run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
     used. ``over``: why the search stopped early, empty if it did not. ``between``: shorter sizes
     that take constants between operations, of some contents.
@@ -170,7 +170,7 @@ def assumptions(sizes: list[Sized]) -> list[str]:
 
 
 def completed(plan: GraphPlan, content: int, outputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The fixed run's outputs from those of the padded content, as ``padded.py`` completes them."""
+    """The full run's outputs from those of the padded content, as ``padded.py`` completes them."""
     stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
     found = []
     for box, constant, output in zip(stretch.kept, plan.constant, outputs, strict=True):

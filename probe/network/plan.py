@@ -59,7 +59,7 @@ class Plan:
     outputs differed in the check; a plan with any must not be used. ``part``: of a model that
     was read in part, ``Network.part``: then it holds for that part alone, and is not written.
     ``layouts``: how the user's input may lie in memory, words of :mod:`probe.layout`.
-    ``uncertified``: what was not asked for every addition and fusion, and why; empty if all was.
+    ``uncertified``: what was not tested for every addition and fusion, and why; empty if all was.
     """
 
     network: str
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def certified(self) -> bool:
-        """Whether every sum at the padded lengths was asked for every addition and fusion."""
+        """Whether every sum at the padded lengths was tested for every addition and fusion."""
         return not self.uncertified
 
     def padded(self, length: int) -> int:
@@ -169,7 +169,7 @@ def make(
 
 
 def uncertified(lengths: SafeLengths, table: dict[int, int]) -> str:
-    """Returns what was not asked for all it adds, at any padded length of the table."""
+    """Returns what was not tested for every addition, at any padded length of the table."""
     return "; ".join(dict.fromkeys(filter(None, map(lengths.uncertified, table.values()))))
 
 

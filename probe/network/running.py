@@ -126,7 +126,7 @@ class Runner:
 
 
 def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
-    """Returns content of so many positions, normal: (1, *height, length, in_channels).
+    """Returns content of that many positions, normal: (1, *height, length, in_channels).
 
     Shorter content of the same seed is the prefix of longer content.
     """

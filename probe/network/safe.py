@@ -4,7 +4,7 @@ Decided by order, not by luck: each output's summation is recognised at the size
 that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
 outputs agree only if they are added in the same order with the same roundings: of all finite
 activations, since an infinity or a NaN may get into outputs that do not read it. At the lengths
-that are told, every output is then asked about every addition and every fusion. Functions of an
+that are told, every output is then tested for every addition and every fusion. Functions of an
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 
@@ -12,7 +12,7 @@ Where a library keeps how its tensors lie in memory (PyTorch), a user's input ma
 turned from channels last (:mod:`probe.layout`), and then what the layers hand on lies so too: a
 length is safe only if it is for both. Which layers then read what, the library is asked.
 
-A library that runs the network end to end may compute otherwise than layer by layer (XLA fuses
+A library that runs the network end to end may compute differently than layer by layer (XLA fuses
 what is multiplied in one layer and added in the next). So where it can, those bits decide too, on
 sets of operands of their own.
 """
@@ -56,7 +56,7 @@ END_TO_END_SETS, END_TO_END_SEED = 8, 7_000
 class Width:
     """One layer at one size: ``alike`` of its ``outputs`` positions are computed as at full length.
 
-    ``leading``: of these so many come before the first that isn't.
+    ``leading``: of these that many come before the first that isn't.
     """
 
     outputs: int
@@ -183,10 +183,10 @@ class SafeLengths:
         return self.geometry.fixed
 
     def uncertified(self, length: int) -> str:
-        """Says what of a run padded to ``length``, or of the full one, was not asked for all it
-        adds; empty if every sum of every layer was asked for every addition and every fusion.
+        """Says what of a run padded to ``length``, or of the full one, was not tested for every
+        addition; empty if every sum of every layer was tested for every addition and every fusion.
 
-        What answers otherwise than it was recognised is revealed anew, and ``agrees`` follows.
+        What answers differently than it was recognised is revealed anew, and ``agrees`` follows.
         """
         if length in (self.geometry.fixed, *self._certified):
             return self._certified.get(length, "")
@@ -239,7 +239,7 @@ class SafeLengths:
         return [n for n, layer in enumerate(self.network.layers) if not _the_same_anywhere(layer)]
 
     def _bound(self, length: int, number: int) -> int:
-        """``capacity``, were one layer alone to compute otherwise than at the full length."""
+        """``capacity``, were one layer alone to compute differently than at the full length."""
         if (length, number) not in self._bounds:
             self._bounds[length, number] = self.geometry.capacity(length, self.alone(number))
         return self._bounds[length, number]

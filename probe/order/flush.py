@@ -58,7 +58,7 @@ def flushing(masks: Masks) -> np.ndarray:
 
 
 def signature(masks: Masks) -> np.ndarray:
-    """Returns what tells filters that flush otherwise: float64 (questions, positions, filters).
+    """Returns what tells filters that flush differently: float64 (questions, positions, filters).
 
     Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
     filters, with products around the smallest normal number.

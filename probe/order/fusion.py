@@ -6,7 +6,7 @@ The exact product is x w = x + 2^-b + 2^-p, p being the dtype's precision. If it
 it is added, the last term, half an ulp, is a tie that goes down to even and is lost; what is left
 beside the partner's -x is then 2^-b. A product that comes in whole leaves 2^-b + 2^-p.
 
-Both are small and exact, so many pairs can be asked in one call, if no two of them are pending in
+Both are small and exact, that many pairs can be asked in one call, if no two of them are pending in
 the same partial sum, and the last bits of the total count the fused ones. Most trees fuse
 everywhere or nowhere: a few calls tell. Where the count of a set is neither, its halves are asked.
 """
@@ -246,7 +246,7 @@ def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
 
 
 def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
-    """Returns the tree, split where filters that share it fuse or flush otherwise.
+    """Returns the tree, split where filters that share it fuse or flush differently.
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """

@@ -205,7 +205,7 @@ def reveal(
     ``known``: summations of other lengths, tried by replay before any question is asked.
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``budget``: how many
     questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
-    that answers otherwise is revealed anew, from its own filter's answers. ``zeros``
+    that answers differently is revealed anew, from its own filter's answers. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call differed. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
@@ -383,7 +383,7 @@ class _Work:
                 self.apart |= left
 
     def certify(self, budget: int) -> None:
-        """Asks every output for all of its summation; who answers otherwise is revealed apart."""
+        """Tests every addition of every output; who answers differently is revealed apart."""
         refuted = self._certify(budget, self.wanted)
         for _ in range(ROUNDS):
             if not refuted.any():

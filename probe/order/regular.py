@@ -24,7 +24,7 @@ def proved_trees(
 
     ``filters`` are taken to add alike, and a tree counts where it is proved of all of them; the
     ``positions`` read the leaves ``read``. A guess is that of one position; where others add
-    otherwise, one of them is asked next, up to ``guesses`` times. What was proved of an output
+    differently, one of them is asked next, up to ``guesses`` times. What was proved of an output
     before is not asked again.
     """
     found: list[tuple[Tree, np.ndarray]] = []

@@ -347,7 +347,7 @@ class Answers:
         """Which outputs whose window reaches over an edge answer as this tree would, leaf by leaf.
 
         They are shorter sums and read few of the leaves that all are asked about, so that one block
-        added otherwise agrees by luck at some. What neighbours in a tree answer determines it.
+        added differently agrees by luck at some. What neighbours in a tree answer determines it.
         """
         fits = np.ones(len(positions), bool)
         classes = self.classes[positions]

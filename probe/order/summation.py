@@ -174,7 +174,7 @@ class Rounding:
 
     @property
     def by_node(self) -> bool:
-        """Returns whether some nodes round or flush otherwise, so that their numbers matter."""
+        """Returns whether some nodes round or flush differently, so that their numbers matter."""
         return bool(self.rounded | self.shortened | (self.flushed_sums - {EVERY}))
 
     @property

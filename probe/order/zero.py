@@ -5,7 +5,7 @@ tell: with all products -0, is the output -0? It is, where nothing is added to t
 products negative and too small for the format? Where the first one is rounded before it is added
 to +0, that is +0; a fused multiply-add keeps its sign.
 
-The signs are asked where zeros of other signs count as differences, and nowhere else.
+The signs are asked where zeros of different signs count as differences, and nowhere else.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], li
 
 @contextmanager
 def _on(threads: int) -> Iterator[None]:
-    """Runs on so many threads; then as many as before."""
+    """Runs on that many threads; then as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

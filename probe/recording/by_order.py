@@ -24,8 +24,8 @@ SECONDS = 120.0
 class ByOrder:
     """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
 
-    ``name`` and ``why``: the operation that adds otherwise, or the first that is in the way.
-    ``outputs``: of sums that were compared; ``certified``: all were asked about every addition.
+    ``name`` and ``why``: the operation that adds differently, or the first that is in the way.
+    ``outputs``: of sums that were compared; ``certified``: all were tested for every addition.
     """
 
     verdict: str
@@ -41,7 +41,7 @@ def compare(
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
-    the next operation is in the way. Stops at the first operation that adds otherwise.
+    the next operation is in the way. Stops at the first operation that adds differently.
     """
     begun, found = time.monotonic(), ByOrder("same", certified=True)
     for one in difference.operations:

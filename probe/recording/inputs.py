@@ -1,7 +1,7 @@
 """The inputs of both sides: a model's own, read from a file or generated, and cut along an axis.
 
 ``vary`` is ``batch``, ``length``, or names inputs and axes: ``audio:1,state:2``. What is cut is the
-first so many entries, so that the shorter side's inputs are the beginning of the longer one's.
+first that many entries, so that the shorter side's inputs are the beginning of the longer one's.
 """
 
 from __future__ import annotations

@@ -290,6 +290,6 @@ def _spans(mask: np.ndarray) -> str:
 
 
 def _bits(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns bits of floating-point numbers, other values as they are."""
+    """Returns bits of floating-point numbers, different values as they are."""
     plain = np.ascontiguousarray(array)
     return floats.to_bits(plain, dtype) if dtype in floats.FORMATS else plain

@@ -164,7 +164,7 @@ def _functions(
 
 
 def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
-    """Between which numbers a function keeps what it is given. InputError: it does otherwise."""
+    """Between which numbers a function keeps what it is given. InputError: it does differently."""
     if word == "relu":
         return 0.0, None
     if word == "relu6":

@@ -39,7 +39,7 @@ from probe.recording.session import Session
 from probe.recording.view import AsCase
 
 ALL = 2048
-"""Differing outputs that are revealed; of more, so many evenly among them."""
+"""Differing outputs that are revealed; of more, that many evenly among them."""
 
 PRODUCTS = 1 << 27
 """Products that are replayed for the differing outputs that were not revealed."""

@@ -114,7 +114,7 @@ class Work(ABC):
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
-        """The exact outputs at the full length, and in what unit times eps errors are told."""
+        """The exact outputs at the full length, and in what unit times eps errors are given."""
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
@@ -206,12 +206,11 @@ def measure(
     """Judges, times and checks every remedy for ``case`` on ``where``.
 
     ``vary``: ``length``, or ``batch``, whose sizes the lengths are then; None: the length, of a
-    dense layer the batch.
-    ``lengths``: two or more; every one is compared by order with the largest. ``content``: the
-    length whose cost is told; the first of the lengths that is a tenth of the largest if not given.
-    ``only``: names of remedies, the default always being one. ``sessions``: processes that are
-    used and left running; new ones if not given. What can't run says why; TargetError only where
-    the default can't. InputError: a case without remedies.
+    dense layer the batch. ``lengths``: two or more; every one is compared by order with the
+    largest. ``content``: the length whose cost is reported; the first of the lengths that is a
+    tenth of the largest if not given. ``only``: names of remedies, the default always being one.
+    ``sessions``: processes that are used and left running; new ones if not given. What can't run
+    says why; TargetError only where the default can't. InputError: a case without remedies.
     """
     _check_case(case, lengths, vary := axis_of(case, vary))
     lengths = tuple(sorted(set(lengths)))
@@ -271,7 +270,7 @@ class _OfCase(Work):
         return replace(remedy, doc=doc, spec=remedy.spec | {"axis": "batch"})
 
     def needed(self, error: TargetError) -> bool:
-        """Only a default that can't run at all: what it refuses is told."""
+        """Only a default that can't run at all: what it refuses is reported."""
         return error.kind == "unavailable"
 
     def judge(self, found: Found) -> None:

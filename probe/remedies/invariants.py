@@ -1,6 +1,6 @@
 """The invariant mode as a remedy of a model: whether it keeps the bits over these sizes, its cost.
 
-The model is run by ``probe.stable.invariant`` at each content's own size and at the fixed one, on
+The model is run by ``probe.stable.invariant`` at each content's own size and at the full one, on
 several sets of inputs; what is kept of the outputs has to have the same bits. That every size adds
 alike rests on what the mode checked itself: see its report.
 """
@@ -51,7 +51,7 @@ class Invariant:
 
     @property
     def certified(self) -> bool:
-        """Returns whether every operation was asked for every addition and every fusion."""
+        """Returns whether every operation was tested for every addition and every fusion."""
         told = [] if self.report is None else self.report.to_json()["operations"]
         return self.verdict == "exact" and all(
             str(one.get("certified", "")).startswith("certified") for one in told
@@ -65,7 +65,7 @@ class Invariant:
 def of_graph(
     graph: Graph, sizes: Sequence[Sized], model: Any, table: str | Path | None = None
 ) -> Invariant:
-    """Makes a model invariant over the contents and the fixed size, and compares its runs.
+    """Makes a model invariant over the contents and the full size, and compares its runs.
 
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
     written afterwards. InputError: it is no table, or one for other sizes.
@@ -145,7 +145,7 @@ def _as_module(function: Callable[..., Any]) -> Any:
 
 
 def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """Returns inputs of the fixed size: tensors for a module of PyTorch that takes some."""
+    """Returns inputs of the full size: tensors for a module of PyTorch that takes some."""
     if not callable(model) or not Called(model).torch:
         return tuple(given.values())
     torch = import_module("torch")
@@ -153,7 +153,7 @@ def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
 
 
 def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
-    """Runs every content at its least size and at the fixed one, and the unchanged model there."""
+    """Runs every content at its least size and at the full one, and the unchanged model there."""
     found.keeps = True
     for one in sizes:
         boxes = one.at_least.boxes or graph.boxes(one.content)

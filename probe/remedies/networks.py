@@ -45,7 +45,7 @@ def measure_network(
     """Judges, times and checks every remedy for a network on ``where``.
 
     ``lengths``: of content, each compared with ``fixed`` (the network's own if not given). ``at``:
-    the content length whose cost is told; a tenth of ``fixed`` if not given, and compared too.
+    the content length whose cost is reported; a tenth of ``fixed`` if not given, and compared too.
     Of a network that is a part of its model (``network.part``) nothing is recommended, and no
     verdict is ``exact``: see ``Measured.verdict``. Errors: as of ``measure``.
     """

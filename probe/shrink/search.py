@@ -45,7 +45,7 @@ class Spent(Exception):
 
 
 class Search(Generic[T]):
-    """A failing value, made smaller by steps until no single one keeps the failure.
+    """A failing value, reduced by steps until no single one keeps the failure.
 
     ``fails(value)``: the predicate, which may be exchanged between steps. ``most``: how often it
     may be called. ``tell(calls, best)`` hears of every call. ``calls`` and ``best`` are true at all

@@ -71,7 +71,7 @@ def merge(
 ) -> None:
     """Merges one machine's folders into its folder ``out``; those of the later one count.
 
-    ``tell(done, table)`` before each table: so many are done.
+    ``tell(done, table)`` before each table: that many are done.
     """
     partitioned = partitioned or layout.is_partitioned(out.parent)
     with alone(out):

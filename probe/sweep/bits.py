@@ -64,8 +64,8 @@ def sweep(
     outputs stored of each comparison, the first ones and the largest; None: all. ``progress``
     counts comparisons and is called from several threads, one at a time. ``sessions`` opens a
     target, which is left running unless ``close``. ``whole``: values of the axis at which all
-    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of other
-    signs are differences, of 0 ulp.
+    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of
+    different signs are differences, of 0 ulp.
 
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,

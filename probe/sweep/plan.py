@@ -223,7 +223,7 @@ def difference_columns(
 
     The difference of two values is divided by eps and by sum|x*w|, NaN where that is no number.
     ``rows``: the answer's comparisons, which get their ``max_scaled`` and how many are ``kept``:
-    with ``most`` so many of each, the first ones, and the one with the most ulps.
+    with ``most`` that many of each, the first ones, and the one with the most ulps.
     """
     at, times, index = arrays["at"], arrays["differing"], arrays["index"]
     sizes = np.array([_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)

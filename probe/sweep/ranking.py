@@ -36,7 +36,7 @@ FIRST, MOST = 8, 64
 """Values of a case that are asked at once: of one that was never asked, and of any other. Each
 time the largest value runs again with its controls, three runs more."""
 PIECES = 256
-"""A case is asked in about so many requests at least, however many values it has."""
+"""A case is asked in about that many requests at least, however many values it has."""
 GOLDEN = 0.6180339887498949
 
 

@@ -1,8 +1,8 @@
 """Classes of sizes in which every row adds alike, and the floor: up to which size to fill calls up.
 
 A row is a place of what is varied: a row of a dense layer, a sample of a batch, an output position
-along the length. Sizes at which some rows add otherwise than others are in no class. Between sizes
-that were run a class goes on where both of its ends, with the same remainder by the period of
+along the length. Sizes at which some rows add differently than others are in no class. Between
+sizes that were run a class goes on where both of its ends, with the same remainder by the period of
 tails, are in it: what ``search`` assumes.
 """
 
@@ -47,7 +47,7 @@ class SizeClass:
     """Sizes at which every row adds as ``kind`` says.
 
     ``spans``: all of them; ``run``: how many were run, and ``certified`` at which of these every
-    output was asked for every addition and every fusion.
+    output was tested for every addition and every fusion.
     """
 
     kind: int
@@ -86,7 +86,7 @@ class Floor:
     """From ``size`` on, in multiples of ``step``, every row adds as at the largest size.
 
     ``size`` None: no such size was found. ``pieces``: a smaller floor with the largest size of
-    pieces that calls are then cut into. ``certified``: every output of all sizes was asked for
+    pieces that calls are then cut into. ``certified``: every output of all sizes was tested for
     every addition and every fusion; ``sides``: those of the two sizes on either side of the floor
     were. ``text``: the answer in one line, with how rows add below and above.
     """

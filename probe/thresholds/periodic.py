@@ -93,7 +93,7 @@ class Periodic:
         return self._placed(places, drawn, cancel_bias(seed, precision, (case.filters,)))
 
     def _wide_set(self, number: int, read: Read) -> Weights:
-        """Returns one pair that cancels, and elsewhere what it swallows in so many digits."""
+        """Returns one pair that cancels, and elsewhere what it swallows in that many digits."""
         seed, filters = SEED + 64 + number, self.case.filters
         precision, scale = WIDE[self.case.dtype]
         drawn = cancel_bias(seed, precision, (len(read) + 1, filters)) * scale

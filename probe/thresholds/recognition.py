@@ -51,8 +51,8 @@ class Pattern:
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
     the tail of other kinds. ``unknown``: outputs that have no known summation. ``steady``: the same
-    call gave the same bits again. ``uncertified``: which outputs were not asked for all that
-    they add, and why; empty if all were.
+    call gave the same bits again. ``uncertified``: which outputs were not tested for every
+    addition, and why; empty if all were.
     """
 
     length: int
@@ -67,7 +67,7 @@ class Pattern:
 
     @property
     def certified(self) -> bool:
-        """Whether every output of the call was asked for every addition and every fusion."""
+        """Whether every output of the call was tested for every addition and every fusion."""
         return not self.uncertified
 
 
@@ -103,7 +103,7 @@ class Recogniser:
         """Returns how the call at ``length`` adds up; reveals what is not known so far.
 
         ``budget``: how many questions may be spent on certifying every output, 0: none. An output
-        that answers otherwise is revealed anew.
+        that answers differently is revealed anew.
 
         Costs one more call of the operator than there are sets of weights, where everything is
         known: see ``Periodic``. Raises TargetError.
@@ -348,7 +348,7 @@ class Call:
         return numbers
 
     def certify(self, budget: int) -> None:
-        """Asks every output for all of its summation; reveals those apart that answer otherwise."""
+        """Tests every addition of every output; reveals those apart that answer differently."""
         if not self.whole:
             self.uncertified = "not every output was examined"
             return
@@ -360,7 +360,7 @@ class Call:
             self.index[again] = UNKNOWN
 
     def _refuted(self, budget: int, which: np.ndarray) -> np.ndarray:
-        """Returns outputs among these that answer otherwise than they are said to add."""
+        """Returns outputs among these that answer differently than they are said to add."""
         masks = Masks(SessionOperator(self.known.session, self.case))
         bias = () if self.case.bias is None else (BIAS,)
         refuted = np.zeros_like(which)

@@ -54,7 +54,7 @@ def find(
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
 
-    ``scanned``: so many of the shortest lengths are all run. Then lengths double, intervals whose
+    ``scanned``: that many of the shortest lengths are all run. Then lengths double, intervals whose
     ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
     lengths that need more are left out, which the result says. ``seconds``: no length is begun
     after that time; None: no limit. ``progress(length)`` before each run. Calls of more than 4

@@ -35,7 +35,7 @@ class Thresholds:
     this tail, as (kind, rows); ``period`` is None where tails repeat with no period up to 16.
     ``assumed`` and ``checked`` say what stands behind switches found by bisection; ``violations``
     what contradicted it, each looked into unless there were too many. ``certified``: lengths at
-    which every output was asked for every addition and every fusion: both sides of each switch and
+    which every output was tested for every addition and every fusion: both sides of each switch and
     the ends, or all lengths where all were run. At the others, summations were only recognised.
     ``vary``: ``length`` or ``batch``, whose sizes all of these are then.
     """

@@ -55,7 +55,7 @@ def sweep(call, header, describe):
 
     Each answer has the columns ``at``, ``compared``, ``differing``, ``max_ulp`` (-1: no distance
     is a number), ``first`` (-1: none), ``seconds``, the lists ``control`` (None: not run),
-    ``digest_at``, ``digest_against`` and ``signed_zero`` (zeros of other signs), and of all
+    ``digest_at``, ``digest_against`` and ``signed_zero`` (zeros of different signs), and of all
     differing outputs, one item after the other, ``index`` (flat in the whole output at ``at``),
     ``index_against`` (flat in the other), ``bits_at``, ``bits_against`` and ``ulps``.
     ``shape_against`` is the shape of the base.

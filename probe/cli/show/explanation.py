@@ -125,7 +125,7 @@ def _sides(found: Comparison) -> Text:
 
 
 def _certified(found: Comparison) -> Iterator[Text]:
-    """Yields whether both sides' outputs were asked for all they add, where that was wanted."""
+    """Yields whether both sides' outputs were tested for every addition, where that was wanted."""
     known = [side.orders for side in (found.left, found.right) if side.orders is not None]
     if not found.compared or not any(orders.certified is not None for orders in known):
         return

@@ -1,4 +1,4 @@
-"""A model of any graph, padded: which sizes keep the fixed run's bits, and what is in the way."""
+"""A model of any graph, padded: which sizes keep the full run's bits, and what is in the way."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Answer:
 
     @staticmethod
     def of(found: Comparison, causes: dict[str, int] | None = None, looked: int = 0) -> Answer:
-        """Returns what differs; ``causes`` of so many of the outputs as were looked at."""
+        """Returns what differs; ``causes`` of that many of the outputs as were looked at."""
         differences = found.differences
         known = bool((differences.ulps != ulp.NAN).all())
         first = (differences.bits_a[:1].tolist(), differences.bits_b[:1].tolist())
