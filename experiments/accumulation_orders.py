@@ -1,4 +1,4 @@
-"""How TensorFlow adds: order and rounding of every output, revealed, replayed, and named.
+"""Reveals, replays and names the order and rounding with which TensorFlow adds every output.
 
 The report's five products on every target; shapes whose order depends on the length, with the
 kernels that the library itself names; products that are fused and products that are not; sums of

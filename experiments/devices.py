@@ -1,4 +1,4 @@
-"""Does a GPU keep its bits when the input grows, and does it give those of the processor?
+"""Does a GPU keep its bits when the input grows, and does it agree with the processor?
 
 Convolutions in float32, bfloat16 and float16 on the processor and on the first GPU of PyTorch and
 JAX: with TensorFloat-32 and without, deterministic, and with the algorithm that cuDNN timed best.

@@ -1,4 +1,4 @@
-"""Is every difference explained, none missed and none made up? Random cases on every target here.
+"""Does probe explain every difference, miss none and invent none? Random cases on all targets.
 
 Random operations, shapes, strides, dilations, groups, formats and layouts, at two lengths, batches
 or numbers of filters, or on two targets; with operands that are normal, that cancel, that are

@@ -1,4 +1,4 @@
-"""The same bits at every batch, length and place: layers and models in the invariant mode.
+"""Does the invariant mode keep the bits at every batch, length and place? Layers and models.
 
 Fifty layers at every size from 1 to 4,096, with three sets of operands that show nearly every other
 order, held at every place; models at batches, orders and paddings. Counted are numbers that change,

@@ -1,4 +1,4 @@
-"""Which shapes keep their first outputs when the input grows, on which switches of TensorFlow.
+"""Which shapes keep their first outputs when the input grows? TensorFlow with its switches.
 
 A grid of one-dimensional convolutions: kernels 1 to 9, up to 256 channels and 64 filters, strides 1
 and 2, valid and same padding, lengths to 600. The operands are made to show a changed order

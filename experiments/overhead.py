@@ -1,4 +1,4 @@
-"""What probe costs: against the loop that one would write by hand, in time and in memory.
+"""Measures what probe costs in time and memory, compared with a loop written by hand.
 
 Both run the same convolutions in the same process, in turns, and the loop repeats as many calls for
 its controls as the sweep. The sweep's time is all of it: plan, calls, comparison, digests, store.

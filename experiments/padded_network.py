@@ -1,4 +1,4 @@
-"""A network run on little padding instead of its full size: which outputs change, where, and why.
+"""Runs a network on little padding: which outputs change, where, and why?
 
 Eight times a convolution and a max-pool, then one more convolution, made for inputs of 4,096
 positions, in several widths. Contents of 1 to 1,024 positions are padded to the least length that

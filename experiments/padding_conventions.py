@@ -1,4 +1,4 @@
-"""SAME is not SAME: which inputs every output reads, in TensorFlow, Keras, ONNX, Caffe and PyTorch.
+"""Which inputs does SAME read? TensorFlow, Keras, ONNX, Caffe and PyTorch differ.
 
 The windows are read off each library, so nothing here is taken from documentation: the shortest
 case that shows it (four numbers, a kernel of two), a small image at strides 1 and 2 before and

@@ -1,4 +1,4 @@
-"""The report that this project started from: the first outputs change when a value is appended.
+"""Repeats the report that started probe: the first outputs change when a value is appended.
 
 A 1x5 convolution over 10 * arange(T), T = 5 to 64, with the report's weights and bias, on every
 target of this machine, next to the same sums done by hand; then with SAME padding, and over a

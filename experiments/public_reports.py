@@ -1,4 +1,4 @@
-"""Public reports of convolutions that ought to agree and don't: do they still, where, and why?
+"""Do publicly reported differences between convolutions still occur, where, and why?
 
 Threads of PyTorch, TensorFlow, Keras, ONNX Runtime, oneDNN and converters, each as a case: asked of
 every CPU target, the cause revealed and replayed, and the smallest case that still shows it. Titles

@@ -1,4 +1,4 @@
-"""What keeps the bits at every length, and what each remedy costs.
+"""Measures what keeps the bits at every length, and what each remedy costs.
 
 The report's convolution, three others, and the nine-layer network at several widths: every remedy
 is judged by order, timed in turns with all the others in one run, and compared with exact sums.

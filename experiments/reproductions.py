@@ -1,4 +1,4 @@
-"""Does a script confirm every finding, in a fresh process, and how small does the case become?
+"""Does a script confirm every finding in fresh processes, and how small is its case?
 
 200 differences of `length_sweep` are drawn at random, and a few of each target from the stores of
 the other experiments, other libraries and axes among them. Each is treated as `probe reproduce`

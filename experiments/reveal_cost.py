@@ -1,4 +1,4 @@
-"""What it costs to reveal the order of every output of a convolution, on one core.
+"""Measures what it costs to reveal the order of every output of a convolution, on one core.
 
 Calls of the operator and seconds against the number of summands, of filters and of outputs, beside
 the calls that FPRev's algorithm needs for one output of the same call. Every reveal starts from

@@ -1,4 +1,4 @@
-"""What a large sweep costs: a million convolutions, 10^9 compared outputs, and kill -9.
+"""Measures a large sweep: a million convolutions, 10^9 compared outputs, and kill -9.
 
 Time and memory against the number of cases and of lengths, each over three orders of magnitude;
 bytes in the store and seconds to read it; one process, two shards and a cluster of two in turns;

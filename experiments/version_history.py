@@ -1,4 +1,4 @@
-"""The report's case on every TensorFlow from 0.12 to today: which bits, which lengths, which order.
+"""Runs the report's case on TensorFlow 0.12 to today: which bits, lengths and orders.
 
 Every release is installed (Python 3.6, 3.7 or 3.11, see ``probe install``), measured, and removed
 again if it was not there before; 0.2 to 1.5 GB each while it lasts, two hours in all on two cores.

@@ -1,4 +1,4 @@
-"""The activations: a row each, with what they compute in NumPy and how each library is asked.
+"""Defines the activations: what each computes in NumPy, and how each library spells it.
 
 A spelling is lines of source of which the last is an expression in ``x``, the activations, channels
 last; ``{alpha}`` stands for the parameter of those that have one, ``{name}`` for our name of it. In

@@ -1,4 +1,4 @@
-"""What people write, in Python, JSON or on the command line, turned into checked values.
+"""Checks what people write in Python, in JSON or on the command line, and converts it to values.
 
 The first functions are for any argument, the last ones for those of a case.
 Every function raises InputError with the argument's name, what was given and what to write.

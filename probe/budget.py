@@ -1,4 +1,4 @@
-"""How long a command may ask questions, and when it ends what is still being asked.
+"""Limits how long a command may run questions, and ends those in flight when the time is up.
 
 Until the time is up a campaign asks as always. Then it asks nothing more: a question in flight may
 finish, for ``grace`` seconds; what takes longer is ended with its process, and counts as left out,

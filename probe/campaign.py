@@ -1,4 +1,4 @@
-"""Many questions put to targets: starting, reviving, failures, rows of the store, progress, Ctrl-C.
+"""Runs many questions on targets: starts, restarts, failures, stored rows, progress, Ctrl-C.
 
 A ``Campaign`` asks every target its questions in one process of it. A process that is lost is
 started again for the next question; a target that does not start leaves its questions out. What

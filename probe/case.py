@@ -1,4 +1,4 @@
-"""What is computed: operation, shapes, dtype and operands. Frozen; its id is a hash of its content.
+"""Defines a case: operation, shapes, dtype and operands. Frozen; its id is a hash of its content.
 
 The words are the same in ``Case(...)``, in JSON, on the command line, in the store and in figure
 titles. Arrays are channels-last: x (batch, *spatial, in_channels), w (*kernel, in_channels/groups,

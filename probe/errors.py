@@ -1,4 +1,4 @@
-"""Every exception of ours. Each message says what was wrong, why, and what the user can do."""
+"""Defines every exception. Each message says what was wrong, why, and what the user can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floating-point formats: bits, values, and one correct rounding from one to another.
+"""Defines the floating-point formats: bits, values, and correct rounding between them.
 
 A *container* is the NumPy array a format travels in: ``float16``, ``float32`` and ``float64`` as
 themselves, ``bfloat16`` as ``uint16`` bit patterns, so that a worker needs no library but NumPy.

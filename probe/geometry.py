@@ -1,4 +1,4 @@
-"""Windows along spatial axes: the zeros around an input, how many outputs fit, what each one reads.
+"""Computes windows: the padding of an input, the number of outputs, what each output reads.
 
 Padding is the name of a convention or one ``(before, after)`` pair an axis. ``valid`` adds nothing.
 ``same`` is TensorFlow's: ``ceil(size / stride)`` outputs, and where the zeros needed are odd in

@@ -1,4 +1,4 @@
-"""A target that can't run here is given what it needs: its release, or another processor.
+"""Provides what a target needs to run here: its release, or an emulated processor.
 
 An environment is made in place and marked when the target has answered through the worker; what
 fails on the way is taken away, and what a killed process left is taken away by the next try.

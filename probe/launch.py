@@ -1,4 +1,4 @@
-"""The parent: a target's child process with a clean environment, its requests, its failures.
+"""Runs a target's child process with a clean environment; handles its requests and failures.
 
 Whatever the child does (crash, hang, run out of memory, answer nonsense) becomes a ``TargetError``
 with the tail of its stderr, and the process is gone; ``start`` gives a new one.

@@ -1,4 +1,4 @@
-"""How operands lie in memory: the words of a case's ``layout``, and their numbers in the store.
+"""Defines how operands lie in memory: the words of ``layout``, and their numbers in the store.
 
 Every word is about the library's own tensor: a case's arrays are channels-last, and a backend turns
 them into what its users write (PyTorch: channels first). It says how the *input* lies, and of a

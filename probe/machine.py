@@ -1,4 +1,4 @@
-"""Publishable facts of this machine and checkout: never a host or user name, never a path."""
+"""Collects publishable facts of this machine and checkout: no host or user name, no path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory is free, and whether a run fits into it: told before anything is allocated.
+"""Checks whether a run fits into the free memory before anything is allocated.
 
 A run holds its operands and outputs several times: as they are drawn, on the way to the child,
 there, in the library's own layout, and as they are compared. ``COPIES`` and ``DRAWN`` say how

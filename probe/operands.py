@@ -1,4 +1,4 @@
-"""Operand bits, the same for all time: no library's random stream is used.
+"""Generates operand bits that never change: no library's random stream is used.
 
 Every element is a hash of (seed, tensor, draw, coordinates), the finaliser of splitmix64 (Steele,
 Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) applied once an axis.

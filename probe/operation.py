@@ -1,4 +1,4 @@
-"""The operations: a row each with what it has, and a layer: one of them with its sizes and options.
+"""Defines the table of operations, and layers: an operation with its sizes and options.
 
 Convolutions and pools have windows, see :mod:`probe.geometry`. A matrix product is a convolution
 with a kernel of 1 along its rows: x (batch, length, in_channels), w (1, in_channels, filters), that

@@ -1,4 +1,4 @@
-"""How results are printed: the console with its progress, tables, counts, ranges of numbers.
+"""Prints results: the console with its progress, tables, counts, ranges of numbers.
 
 Experiments and the command line print alike. Results go to stdout, progress and notes to stderr.
 """

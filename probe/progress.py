@@ -1,4 +1,4 @@
-"""Where long work stands: numbers that whoever works tells, and the lines that say them on stderr.
+"""Reports the progress of long work on stderr.
 
 Where stderr is a terminal, ``printing`` draws bars of the same numbers.
 """

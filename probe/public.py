@@ -1,4 +1,4 @@
-"""What ``import probe`` offers, and why ``probe.explain`` can be called although it is a package.
+"""Defines what ``import probe`` offers; makes ``probe.explain`` callable although it is a package.
 
 ``probe.explain(...)``, ``probe.sweep(...)`` and the like are the ways in by Python, and packages of
 the same names stand below them. Python sets the attribute ``explain`` of ``probe`` to the package

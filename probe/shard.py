@@ -1,4 +1,4 @@
-"""One part of many of a sweep's or an experiment's questions, for job arrays and CI matrices.
+"""Runs one of several parts of a sweep or an experiment, for job arrays and CI matrices.
 
 The questions of a command have an order, which the command alone decides. Shard i of n asks every
 n-th of them from the i-th on: no question twice, none left out, whatever the other shards do, and

@@ -1,4 +1,4 @@
-"""Where a case is computed: a library, its version, a device and switches, as one line of text.
+"""Defines a target: a library, its version, a device and switches, as one line of text.
 
 ``NAME[==VERSION][@DEVICE][,key=value...]``, for example ``tensorflow,onednn=0``,
 ``tensorflow==1.2.1``, ``torch@cuda:0``. What names, devices and keys there are is said by the

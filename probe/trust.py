@@ -1,4 +1,4 @@
-"""What a model's file would run, found out before its library sees it.
+"""Finds out what a model's file would run before its library reads it.
 
 Keras' safe mode refuses Lambda layers and the layers of other libraries; it imports no modules but
 those of keras, keras_hub, keras_cv and keras_nlp. Its documentation promises that for ``.keras``

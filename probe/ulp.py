@@ -1,4 +1,4 @@
-"""The only comparison: bits, and distances in units in the last place (ulp).
+"""Makes all comparisons: of bits, and of distances in units in the last place (ulp).
 
 The values of a format in increasing order are numbered by consecutive integers, the zeros both 0;
 a distance is the difference of two numbers. Nothing here has a tolerance. What is not a plain

@@ -1,4 +1,4 @@
-"""What all answers have in common, and how what was asked is read."""
+"""Defines what all answers have in common, and how their arguments are read."""
 
 from __future__ import annotations
 

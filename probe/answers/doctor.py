@@ -1,4 +1,4 @@
-"""What this machine can do with probe, what it lacks, and whether each target answers rightly.
+"""Examines what works on this machine, what is missing, and whether each target answers correctly.
 
 The self-test asks every installed library for the order of one small convolution and replays it.
 """

@@ -1,4 +1,4 @@
-"""Why two runs differ, asked in Python or by ``probe explain``; what every output reads."""
+"""Explains why two runs differ (``probe explain``), and what every output reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two runs of a model part: the first operation whose bits differ though its inputs agree."""
+"""Finds the first operation of two runs whose bits differ although its inputs agree."""
 
 from __future__ import annotations
 

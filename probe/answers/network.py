@@ -1,4 +1,4 @@
-"""Where a network changes with its padding; what keeps the bits at every length, at what cost."""
+"""Finds where a network changes with its padding, and what keeps the bits at what cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order outputs are added, asked of a case or of any function, or by ``probe order``."""
+"""Reveals in which order outputs are added, of a case or of any function (``probe order``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any model, padded: at which sizes its outputs keep the full run's bits, and what to do."""
+"""Finds the padded sizes at which a model of any graph keeps the full run's bits."""
 
 from __future__ import annotations
 

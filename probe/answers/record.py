@@ -1,4 +1,4 @@
-"""One run kept in a folder, to be compared with another machine's, release's or target's."""
+"""Keeps a run in a folder, to be compared with one of another machine, release or target."""
 
 from __future__ import annotations
 

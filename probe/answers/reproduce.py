@@ -1,4 +1,4 @@
-"""The folder to attach to a bug report, the smallest case, and a run as a file of NumPy."""
+"""Writes the folder for a bug report, the smallest case, and a run as a file of NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stores of one or several machines hold: sums by machine and target, and their table."""
+"""Summarises the stores of one or several machines, by machine and target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where bits differ along an axis, asked in Python or by ``probe sweep``."""
+"""Finds where bits differ along an axis (``probe sweep``)."""
 
 from __future__ import annotations
 

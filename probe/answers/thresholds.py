@@ -1,4 +1,4 @@
-"""At which sizes a target changes how it adds, which sizes add alike, and which floor to take."""
+"""Finds at which sizes a target changes how it adds, and which floor keeps the order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs of one model: of other batches, lengths or targets; the first operation that differs."""
+"""Compares two runs of one model, at different batches, lengths or targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The libraries by name. A dotted text each, imported on demand and without its library.
+"""Lists the libraries by name; each is a dotted text that is imported on demand.
 
 A library of your own becomes a target by an entry point of the group ``probe.targets``; in the
 ``pyproject.toml`` of any installed package::

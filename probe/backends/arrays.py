@@ -1,4 +1,4 @@
-"""NumPy as its users call it: ``x @ w``, ``np.dot`` and ``np.sum(x, axis=-1)``.
+"""Runs NumPy as its users call it: ``x @ w``, ``np.dot`` and ``np.sum(x, axis=-1)``.
 
 float32 and float64 products go to the BLAS that NumPy was built with, OpenBLAS in its wheels: gemm,
 or gemv and dot where a side has one row or column. float16 has no BLAS and goes through NumPy's own

@@ -1,4 +1,4 @@
-"""Caffe's models as its users have them: layers as text (prototxt), weights as bytes (caffemodel).
+"""Writes Caffe models: layers as text (prototxt), weights as bytes (caffemodel).
 
 The bytes of a ``.caffemodel`` are a protocol buffer, of which these few fields are written here
 (``caffe.proto`` of BVLC/caffe): ``NetParameter.layer`` 100, ``LayerParameter.name`` 1, ``type`` 2,

@@ -1,4 +1,4 @@
-"""What every backend must do, checked on small integers, where no order and no rounding can show.
+"""Checks what every backend must do, on small integers, which are never rounded.
 
 The expected outputs are worked out here in Python integers, one window at a time, from the
 definition of the operator alone. A library may refuse an operator; it may not give other numbers.

@@ -1,4 +1,4 @@
-"""What a library must provide to be a target: a :class:`Backend` that makes :class:`Operator`s.
+"""Defines what a library must provide to be a target: a :class:`Backend` with its operators.
 
 A backend module is imported in the parent (for its keys, devices and environment) and in the
 worker (to run). It imports its library in :meth:`Backend.start` alone. It also runs in the targets'

@@ -1,4 +1,4 @@
-"""JAX as its users call it: ``jax.lax`` and ``jax.numpy`` under ``jax.jit``, channels last.
+"""Runs JAX as its users call it: ``jax.lax`` and ``jax.numpy`` under ``jax.jit``, channels last.
 
 That is Flax's layout. A network is one function, so XLA may fuse what stands between its layers
 into them; weights are arguments of the compiled function, as parameters of a model are. XLA

@@ -1,4 +1,4 @@
-"""Keras 3 layers, called on tensors as a model calls them; TensorFlow below by default.
+"""Runs Keras 3 layers on tensors as a model calls them, on TensorFlow by default.
 
 What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow/nn.py``):
 

@@ -1,4 +1,4 @@
-"""LiteRT's interpreter on .tflite models, written as TensorFlow's converter writes them.
+"""Runs LiteRT's interpreter on .tflite models such as TensorFlow's converter writes.
 
 A model holds its weights, and has one shape. ReLU and ReLU6 are fused into the operator before
 them, padding is PAD or PADV2 (TensorFlow's SAME and VALID are the operators' own), and what LiteRT

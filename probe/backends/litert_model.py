@@ -1,4 +1,4 @@
-"""A .tflite model as it is written: tensors, constants and operators of LiteRT's own schema.
+"""Writes .tflite models: tensors, constants and operators of LiteRT's schema.
 
 A Graph is recorded without LiteRT; its Model is packed once by the schema of an installed one, no
 TensorFlow is needed, and arrays are copied into the finished bytes. Buffer 0 of a model is empty by

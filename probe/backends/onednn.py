@@ -1,4 +1,4 @@
-"""oneDNN's own limits on the instructions it uses: names, variables, and the CPU flags they need.
+"""Limits the instructions that oneDNN uses: names, variables, and the CPU flags they need.
 
 TensorFlow and PyTorch both carry oneDNN, which reads these variables once, when it is loaded.
 Source: oneDNN developer guide, "CPU dispatcher control". Eigen's and XLA's kernels ignore them.

@@ -1,4 +1,4 @@
-"""ONNX Runtime on a model made with the ``onnx`` package: a node or a few an operation, NCHW.
+"""Runs ONNX Runtime on models made with the ``onnx`` package, NCHW.
 
 The sizes of batch and space are symbolic, so one model serves every length. Weights and bias are
 initializers, as in users' models: ONNX Runtime then packs them, lays channels out in blocks, and

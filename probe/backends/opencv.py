@@ -1,4 +1,4 @@
-"""Caffe models, run for real: ``cv2.dnn.readNetFromCaffe`` on a prototxt, NCHW.
+"""Runs Caffe models with ``cv2.dnn.readNetFromCaffe``, NCHW.
 
 The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV's. A model has one
 shape, and one spatial axis gets a height of 1. Of a single convolution ``blobs`` take the weights

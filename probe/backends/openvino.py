@@ -1,4 +1,4 @@
-"""OpenVINO's CPU plugin on models of its opsets, NCHW: ``ov.compile_model(model, "CPU")``.
+"""Runs OpenVINO's CPU plugin (``ov.compile_model(model, "CPU")``) on its opsets, NCHW.
 
 The sizes of batch and space are open (-1), so one compiled model serves every length. Weights and
 bias are constants, as in users' models; ``weights=argument`` makes them parameters. On processors

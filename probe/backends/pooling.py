@@ -1,4 +1,4 @@
-"""Pooling windows, and pooling made of a library's padding and its pooling of whole windows.
+"""Composes pooling from a library's padding and its pooling of whole windows.
 
 A pooling spec is a depthwise one without weights, with two entries more: ``ceil_mode`` (a last
 window may reach beyond the padded input, as long as it starts in the input or before it) and

@@ -1,4 +1,4 @@
-"""Matrix products and sums as libraries' users write them: which arrays are handed over.
+"""Says which arrays matrix products and sums get, as users of the libraries write them.
 
 ``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one, x is
             a stack of matrices that share w

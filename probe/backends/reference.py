@@ -1,4 +1,4 @@
-"""Convolutions in NumPy, each operation rounded once: what a library may be compared with.
+"""Computes convolutions in NumPy, each operation rounded once, to compare libraries with.
 
 The summands of an output are numbered by kernel position (row-major), then by channel. By default
 they are added in that order, starting from the first product; the bias is added last. So bits

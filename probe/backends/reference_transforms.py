@@ -1,4 +1,4 @@
-"""Convolutions that do not form the products: test doubles that no summation tree describes.
+"""Computes convolutions that do not add the products, as test doubles.
 
 Both are in float32 and float64, groups=1. Sources: Lavin and Gray, "Fast Algorithms for
 Convolutional Neural Networks", CVPR 2016 (Winograd's F(2,3)); the convolution theorem.

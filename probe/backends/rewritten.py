@@ -1,4 +1,4 @@
-"""Programs that compute the same otherwise: in pieces, wider, in two calls, with axes swapped.
+"""Rewrites programs: in pieces, wider, in two calls, or with axes swapped.
 
 A spec may carry words that no library knows; each stands for other steps, made of the library's
 own operations, once the input's shape is known:

@@ -1,4 +1,4 @@
-"""A program in a library's own words: lines that its user would write, run as they are printed.
+"""Writes a program in a library's own words: lines that are run exactly as they are printed.
 
 A library's ``emit`` gives the lines of a program; the worker compiles and runs these very lines,
 bug reports print them. Python 3.6 runs this file.

@@ -1,4 +1,4 @@
-"""TensorFlow as its users call it: ``tf.nn``, eager from 2.0 on, fed placeholders before.
+"""Runs TensorFlow as its users call it: ``tf.nn``, eager from 2.0 on, sessions before.
 
 Explicit padding goes to the operator where it takes it (conv2d, depthwise_conv2d without dilation,
 the maximum of two axes), and through ``tf.pad`` elsewhere. The bias is ``tf.nn.bias_add`` after the

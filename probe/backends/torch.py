@@ -1,4 +1,4 @@
-"""PyTorch as its users call it: ``torch.nn.functional`` on contiguous NCHW tensors, no gradients.
+"""Runs PyTorch as its users call it: ``torch.nn.functional`` on NCHW tensors, no gradients.
 
 Symmetric padding goes to the convolution. What isn't symmetric goes through ``F.pad`` first, since
 ``F.conv2d`` takes one number an axis; so does TensorFlow's ``same`` where it is uneven (PyTorch's

@@ -1,4 +1,4 @@
-"""``probe explain``, ``window``, ``order``, ``thresholds``: how outputs add, why runs differ."""
+"""Commands ``probe explain``, ``window``, ``order`` and ``thresholds``."""
 
 from __future__ import annotations
 

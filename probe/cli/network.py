@@ -1,4 +1,4 @@
-"""``probe network`` and ``probe remedies``: whole networks, and what to do about lengths."""
+"""Commands ``probe network`` and ``probe remedies``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how words become cases, targets and numbers."""
+"""Defines options that several commands share, and turns words into cases and targets."""
 
 from __future__ import annotations
 

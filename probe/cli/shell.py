@@ -1,4 +1,4 @@
-"""The frame around every command: which there are, and every error as one line and a status."""
+"""Runs the commands; prints every error as one line, with its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of nodes: unpacked, judged, and cut to the questions that were asked.
+"""Unpacks and checks the answers of nodes, and keeps the part that belongs to the question.
 
 Bytes of an answer are data: tables of the schema's columns and types, or the answer is refused.
 """

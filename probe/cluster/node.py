@@ -1,4 +1,4 @@
-"""What runs on a node of a cluster: it says what it is, and answers question sets.
+"""Runs on a node of a cluster: reports the node's facts, and answers question sets.
 
 A question set comes as JSON text; what goes back are tables of the store as bytes of Arrow's
 stream format, and the facts of the node, taken again. Nothing of a question is executed but the

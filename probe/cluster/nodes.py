@@ -1,4 +1,4 @@
-"""The nodes behind a scheduler of Dask: what each says of itself, and question sets moved to them.
+"""Keeps the nodes behind a Dask scheduler: their facts, and the question sets sent to them.
 
 Dask connects, schedules, restarts and repeats; what is added here is belief. A node's first word
 about itself is kept, and a node that says something else later is refused.

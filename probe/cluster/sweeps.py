@@ -1,4 +1,4 @@
-"""One case's sweep on a cluster: values go out in batches, and rows are stored as without one.
+"""Runs a case's sweep on a cluster: values go out in batches, and rows are stored here.
 
 A target's values are asked on nodes of one kind: alike in machine, library, versions and switches,
 so that all rows are of one run. A node begins with a value whose digest is known: who gives

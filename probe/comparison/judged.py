@@ -1,4 +1,4 @@
-"""What differs between two runs, output by output, and why, with replay as proof.
+"""Judges what differs between two runs, output by output, and why; replay is the proof.
 
 Outputs that read the same inputs with the same weights must agree. Where they don't, the order or
 the rounding of their sums differs: both are revealed on both sides, and count as the cause only if

@@ -1,4 +1,4 @@
-"""What is compared: two shapes of a case, with operands a finding; and the runs of both sides.
+"""Defines what is compared: two shapes of a case with their operands, and both sides' runs.
 
 A run holds its outputs, the windows that they read, and how they are added.
 """

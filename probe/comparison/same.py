@@ -1,4 +1,4 @@
-"""Whether two sides were given the same operands: else a difference says nothing of a library."""
+"""Checks that both sides got the same operands; otherwise a difference means nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripts in ``experiments/`` and their notebooks share; only ``probe run`` uses it too.
+"""Shared by the scripts in ``experiments/``, their notebooks and ``probe run``.
 
 ``frame`` is what a script begins with, and runs a script and its notebook.
 ``conventions`` measures which inputs outputs read, ``padding`` how networks change with it,

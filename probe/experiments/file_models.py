@@ -1,4 +1,4 @@
-"""Model files out of packages, in ONNX Runtime and in OpenCV; and numbers alone, in NumPy."""
+"""Model files of packages, in ONNX Runtime and OpenCV; and plain NumPy models."""
 
 from __future__ import annotations
 

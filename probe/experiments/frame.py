@@ -1,4 +1,4 @@
-"""The frame of the scripts in ``experiments/``, and how a checkout runs a script and its notebook.
+"""Runs a script of ``experiments/`` and executes its notebook.
 
 A script has two options, a bar, and every error as one line; its notebook is executed in place.
 """

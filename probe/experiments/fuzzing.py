@@ -1,4 +1,4 @@
-"""Random pairs of runs, explained, and refereed by direct calls of the libraries.
+"""Draws random pairs of runs, explains them, and checks them by direct calls of the libraries.
 
 A trial is a random case at two values of an axis on one target, or at one shape on two. It is
 explained as ``probe explain`` does. Then the libraries' own calls (``referee``) say whether the

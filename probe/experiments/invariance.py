@@ -1,4 +1,4 @@
-"""Layers and models whose answers must not depend on the call: what is run, compared and timed.
+"""Defines which layers and models the invariance experiment runs, compares and times.
 
 A subject makes two functions, the library's own and that of the invariant mode, and groups of
 inputs: each answer of a group must have the bits of the group's first, whose samples are the same.

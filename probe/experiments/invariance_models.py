@@ -1,4 +1,4 @@
-"""PyTorch's models for the experiment of the invariant mode: batches, orders, padding."""
+"""PyTorch's models for the invariance experiment: batches, orders, padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other libraries for the experiment of the invariant mode: Keras, JAX, ONNX Runtime, LiteRT."""
+"""Keras, JAX, ONNX Runtime and LiteRT for the invariance experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's layers and models for the experiment of the invariant mode."""
+"""PyTorch's layers for the invariance experiment."""
 
 from __future__ import annotations
 

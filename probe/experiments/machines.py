@@ -1,4 +1,4 @@
-"""What several kinds of processor gave to the same questions, side by side."""
+"""Compares what several kinds of processor gave for the same questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that a comparison of two runs is tried on: real weights from packages, and seeded ones.
+"""Lists the models of real_models: real weights from packages, and seeded weights.
 
 The packages are data: they are unpacked into a folder without what they depend on, and read from
 there.

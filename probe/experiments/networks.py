@@ -1,4 +1,4 @@
-"""Pictures of networks and remedies: how far to pad, what each way costs, where it is exact.
+"""Draws networks and remedies: how far to pad, what each remedy costs, where it is exact.
 
 ``part`` of each is ``networks.part`` of the network that is drawn: a model that was read in part is
 named as one above the picture, null or empty stands for a whole one.

@@ -1,4 +1,4 @@
-"""Networks measured for a store: comparisons, safe lengths, decisions, costs, target by target."""
+"""Measures networks for a store: comparisons, safe lengths, decisions and costs."""
 
 from __future__ import annotations
 

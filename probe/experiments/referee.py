@@ -1,4 +1,4 @@
-"""A second opinion on bits: the libraries' own calls, written without ``probe.backends``.
+"""Computes outputs by the libraries' own calls, written without ``probe.backends``.
 
 ``experiments/fuzz.py`` asks it whether the outputs that probe compared are those that a user's
 script gets. A referee lives in a process of its own, with the variables that the target's switches

@@ -1,4 +1,4 @@
-"""Models in PyTorch, seeded or out of packages."""
+"""Models in PyTorch, with seeded weights or from packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models under variations: two runs each, walked operation by operation, as rows for the store.
+"""Compares two runs of models under variations, and stores the operations as rows.
 
 Each model has a process of its own, which builds it once. Time and memory of a watched run are
 taken beside those of the same run unwatched.

@@ -1,4 +1,4 @@
-"""Windows and outputs that ``probe.experiments.conventions.measure`` stored, and pictures of them.
+"""Reads and draws the windows that ``probe.experiments.conventions`` stored.
 
 On a line and on a map: blue is read, grey and hatched is padding; a row or a colour is one output.
 """

@@ -1,4 +1,4 @@
-"""The cause of every difference in a store: each order revealed once, shared by all lengths.
+"""Finds the cause of every difference in a store; each order is revealed once for all lengths.
 
 Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
 that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is

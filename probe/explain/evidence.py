@@ -1,4 +1,4 @@
-"""Two runs of a case compared and explained, their kernels named, and one differing output in full.
+"""Compares and explains two runs of a case, with kernels and one differing output in full.
 
 Of that output both orders are told, every partial sum, and where the two sides part.
 """

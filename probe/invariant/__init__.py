@@ -1,4 +1,4 @@
-"""The same bits at every batch, length and place, at nearly native speed.
+"""Keeps the same bits at every batch, length and place, at nearly the library's speed.
 
 A library chooses the order of additions by the shape of a call. So the sizes of an operation (rows
 of a matrix product, samples of a convolution, elements of a function) fall into classes: all sizes

@@ -1,4 +1,4 @@
-"""Sizes at which a whole program is run: a few, each checked before it is used.
+"""Keeps the few sizes at which a whole program is run, each checked before it is used.
 
 A program is compiled or prepared for each size, so that not every size can be tried as those of one
 operation are. Smaller calls are padded to a bucket, larger ones cut into several, whichever takes

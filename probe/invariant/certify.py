@@ -1,4 +1,4 @@
-"""Asks matrix products and convolutions for their order: that a class adds alike is then proved.
+"""Tests the order of matrix products and convolutions, which proves that a class adds alike.
 
 Marks rest on telling operands, which show nearly every other order; a certificate asks every output
 of a call about every addition and every fusion. It is asked at two sizes of a class, the smallest

@@ -1,4 +1,4 @@
-"""The sizes at which an operation gives the same bits, and how a call is cut and padded to them.
+"""Finds the sizes at which an operation gives the same bits, and cuts or pads calls to them.
 
 The mark of a size is a digest of what the operation made of telling operands there; empty, where
 places of one call gave different bits. Sizes with the same mark are one class.

@@ -1,4 +1,4 @@
-"""Programs of libraries that compile: JAX, TensorFlow, and PyTorch under ``torch.compile``.
+"""Runs programs of compiling libraries: JAX, TensorFlow, and ``torch.compile``.
 
 Each says how a size is run, what its arrays are, and which switches choose its kernels. Libraries
 are imported where they are used.

@@ -1,4 +1,4 @@
-"""Model files as programs that are run whole: ONNX Runtime's, LiteRT's, OpenCV's, SavedModels.
+"""Runs model files as whole programs: ONNX Runtime, LiteRT, OpenCV, SavedModels.
 
 They are called with arrays in the order of the model's inputs, or by their names, and return what
 the library returns: a list of NumPy arrays, of a SavedModel a dictionary of tensors. A file is

@@ -1,4 +1,4 @@
-"""Which class each operation of a model runs in: found when a shape is first met, then kept."""
+"""Chooses and keeps the class in which each operation of a model runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Keras model, on TensorFlow, whose every operation is run in its class of sizes."""
+"""Runs every operation of a Keras model, on TensorFlow, in its class of sizes."""
 
 from __future__ import annotations
 

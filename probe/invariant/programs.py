@@ -1,4 +1,4 @@
-"""What a program is that is run whole; functions of NumPy's arrays are the plainest.
+"""Defines programs that are run whole, and functions of NumPy arrays as such.
 
 A program takes arguments, of which some carry samples along an axis. Here these are found in nested
 tuples, lists and dictionaries, turned into container arrays and back.

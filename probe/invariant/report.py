@@ -1,4 +1,4 @@
-"""What the bits of an invariant model rest on, operation by operation."""
+"""Reports what the bits of an invariant model rest on, operation by operation."""
 
 from __future__ import annotations
 

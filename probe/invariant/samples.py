@@ -1,4 +1,4 @@
-"""Samples that a whole program is checked with: telling ones, made from what it is called with.
+"""Makes the samples with which a whole program is checked.
 
 Of a whole program the weights are what they are, so no sum can be made to cancel. Instead there are
 several samples with numbers that fill their digits: normal ones, some over several binades, some

@@ -1,4 +1,4 @@
-"""Classes of sizes as JSON, with what they were found on: they are checked before they are used."""
+"""Stores classes of sizes as JSON, with their conditions; they are checked before use."""
 
 from __future__ import annotations
 

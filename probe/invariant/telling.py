@@ -1,4 +1,4 @@
-"""Operands that show nearly every other order of additions, the same for all time.
+"""Makes operands that show nearly every different order of additions, always the same.
 
 A sum hides its rounding errors unless it ends small. Here it ends at nothing: half of the products
 are the other half with the sign turned, at shuffled places, over 16 binades. The exact sum is zero,

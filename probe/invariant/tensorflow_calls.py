@@ -1,4 +1,4 @@
-"""TensorFlow's operations as they are checked and as they are run: the same calls for both.
+"""Calls TensorFlow's operations, in the same way when checked and when run.
 
 Tensors begin at whole multiples of 64 bytes (TensorFlow copies what doesn't), so that the place in
 memory is no question here.

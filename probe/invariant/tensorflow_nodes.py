@@ -1,4 +1,4 @@
-"""TensorFlow's operations by name, and what the attributes and operands of a node say."""
+"""Lists TensorFlow's operations, and reads the attributes of their nodes."""
 
 from __future__ import annotations
 

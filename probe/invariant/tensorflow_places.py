@@ -1,4 +1,4 @@
-"""Functions of one element in TensorFlow: a vector's body, and its tail."""
+"""Finds where TensorFlow's functions of one element have a vector body and a tail."""
 
 from __future__ import annotations
 

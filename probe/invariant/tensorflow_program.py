@@ -1,4 +1,4 @@
-"""A traced function of TensorFlow, run eagerly operation by operation.
+"""Runs a traced TensorFlow function eagerly, operation by operation.
 
 Inside a graph Grappler and oneDNN's rewrites fuse operations, and sizes are unknown where it is
 made. Run one by one, each operation is the library's own, at sizes that are known.

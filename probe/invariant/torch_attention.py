@@ -1,4 +1,4 @@
-"""Attention in one call, the same at every batch and at every length that is padded behind a mask.
+"""Keeps attention's bits at every batch, and at every length padded behind a mask.
 
 It is not a sum of products, so nothing is certified: its bits are compared, row by row, with those
 at the largest length, where the keys behind the shorter one are masked.

@@ -1,4 +1,4 @@
-"""PyTorch's operations as they are checked and as they are run: the same calls for both."""
+"""Calls PyTorch's operations, in the same way when checked and when run."""
 
 from __future__ import annotations
 

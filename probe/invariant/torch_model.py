@@ -1,4 +1,4 @@
-"""A PyTorch model whose every operation is run in its class of sizes."""
+"""Runs every operation of a PyTorch model in its class of sizes."""
 
 from __future__ import annotations
 

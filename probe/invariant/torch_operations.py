@@ -1,4 +1,4 @@
-"""What becomes of each of PyTorch's operations: run in its class, known to be exact, or left."""
+"""Decides what is done with each PyTorch operation: class, exact, or left."""
 
 from __future__ import annotations
 

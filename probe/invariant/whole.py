@@ -1,4 +1,4 @@
-"""A whole program at a few sizes of its batch, each checked: the same bits for a sample anywhere.
+"""Runs a whole program at a few checked batch sizes, so that a sample has the same bits anywhere.
 
 Where a library runs a model as one program, its operations can't be put into classes one by one.
 So the program itself is one operation. A size is checked with several samples (``samples``): each

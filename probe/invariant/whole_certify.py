@@ -1,4 +1,4 @@
-"""Asks the operations of a program that is run whole, size against size and place against place.
+"""Tests the operations of a whole program, for all its sizes and places.
 
 A run at the largest size in use is compared, operation by operation, with runs at the smaller ones
 (``probe.network.graph``): sums by the order in which each of their outputs is added, which no

@@ -1,4 +1,4 @@
-"""A program that is run whole, as users call it: each sample has the same bits in every batch."""
+"""Makes a whole program callable as its users call it, invariant to the batch."""
 
 from __future__ import annotations
 

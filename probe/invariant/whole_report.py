@@ -1,4 +1,4 @@
-"""What the bits of a program rest on that is run whole, and what that does not show."""
+"""Reports what the bits of a whole program rest on, and what was not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every source of evidence on what a library ran, and the asking of those that apply.
+"""Lists the sources of evidence on what a library ran, and queries those that apply.
 
 ``SOURCES`` is the registry: a source says which targets it applies to and answers a question. A
 library that can simply be asked offers ``Backend.kernels(spec, shapes)`` and needs no source here.

@@ -1,4 +1,4 @@
-"""What is asked of a library about one call, and the two sources that answer from outside of it.
+"""Queries a library about one call, and two sources outside of the library.
 
 ``onednn-verbose``: the primitives that oneDNN logs while it executes a call. Its lines (developer
 guide, "Verbose Mode"), from the present to the past::

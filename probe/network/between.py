@@ -1,4 +1,4 @@
-"""Padding between a graph's operations too: what reads padding alone is put in, not computed.
+"""Inserts constants between a graph's operations, where only padding would be computed.
 
 Behind an operation whose windows mix, a short run has other numbers in its last entries than the
 full run, since it meets its own edge there. Those of them that read padding alone are constants:

@@ -1,4 +1,4 @@
-"""A layer with its operands, and a chain of layers with its shapes, which every other file takes.
+"""Defines a layer with its operands, and a chain of layers with its shapes.
 
 A layer is one operation: a Keras layer with a bias and an activation is a convolution with a bias
 and an activation behind it. Arrays are channels-last, in the network's dtype, as in

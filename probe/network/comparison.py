@@ -1,4 +1,4 @@
-"""A short run against the full one, layer by layer: what differs, since where, and why.
+"""Compares a short run with the full one, layer by layer: what differs, where, and why.
 
 Activations that read the same through all layers must agree. A layer at which they don't is run
 again on the full run's activations: what differs then too is its own doing, the rest it was

@@ -1,4 +1,4 @@
-"""Differences of what is no sum of products, so that there is no order to be revealed.
+"""Explains differences of layers that are not sums of products and so have no order.
 
 A scaled and shifted activation is rounded twice, or once where both are fused. The bits of a
 function may depend on where in a buffer an element lies, in a vectorised loop or its remainder:

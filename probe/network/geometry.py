@@ -1,4 +1,4 @@
-"""Which activations read content, which the short run shares with the full one, how long to pad.
+"""Computes which activations depend on data, which the runs share, and how far to pad.
 
 Content of n positions stands at the beginning; padding of one value follows. An activation of the
 short run (padded to a length L) is that of the full run if every element that it reads, through

@@ -1,4 +1,4 @@
-"""A model of any graph, padded along an axis: which padded sizes change no bit, and why others do.
+"""Finds the padded sizes of a model of any graph that change no bit, and why others do.
 
 Content of n entries along the axis (positions of a length, rows of a batch) is padded to a size.
 The run at the full size is the reference: its outputs that read content, told from those of

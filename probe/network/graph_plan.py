@@ -1,4 +1,4 @@
-"""What to pad a model of any graph to, for the user's own code: ``plan.json`` and ``padded.py``.
+"""Writes the padding plan of a graph for the user's code: ``plan.json``, ``padded.py``.
 
 For every length of content: the padded size, which part of each output to keep, and, of padding
 alone, what completes it to the full size. Each size was judged operation by operation, and is

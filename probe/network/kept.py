@@ -1,4 +1,4 @@
-"""What of a model's outputs is kept: boxes of the full run, and where a shorter run has them."""
+"""Describes the boxes of the full run's outputs that are kept, and finds them in shorter runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padding between the layers too: what reads padding alone is put in again and again, not computed.
+"""Inserts constants between layers, where only padding would be computed.
 
 A network's window may be much longer than the content, and then padding the input computes mostly
 constants. Instead the chain is cut into segments. Before each, the activations that may read

@@ -1,4 +1,4 @@
-"""ONNX models: graphs whose nodes are a chain; constant weights.
+"""Reads ONNX models whose nodes are a chain with constant weights.
 
 Convolutions and pools have channels first. Transpositions, as converters put around them and around
 matrix products, only say where the channels are.

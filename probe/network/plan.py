@@ -1,4 +1,4 @@
-"""A padding plan for the user's own code: ``plan.json`` and ``padded.py``, which reads it.
+"""Writes the padding plan of a chain for the user's code: ``plan.json`` and ``padded.py``.
 
 The plan holds, for every length of content, the padded length, which outputs to keep, and the
 outputs of padding alone that complete them to the full length. It is found by order and checked on

@@ -1,4 +1,4 @@
-"""What every reader shares: which file has which reader, and where and why a chain ends.
+"""Shared by all readers of models: which file has which reader, and where a chain ends.
 
 A reader walks the model from its input and writes every layer in our words. What it can't write
 ends the chain there, with the reason: a layer whose window isn't finite or not known, a branch.

@@ -1,4 +1,4 @@
-"""A network on one target: every content compared, the first divergence explained, safe lengths."""
+"""Examines a network on one target: all valid lengths, the first divergence, safe lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network on a target: all activations layer by layer, and end to end in the library's call.
+"""Runs a network on a target, layer by layer and end to end.
 
 The length is the last axis everywhere here. Where the model's long axis is its first spatial one,
 what is sent says so (``turned``, in JSON and in specs), and the worker gives the library its own

@@ -1,4 +1,4 @@
-"""The shortest padded lengths that change no bit: all layers add what is kept as at full length.
+"""Finds the shortest padded lengths at which all layers add in the order of the full length.
 
 Decided by order, not by luck: each output's summation is recognised at the size
 that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two

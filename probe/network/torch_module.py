@@ -1,4 +1,4 @@
-"""PyTorch modules: ``nn.Sequential``, nested ones, and any module whose forward is one chain.
+"""Reads PyTorch modules whose forward is a chain, nested ones included.
 
 Other modules are traced by ``torch.fx``, and their graph must be a chain of modules. A file is a
 pickled module (``torch.save(module, path)``), which runs code when it is read and so needs trust;

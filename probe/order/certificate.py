@@ -1,4 +1,4 @@
-"""Which outputs of one call add exactly as they are said to: every one of them is asked itself.
+"""Tests every addition and every fusion of every output of a call.
 
 A summation that replays may be wrong at one addition, and one that was read off other filters may
 not be this one's. A certificate asks the operator, at its own shape, about every addition and every

@@ -1,4 +1,4 @@
-"""Which subnormal numbers become zero: operands, products, sums.
+"""Reveals which subnormal numbers become zero: operands, products, sums.
 
 One question comes first, to all outputs and all leaves at once: with every product the smallest
 subnormal number, do as many of them come out as there are leaves? It is put twice, with subnormal

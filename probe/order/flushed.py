@@ -1,4 +1,4 @@
-"""Operands that show that every subnormal sum of a binary tree becomes zero, many nodes in a call.
+"""Makes operands that show whether every subnormal sum becomes zero, many nodes per call.
 
 Leaves hold 1.5 or -1 times the smallest normal number m, or nothing. A node is *asked* by a child
 that gives 1.5 m and one that gives -m: their subnormal sum has to become zero. Other nodes *carry*

@@ -1,4 +1,4 @@
-"""Sums of exact products and terms, rounded exactly once: what a fused multiply-add gives.
+"""Rounds sums of exact products and terms exactly once, as a fused multiply-add does.
 
 NumPy has no fused multiply-add. Up to 26 bits of precision the product of two operands is exact in
 float64; the sum with the third is rounded there, and is wrong after the second rounding only if it

@@ -1,4 +1,4 @@
-"""Any Python function that adds, as a target: its order is revealed as a library's is.
+"""Makes any Python function that adds a target, so that its order can be revealed.
 
 The function stands where a library's product or sum stands, so the masks, the controls and the
 replay are the ones that every target gets. It is called in this process.

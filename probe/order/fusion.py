@@ -1,4 +1,4 @@
-"""Which products enter their addition whole, as those of a fused multiply-add do.
+"""Reveals which products enter their addition unrounded (fused multiply-add).
 
 The operands that show it: the input is x = 1 + 2^-a everywhere, leaf k has the weight
 w = 1 + 2^-b, a leaf that is added right before it (its *partner*) has -1, and all others have 0.

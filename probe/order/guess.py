@@ -1,4 +1,4 @@
-"""A tree guessed from a few answers, for ``proof`` to prove: long sums are regular.
+"""Guesses a tree from a few answers, for ``proof`` to prove: long sums are regular.
 
 Asked for every pair of leaves that matters, a tree of n leaves takes n - 1 questions where it is a
 chain and n log n where it is many lanes. But what leaf 0 answers beside the others is a few runs,

@@ -1,4 +1,4 @@
-"""Operands that show in which format each partial sum of a tree is kept, many of them in a call.
+"""Makes operands that show the format of each partial sum, many of them per call.
 
 A node A that is added to B is asked by three leaves: p and q, which meet in A, and r of B, which
 takes p away again: s + little - s. Nothing comes out where the sum in A lost the little, which is

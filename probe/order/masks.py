@@ -1,4 +1,4 @@
-"""What is put into the operands so that one call of an operator answers for every output at once.
+"""Makes the operands with which one call of an operator answers for every output at once.
 
 A question sets a handful of weights that differ from a template, while the input is one constant
 everywhere. In the question about the *order*, leaf i is +M, leaf j is -M, and every other leaf is

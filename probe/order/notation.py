@@ -1,4 +1,4 @@
-"""Summation trees for people: a drawing where few products are added, a short sum where many are.
+"""Writes summation trees for people: a drawing, or a short sum where many products are added.
 
 In a short sum brackets say what is added first and the rest goes from left to right, as in a
 program: ``p0+p1+p2`` is ``((p0+p1)+p2)``. Dots stand for what goes on in the same way. What is

@@ -1,4 +1,4 @@
-"""The order and rounding of every output of one call: revealed, then proved by replay.
+"""Reveals the order and rounding of every output of one call, and proves them by replay.
 
 The interior windows are revealed first. What they add up in is tried on the other outputs by
 replaying fresh operands; only what does not come out bit for bit is revealed apart. Short sums may

@@ -1,4 +1,4 @@
-"""Whether a product that is too large for the partial sums overflows before it is added.
+"""Reveals whether a product too large for the partial sums overflows before it is added.
 
 A product of two bfloat16 numbers fits float32 exactly, so in its range nothing tells a fused
 multiply-add from a product that is rounded first. Beyond the range it does: with a partial sum of

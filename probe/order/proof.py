@@ -1,4 +1,4 @@
-"""Whether outputs add in the order of a tree: answered by few calls, every one about many nodes.
+"""Proves that outputs add in the order of a tree, with few calls about many nodes each.
 
 A node N = A + B whose sum is then added to D is shown by one *triple*: +M at a leaf a of A, -M at a
 leaf b of B, one unit at a leaf d of D. The unit survives exactly if d is not among the leaves that

@@ -1,4 +1,4 @@
-"""What reaches an output though it has no weight there: asked with infinities.
+"""Reveals with infinities which inputs reach an output that has no weight for them.
 
 A kernel may read beyond a window, a neighbouring row or place, and multiply it by a zero of its
 own. No finite number shows that, for 0 * x is 0; a NaN or an infinity gets through. So every input

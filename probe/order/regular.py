@@ -1,4 +1,4 @@
-"""Long sums of few filters: a tree is guessed from a few answers, and proved, before all are asked.
+"""Reveals long sums of few filters: a tree is guessed from a few answers, then proved.
 
 Asking for every pair that matters takes the filters to share what must be asked: the longer a sum
 and the fewer its filters, the more a guess saves.

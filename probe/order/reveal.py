@@ -1,4 +1,4 @@
-"""Which tree every output of an operator adds its products in, read off the operator itself.
+"""Reveals the tree in which every output of an operator adds its products.
 
 After FPRev (Xie, Gao, Wang, Xue: "Revealing Floating-Point Accumulation Orders in Software/Hardware
 Implementations", USENIX ATC 2025), which reads one output. Here the masks are in the weights, so a

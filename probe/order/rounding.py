@@ -1,4 +1,4 @@
-"""Where a revealed tree rounds: fused products, wide accumulators, truncated results.
+"""Reveals where a tree rounds: fused products, wide accumulators, truncated results.
 
 Whether products are fused is asked of every leaf (see ``fusion``). Whether a partial sum is kept in
 more bits than the dtype has is shown by three leaves p, q, r of 1, a quarter of an ulp, and -1,

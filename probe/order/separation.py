@@ -1,4 +1,4 @@
-"""Operands that no other order of additions survives: a certificate's questions about a tree.
+"""Makes operands whose sum changes under every different order of additions.
 
 The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
 two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are

@@ -1,4 +1,4 @@
-"""Subnormal numbers that become zero, as a summation is replayed.
+"""Replays subnormal numbers that become zero.
 
 Processors can read subnormal operands as zeros and make zeros of subnormal results. A zero keeps
 the sign of what it stands for. Whether a result is subnormal is told before it is rounded to its

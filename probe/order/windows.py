@@ -1,4 +1,4 @@
-"""Which input every output reads, read off the operator. Exact: nothing rounds.
+"""Reveals which input every output reads. Exact: nothing is rounded.
 
 Where there are weights, one of a filter is 1, the others 0, and every input element is a number
 that names it: what comes out is the name of the element that this weight meets, 0 where it meets

@@ -1,4 +1,4 @@
-"""The sign of a sum of zeros: what it says of how a sum starts.
+"""Reveals how a sum starts, from the sign of a sum of zeros.
 
 Sums that start from +0, or add zeros elsewhere, give +0 where all products are -0. Two questions
 tell: with all products -0, is the output -0? It is, where nothing is added to them. And with all

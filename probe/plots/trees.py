@@ -1,4 +1,4 @@
-"""Pictures of how outputs are added: trees, and the running sums that products go to."""
+"""Draws how outputs are added: trees, and the running sums to which products go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of two runs: every operation's distance and verdict, and the first source's sums."""
+"""Draws two runs: every operation's distance and verdict, and the sums of the first source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every remedy of a case on a target: stable by order, its cost, its distance from exact sums.
+"""Measures every remedy of a case on a target.
 
 The targets that remedies run on are all up at once; what they have in turns is timed fairly.
 """

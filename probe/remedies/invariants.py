@@ -1,4 +1,4 @@
-"""The invariant mode as a remedy of a model: whether it keeps the bits over these sizes, its cost.
+"""Measures the invariant mode as a remedy of a model: kept bits and cost.
 
 The model is run by ``probe.stable.invariant`` at each content's own size and at the full one, on
 several sets of inputs; what is kept of the outputs has to have the same bits. That every size adds

@@ -1,4 +1,4 @@
-"""Every remedy of a whole network on a target: which content lengths keep the full run's bits.
+"""Measures every remedy of a network on a target: which valid lengths keep the full run's bits.
 
 A remedy is exact where, at the least padded length that has all activations that read content,
 every layer adds each of them as in the full run (:mod:`probe.network.safe`), with the remedy on

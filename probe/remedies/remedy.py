@@ -1,4 +1,4 @@
-"""Which remedies there are for a target, what was found of each, and the advice, rows and JSON."""
+"""Lists the remedies of a target, and holds what was found of each, with the advice."""
 
 from __future__ import annotations
 

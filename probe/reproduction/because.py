@@ -1,4 +1,4 @@
-"""Why two sides differ, as a report tells it: both trees with their values, and the kernels."""
+"""Writes a report's explanation: both trees with their values, and the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report tells: a reproduction, facts of machine and libraries, findings of a store."""
+"""Holds a report's content: a reproduction, facts of machine and libraries, findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target says of a finding: whether it fails, whether by the same cause, what avoids it.
+"""Decides whether a target fails on a finding, by the same cause, and what avoids it.
 
 One process of each target answers for all candidates of a shrink. What a target refuses does not
 fail; a process that is lost is started again. Bits that still differ are not enough: two products

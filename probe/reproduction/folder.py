@@ -1,4 +1,4 @@
-"""The folder to attach to a bug report: found, shrunk, proved, and only then written."""
+"""Writes the folder for a bug report after the finding was reduced and proved."""
 
 from __future__ import annotations
 

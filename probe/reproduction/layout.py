@@ -1,4 +1,4 @@
-"""Lines of generated Python: laid out as ruff and black do, and operands with their exact bits."""
+"""Lays out generated Python as ruff and black do, and writes operands with exact bits."""
 
 from __future__ import annotations
 

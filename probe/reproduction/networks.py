@@ -1,4 +1,4 @@
-"""A small network, short against fixed, as a script: all layers up to the first that differs.
+"""Writes a small network as a script: all layers up to the first that differs.
 
 Every layer with windows is a call of the library, fed with the NumPy array of the one before it;
 what stands between is NumPy where its bits are every library's (biases, scales, padding, ReLU), and

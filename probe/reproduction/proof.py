@@ -1,4 +1,4 @@
-"""Runs of a script in fresh processes, as whoever receives it runs it: proved, and verified."""
+"""Runs a script in fresh processes, to prove it when written and to verify it later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a source: one recorded operation with its exact operands, both sides in one script.
+"""Writes the folder of a source: one recorded operation with its exact operands.
 
 The operation is written as a user of its library writes it, by the recorder. The script is proved
 in fresh processes before anything is kept: it has to print the recorded bits.

@@ -1,4 +1,4 @@
-"""One recorded operation as a script: its exact operands, and both sides as a user writes them.
+"""Writes one recorded operation as a script, both sides as a user writes them.
 
 Names of a model are text in it and nothing else; operands that are too many for a script are arrays
 in a file beside it, read without pickle.

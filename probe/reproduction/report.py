@@ -1,4 +1,4 @@
-"""``report.md``: a bug report under the headings of the upstream's own form.
+"""Writes ``report.md`` under the headings of the project's own bug form.
 
 First the shortest script, then what it came from, what avoids it, why, and what is asked. The exact
 script, the listing of the replay and the machine's facts are attached, not pasted.

@@ -1,4 +1,4 @@
-"""Environments of releases in the user's cache: a folder each, complete or not used at all.
+"""Keeps environments of releases in the user's cache, complete or not used at all.
 
 An environment counts from the moment its ``probe.json`` is there, which is written last. A folder
 without it was left half made: nothing uses it, and the next installation of its name removes it.

@@ -1,4 +1,4 @@
-"""How a release is installed: what it needs today, which Python, and the run of uv or else pip.
+"""Installs a release: what it needs today, which Python, and the run of uv or pip.
 
 A row of ``RELEASES`` holds from its version on, up to the next row of its library. Found by
 installing 35 releases of TensorFlow (2026-11): newer uploads of their dependencies broke what the

@@ -1,4 +1,4 @@
-"""What runs a target: this interpreter, an environment's, or one of these under qemu's user mode.
+"""Finds what runs a target: this interpreter, an environment's, or one under qemu.
 
 qemu's float32 and float64 additions, products and fused multiply-adds are exact IEEE operations, so
 kernels for another processor give that processor's bits. Not exact are the estimates of reciprocals

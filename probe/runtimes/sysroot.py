@@ -1,4 +1,4 @@
-"""An arm64 root folder (Python and its libraries) out of Debian or Ubuntu packages.
+"""Makes an arm64 root folder (Python and its libraries) from Debian or Ubuntu packages.
 
 apt works on a state, a cache and a configuration of its own, all inside a folder in the user's
 cache, and knows arm64 only; ``dpkg -x`` unpacks. The machine's own packages are neither read nor

@@ -1,4 +1,4 @@
-"""Greedy search for a smaller value that still fails; knows nothing of what the values are.
+"""Searches greedily for a smaller value that still fails; knows nothing about the values.
 
 After Hypothesis' shrinker (MacIver and Donaldson, "Test-Case Reduction via Test-Case Generation",
 ECOOP 2020): ``consider`` is the only door to the predicate, what was seen is not asked again, and

@@ -1,4 +1,4 @@
-"""Steps to smaller shapes: both lengths, kernel, channels, filters, and what can be left out.
+"""Proposes smaller shapes: lengths, kernel, channels, filters, and what can be left out.
 
 Features go first (stride, dilation, groups, padding, bias), then sizes. Shapes that are no case are
 passed over at no cost.

@@ -1,4 +1,4 @@
-"""The functions of a tensor of either library; a convolution's checked sizes, which both share."""
+"""Defines the functions for tensors of either library, and a convolution's checked sizes."""
 
 from importlib import import_module
 

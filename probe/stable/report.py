@@ -1,4 +1,4 @@
-"""What ``stabilized`` did with each layer of a model, and which layers it left as they are."""
+"""Reports what ``stabilized`` did with each layer of a model."""
 
 from __future__ import annotations
 

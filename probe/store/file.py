@@ -1,4 +1,4 @@
-"""One parquet file in and out: atomic, versioned, sealed, and with errors that name the file.
+"""Reads and writes one Parquet file: atomic, versioned, sealed; errors name the file.
 
 Between the last page and the footer of a file stand :data:`SEAL` and the SHA-256 of all the rest.
 No reader of parquet minds, for a footer says where its pages are; whoever reads a file here knows

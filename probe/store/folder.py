@@ -1,4 +1,4 @@
-"""One machine's folder of tables, to be written: rows are buffered, and merged by key.
+"""Writes one machine's folder of tables: rows are buffered, and merged by key.
 
 Appending costs a list append; columns are built when the buffer is written. Read with
 :func:`probe.load`.

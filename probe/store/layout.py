@@ -1,4 +1,4 @@
-"""Where the files of a store are: in a folder for every machine, or partitioned for other tools.
+"""Says where the files of a store are: a folder per machine, or partitioned for other tools.
 
 ``ROOT/<machine>`` stands for one machine's store in both layouts:
 

@@ -1,4 +1,4 @@
-"""What is done, by file and case, so that resuming a sweep does not read what it has measured.
+"""Knows what is measured, by file and case, so that a sweep resumes without reading all rows.
 
 ``.manifest.parquet`` in a machine's folder says of every file of ``comparisons`` which values of
 the axis it has of every case, and their sums. It names a file by the digest that the file carries

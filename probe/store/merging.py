@@ -1,4 +1,4 @@
-"""Files of a machine's store made one: parts compacted, stores merged, tables partitioned.
+"""Merges files: pieces are compacted, stores merged, tables partitioned.
 
 Rows go from file to file a row group at a time, so that no table need fit into memory.
 """

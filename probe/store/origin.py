@@ -1,4 +1,4 @@
-"""Where a file's rows come from, as the file says: experiment, machine, library, version.
+"""Writes into a file where its rows come from: experiment, machine, library, version.
 
 It is found from the runs that the rows name. What is not known is left out of the file.
 """

@@ -1,4 +1,4 @@
-"""The rows of a table that count, over all files of a machine.
+"""Reads the rows of a table that count, over all files of a machine.
 
 Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
 written twice around an interruption): those written later count. Which ones do is found from the

@@ -1,4 +1,4 @@
-"""Reading stores: one machine's folder, an experiment of many machines, or all of ``results``."""
+"""Reads stores: one machine's folder, an experiment of many machines, or all of ``results``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL over stores, by DuckDB: reading alone, of these files alone, and lazily.
+"""Answers SQL over stores with DuckDB, which reads these files alone, lazily.
 
 DuckDB gets no files but the tables as Arrow datasets, of which it reads the columns and the row
 groups that a query needs. Then its access to the system is switched off and its configuration

@@ -1,4 +1,4 @@
-"""A sweep by bits: every case on every target at every value, each compared with the largest.
+"""Sweeps by bits: runs every case at every value, and compares each with the largest.
 
 A failure of a target becomes a row of ``failures`` and the sweep goes on. A ``Summary`` counts by
 target what was found. Within a budget what is likely to differ is asked first: see ``ranking``.

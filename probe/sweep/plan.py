@@ -1,4 +1,4 @@
-"""What a sweep computes of one case, and the rows of the store that a worker's answers become.
+"""Plans what a sweep computes of one case, and turns a worker's answers into rows.
 
 A plan is made once and shared by all targets.
 """

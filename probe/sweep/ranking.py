@@ -1,4 +1,4 @@
-"""Which questions of a sweep come first where there is no time for all: those likely to differ.
+"""Ranks the questions of a sweep with a time limit: those likely to differ come first.
 
 What is known of a value of the axis are rates of differing, each between 0 and 1:
 

@@ -1,4 +1,4 @@
-"""What a sweep by bits found, by target: counts, differences, failures, and what was left out."""
+"""Summarises a sweep by bits, by target: counts, differences, failures, what was left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first release in which something changed, with the fewest installations.
+"""Finds the first release in which something changed, with the fewest installations.
 
 It assumes that what changed between two releases changed once. What it measured is checked against
 that: every release before the change must show what the left end shows, every one from it on what

@@ -1,4 +1,4 @@
-"""A sweep that no finite operands can fool: orders and roundings are compared, not bits.
+"""Sweeps by order: compares orders and roundings, so that no finite operands can hide one.
 
 Every value of the axis is revealed and compared with the largest one: outputs that add the same
 products in another order, or round elsewhere, are found even where the bits agree by luck.

@@ -1,4 +1,4 @@
-"""Classes of sizes in which every row adds alike, and the floor: up to which size to fill calls up.
+"""Finds classes of sizes in which every row adds alike, and the floor to fill calls up to.
 
 A row is a place of what is varied: a row of a dense layer, a sample of a batch, an output position
 along the length. Sizes at which some rows add differently than others are in no class. Between

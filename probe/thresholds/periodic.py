@@ -1,4 +1,4 @@
-"""Operands that repeat along the length, so that calls of any length hold few distinct windows.
+"""Makes operands that repeat along the length, so that calls hold few distinct windows.
 
 What a summation gives on the distinct windows is what it gives at every length, apart from the
 windows that meet padding. The operands are of the kind ``cancel``: others give different bits.

@@ -1,4 +1,4 @@
-"""Which known summation every output of a call has: recognised by its bits, a few calls a length.
+"""Recognises the summation of every output of a call by its bits, in a few calls.
 
 The input repeats every ``PERIOD`` elements along the length, so the outputs of a call of any length
 are those of few distinct windows: each known summation is replayed on these once, and then any

@@ -1,4 +1,4 @@
-"""Which summation every output of a batch has: one sample at every place, so few windows differ.
+"""Recognises the summation of every output of a batch: one sample at every place.
 
 A *sample* is what stands at one place of the batch, a row of a dense layer. All samples hold the
 same values, and in each the values differ by channel alone, so that all windows that read the same

@@ -1,4 +1,4 @@
-"""At which sizes a target changes how it adds: all small ones, then bisection between far ones.
+"""Finds at which sizes a target changes how it adds: all small ones, then bisection.
 
 The size is the length, or the batch (of a dense layer: its rows); what is said here of lengths and
 the rows of a call holds of batches and their samples.

@@ -1,4 +1,4 @@
-"""What a search found: where a target switches, its tails by remainder, and what that rests on."""
+"""Holds what a search found: where a target switches, and the tails by remainder."""
 
 from __future__ import annotations
 

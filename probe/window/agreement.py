@@ -1,4 +1,4 @@
-"""Which outputs must agree: those whose windows hold the same inputs at the same weights.
+"""Finds which outputs must agree: their windows hold the same inputs and weights.
 
 Two windows are the same if every leaf reads the same input in both, or padding in both. Where the
 padding before depends on the length (``same`` with a stride), output o of one side is output

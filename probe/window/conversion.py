@@ -1,4 +1,4 @@
-"""What another framework must be told to read the windows of a case: padding, rounding, code.
+"""Finds the padding with which another framework reads the windows of a case.
 
 The code lines run as they are, with ``x`` and ``w`` in the framework's own layout and its module
 under the usual name (``F`` and ``torch``, ``tf``, ``keras``, ``lax`` and ``jnp``, ``helper`` of

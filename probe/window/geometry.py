@@ -1,4 +1,4 @@
-"""Where the windows lie and what they hold: for every output and every leaf the input it reads.
+"""Computes where the windows lie: for every output and leaf, the input that it reads.
 
 A *leaf* is one product of an output, counted row by row over (*kernel, in_channels / groups): leaf
 ``k * group_channels + c``. A *position* is an output's place on the spatial axes, row by row.

@@ -1,4 +1,4 @@
-"""One operator, or a network, with its operands in the child: cut along an axis and called.
+"""Calls one operator or network in the child, cut along an axis.
 
 This runs in the targets' interpreters (Python 3.6, NumPy and one library).
 A network is called layer by layer, or as one program.

@@ -1,4 +1,4 @@
-"""One sweep in the child, and the many calls with edited operands by which orders are revealed.
+"""Runs sweeps in the child, and the calls with edited operands that reveal orders.
 
 A sweep runs the longest case once, then every shorter one against it. Only results leave: counts,
 digests and the places that differ. This runs in the targets' interpreters

@@ -1,4 +1,4 @@
-"""Frames between parent and child: a JSON header and raw arrays, on any binary stream.
+"""Sends frames between parent and child: a JSON header and raw arrays, on any binary stream.
 
 A frame is ``MAGIC``, the length of the envelope (uint32, little-endian), the envelope (UTF-8 JSON:
 the header, and name, dtype and shape of each array), then the bytes of the arrays, C order, one

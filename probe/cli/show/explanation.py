@@ -1,4 +1,4 @@
-"""Why two runs differ: one sentence, the causes, both sides' orders, one output in full."""
+"""Shows why two runs differ: one sentence, the causes, both orders, one output in full."""
 
 from __future__ import annotations
 

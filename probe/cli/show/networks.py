@@ -1,4 +1,4 @@
-"""Whole networks by content, layer by layer, and how far to pad; remedies and their costs."""
+"""Shows networks by valid length, layer by layer; how far to pad; remedies with their costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows what outputs read, how they are added, and where a target switches to another order."""
+"""Shows what outputs read, how they are added, and where a target changes its order."""
 
 from __future__ import annotations
 

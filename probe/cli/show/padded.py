@@ -1,4 +1,4 @@
-"""A model of any graph, padded: which sizes keep the full run's bits, and what is in the way."""
+"""Shows which padded sizes of a model keep the full run's bits, and what prevents it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was shrunk, what was reproduced, and whether it is still there."""
+"""Shows what was reduced, what was reproduced, and whether it still occurs."""
 
 from __future__ import annotations
 

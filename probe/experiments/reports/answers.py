@@ -1,4 +1,4 @@
-"""What a report asks, what a target answers, and the smallest case that still shows it."""
+"""Defines a report's questions, a target's answers, and the smallest case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every question of every report put to every target, and the smallest case of each."""
+"""Runs every question of every report on every target, and reduces the cases."""
 
 from __future__ import annotations
 
