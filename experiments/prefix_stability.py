@@ -112,7 +112,7 @@ def show(found: Summary, lengths: Sequence[int]) -> None:
     out.results.print(rows)
     out.results.print(
         f"\nEvery length is compared with {found.against}. No difference is no proof: "
-        "`probe sweep --by order` asks for the orders, whatever the data.",
+        "`probe sweep --by order` compares the orders, independent of the data.",
         style="dim",
     )
 

@@ -1,11 +1,11 @@
 """Do publicly reported differences between convolutions still occur, where, and why?
 
-Threads of PyTorch, TensorFlow, Keras, ONNX Runtime, oneDNN and converters, each as a case: asked of
+Threads of PyTorch, TensorFlow, Keras, ONNX Runtime, oneDNN and converters, each as a case: run on
 every CPU target, the cause revealed and replayed, and the smallest case that still shows it. Titles
 and answers are our own words; the thread says the rest. Half an hour on two processors.
 
 Writes results/public_reports/<machine>/*.parquet; notebooks/public_reports.ipynb draws them. Add a
-thread below and run it again: what is stored already is not asked twice.
+thread below and run it again: what is stored already is not run twice.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ ACTIVATIONS: Dict[str, Activation] = {
 
 
 def rounds_once(name: str) -> bool:
-    """Whether an activation rounds at most once: its bits are the same whoever computes it."""
+    """Returns whether an activation rounds at most once, so that all libraries agree."""
     roundings = ACTIVATIONS[name].roundings
     return roundings is not None and roundings < 2
 

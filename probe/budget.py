@@ -1,8 +1,8 @@
 """Limits how long a command may run questions, and ends those in flight when the time is up.
 
-Until the time is up a campaign asks as always. Then it asks nothing more: a question in flight may
-finish, for ``grace`` seconds; what takes longer is ended with its process, and counts as left out,
-since it is not known whether it would have ended.
+Until the time is up a campaign runs as always. Then it starts nothing more: a question in flight
+may finish within ``grace`` seconds; what takes longer is ended with its process, and counts as left
+out, since it is unknown whether it would have ended.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def current() -> Budget | None:
 
 @contextmanager
 def within(text: str | None) -> Iterator[Budget | None]:
-    """Within this context campaigns ask for so long; None: without a limit. InputError."""
+    """Within this context campaigns run for that long; None: without a limit. InputError."""
     token = _CURRENT.set(None if text is None else Budget(seconds(text)))
     try:
         yield _CURRENT.get()

@@ -154,7 +154,7 @@ def _native(folder: Path, recipe: packages.Recipe, then: Callable[[], None]) -> 
 
 
 def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
-    """Starts the worker there and has it compute :data:`CHECK`; the facts that it tells."""
+    """Starts the worker there, which computes :data:`CHECK`; returns the facts it reports."""
     command = (*ran.command, *WORKER)
     limit = TIME_LIMIT * ran.slower
     try:

@@ -119,7 +119,7 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
 
 
 class Told(dict[str, Any]):
-    """What a child told, by name. TargetError for what it left out: its word is not trusted."""
+    """Returns what a child reported, by name. TargetError if some is missing: it isn't trusted."""
 
     def __init__(self, told: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
         super().__init__(told)
@@ -175,7 +175,7 @@ class Session:
 
     @property
     def pid(self) -> int | None:
-        """The child's process number, for whoever samples it from outside; None without a child."""
+        """The child's process number, to sample it from outside; None without a child."""
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
@@ -434,7 +434,7 @@ def _own_facts(where: target.Target) -> dict[str, Any]:
 
 
 def open_session(where: target.Target, inline: bool = False, **limits: Any) -> AnySession:
-    """A session that isn't started yet: a child process, or with ``inline`` this process."""
+    """Returns a session, not started yet: a child process, or with ``inline`` this process."""
     return InlineSession(where) if inline else Session(where, **limits)
 
 

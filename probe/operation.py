@@ -111,7 +111,7 @@ def of(spec: Mapping[str, Any]) -> Operation:
 
 
 def rounds_once(spec: Mapping[str, Any]) -> bool:
-    """Returns whether an operation rounds at most once: its bits are the same whoever computes it.
+    """Returns whether an operation rounds at most once, so that all libraries agree on its bits.
 
     ``spec``: ``op``, and ``activation`` where it is one.
     """

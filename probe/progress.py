@@ -111,7 +111,7 @@ class Voice:
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """What is done meanwhile, said by whoever does it, however far below the command."""
+        """What is being done, reported from any depth below the command."""
         with self._lock:
             tell = self._told[-1][0] if self._told else Reporter()
         tell.now = what

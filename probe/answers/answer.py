@@ -32,7 +32,7 @@ class Answer(ABC):
 
     @abstractmethod
     def lines(self) -> tuple[str, str, str]:
-        """Returns what was asked, what was found, and what it means or what to do next."""
+        """Returns the question, the finding, and what it means or what to do next."""
 
     @abstractmethod
     def report(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Examined:
 
 
 def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None = None) -> Examined:
-    """Examines this machine; takes some seconds for every library, each in a process of its own.
+    """Examines this machine; takes some seconds for each library, which runs in its own process.
 
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """

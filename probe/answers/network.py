@@ -165,9 +165,9 @@ def network(
     if not given. ``fixed``: the length to which users pad the content, with which short runs are
     compared; the model's own if it says one. ``padded``: pad to this length instead of each
     content's least. ``value``: what padding holds. ``height``: the axes before the length.
-    ``safe``: seek safe lengths. ``plan``: a folder for plan.json and padded.py; refused for a model
-    that is read in part. ``trust``: read a file that runs code of its own. ``bars``: gives a
-    progress bar for a target. Errors: InputError; TargetError where the only target fails.
+    ``safe``: find safe lengths. ``plan``: a folder for plan.json and padded.py; refused for a model
+    of which only a part is read. ``trust``: read a file that runs code of its own. ``bars``: gives
+    a progress bar for a target. Errors: InputError; TargetError where the only target fails.
     """
     two = {name: one for name, one in _known(two).items() if not _left_out(one)}
     own = target == DEFAULT_TARGET

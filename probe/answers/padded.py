@@ -51,7 +51,7 @@ class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
     ``walked``: the run at the least size that differs, against the full one, operation by
-    operation; None where none does. ``plan``: what to pad to, where that was asked.
+    operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
     ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
     """
@@ -89,7 +89,7 @@ class Padded(Answer):
 
     @property
     def in_the_way(self) -> Serves | None:
-        """Returns what stands against a proof, or against every shorter size."""
+        """Returns what prevents a proof, or every shorter size."""
         every = [told for one in self.found for told in (one.at_safe, one.at_least)]
         return next((one for one in every if one.name and one.by_order == "unknown"), None)
 
@@ -251,7 +251,7 @@ def padded(
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
     ``lengths``: of content; 1, a tenth and a quarter of the full size if not given. ``to``: pad to
-    this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
+    this size instead of each content's least. ``safe``: find safe sizes. ``plan``: a folder for
     plan.json and padded.py. ``target``: run it in a process of its own, with this target's
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
     Nondeterministic.
@@ -321,7 +321,7 @@ def _answered(
     explain: bool,
     tell: Tell,
 ) -> Padded:
-    """Every content on its own, and the first difference explained."""
+    """Returns the results for every valid length, with the first difference explained."""
     found = []
     for content in contents:
         graph.checked(content)

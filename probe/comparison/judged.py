@@ -4,7 +4,7 @@ Outputs that read the same inputs with the same weights must agree. Where they d
 the rounding of their sums differs: both are revealed on both sides, and count as the cause only if
 replaying them gives both sides' bits. What does not replay is ``unexplained``. Infinities and NaN
 may also get into an output from elsewhere, where a kernel multiplies more than the window by zeros
-of its own: what reaches an output is asked on both sides where operands are not finite.
+of its own: what reaches an output is tested on both sides where operands are not finite.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Comparison:
     """Two runs, the pairs of their outputs that are compared, what differs, and why.
 
     Orders are to be revealed before a cause is asked for. ``case``: what both are shapes of.
-    ``kernels``: what both libraries say that they ran, where that was asked.
+    ``kernels``: the kernels that both libraries report, if these were asked for.
     """
 
     case: Case

@@ -1,7 +1,7 @@
 """Handles infinities, NaN and overflow in the replay of a run.
 
 The replay of finite operands needs to know nothing of them. Where operands are not finite, what
-reaches an output from elsewhere is asked; where products overflow, whether they do so before they
+reaches an output from elsewhere is tested; where products overflow, whether they do so before they
 are added.
 """
 

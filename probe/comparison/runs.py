@@ -66,7 +66,7 @@ class Shapes:
         against: Value | None = None,
         padding: object = None,
     ) -> Shapes:
-        """Returns the shapes that ``probe explain`` is asked about with these words. InputError.
+        """Returns the shapes that ``probe explain`` compares for these words. InputError.
 
         ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own. Values
         of the axis ``layout`` are words or their numbers.
@@ -115,7 +115,7 @@ def common(left: Case, right: Case) -> Blocks:
 
 
 MOST_KNOWN = 24
-"""Summations of other shapes that are tried before any question is asked."""
+"""Summations of other shapes that are tried before one is revealed."""
 
 
 @dataclass
@@ -275,9 +275,9 @@ def replays(orders: Orders, operands: Operands) -> np.ndarray:
 class Revealer:
     """Reveals runs, and tries what was revealed before.
 
-    ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
+    ``tried``: how many summations of earlier runs are tried before any is revealed; None: all.
     ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape, for
-    all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
+    all finite operands: where a replay of kept ones gives a run's bits, nothing is revealed.
     ``small``: up to that many outputs all are revealed, though some are wanted. ``budget``:
     questions to a run that may be spent on certifying it.
     """
@@ -339,7 +339,7 @@ class Finding(Shapes):
         against: Value | None = None,
         padding: object = None,
     ) -> Self:
-        """Returns the finding that ``probe explain`` is asked about with the same words.
+        """Returns the finding that ``probe explain`` explains for the same words.
         InputError."""
         return cls.drawn_from(Shapes.named(case, vary, at, against, padding))
 

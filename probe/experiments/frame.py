@@ -50,7 +50,7 @@ def script(main: Main) -> click.Command:
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
     @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
     @click.option("--cluster", help="local:2, or tcp://HOST:PORT: nodes run shards of it")
-    @click.option("--time", "limit", help="30m, 90s, 2h: ask for so long; the same again goes on")
+    @click.option("--time", "limit", help="30m, 90s, 2h: stop after that; run again to continue")
     @functools.wraps(main)
     def command(
         store: Path | None, quick: bool, shard: str, cluster: str | None, limit: str | None

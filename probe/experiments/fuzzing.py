@@ -2,7 +2,7 @@
 
 A trial is a random case at two values of an axis on one target, or at one shape on two. It is
 explained as ``probe explain`` does. Then the libraries' own calls (``referee``) say whether the
-outputs are right, whether a difference was missed, and whether one was told that there is not.
+outputs are right, whether a difference was missed, and whether one was reported that is not there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compares and explains two runs of a case, with kernels and one differing output in full.
 
-Of that output both orders are told, every partial sum, and where the two sides part.
+For that output both orders are given, every partial sum, and where the two sides begin to differ.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Finds the shortest padded lengths at which all layers add in the order of the full length.
 
-Decided by order, not by luck: each output's summation is recognised at the size
-that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
-outputs agree only if they are added in the same order with the same roundings: of all finite
-activations, since an infinity or a NaN may get into outputs that do not read it. At the lengths
-that are told, every output is then tested for every addition and every fusion. Functions of an
-element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
-either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
+Decided by order, not by luck: each output's summation is recognised at the size that a padded
+length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two outputs agree
+only if they are added in the same order with the same roundings: of all finite activations, since
+an infinity or a NaN may get into outputs that do not read it. At the lengths that are told, every
+output is then tested for every addition and every fusion. Functions of an element are compared
+place by place (:mod:`probe.network.functions`). What is no sum of products in either run (averages,
+Winograd) is compared by the bits of several sets of operands, and marked as such.
 
 Where a library keeps how its tensors lie in memory (PyTorch), a user's input may be contiguous or
 turned from channels last (:mod:`probe.layout`), and then what the layers hand on lies so too: a

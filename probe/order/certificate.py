@@ -159,7 +159,7 @@ class _Rows:
 
 
 class _Questions:
-    """All that is asked about one summation, whoever is asked. Uncertifiable: no proof is known."""
+    """All questions about one summation, for any operator. Uncertifiable: no proof is known."""
 
     def __init__(
         self, summation: Summation, summands: int, bias: bool, dtype: str, budget: int

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Another target that was asked: ``said`` is ``differs``, ``does not differ``, or why not.
+    """A further target that was run: ``said`` is ``differs``, ``does not differ``, or why not.
 
     ``asked``: about which case.
     """
@@ -43,7 +43,7 @@ class Elsewhere:
 
 @dataclass
 class Reproduction:
-    """A finding with everything that is told of it, proved and ready to be written.
+    """A finding with everything that the report says about it, proved and ready to be written.
 
     ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
     where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and

@@ -183,7 +183,7 @@ def shrunken(
 
 
 def _check(found: Comparison, finding: Finding) -> None:
-    """Refuses what nobody could reproduce."""
+    """Refuses what cannot be reproduced."""
     if "nondeterministic" in {found.left.refusal, found.right.refusal}:
         raise Nondeterministic(f"{finding.label}: the same run again gives different bits")
     if not len(found.differing):

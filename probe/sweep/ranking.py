@@ -3,7 +3,7 @@
 What is known of a value of the axis are rates of differing, each between 0 and 1:
 
 1. elsewhere: of the same case at this value, on other targets and in earlier runs of the store;
-   where nobody ran this value, interpolated between those that were run; times how much of what
+   where this value was not run, interpolated between those that were run; times how much of what
    was expected so differed here (it stays 1 where more did);
 2. neighbours: of this case on this target, interpolated between the nearest values that were run;
 3. remainders: of this case on this target, among the values that leave the same remainder by 2, 4,

@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Step:
-    """One release that was asked. ``seen`` names what it showed; None: ``why`` it could not."""
+    """One release that was run. ``seen`` names what it showed; None: ``why`` it could not run."""
 
     version: str
     seen: str | None
@@ -47,8 +47,8 @@ class Step:
 class Found:
     """Where it changed: ``first`` differs from the left end, ``last`` is the latest that doesn't.
 
-    Both None: the ends show the same. Releases between the two could not be asked: ``skipped``.
-    ``holds``: everything that was asked shows what one of the ends shows, on its side.
+    Both None: the ends show the same. Releases between the two could not be run: ``skipped``.
+    ``holds``: everything that was run shows what one of the ends shows, on its side.
     """
 
     last: str | None
@@ -57,7 +57,7 @@ class Found:
 
     @property
     def skipped(self) -> list[str]:
-        """Releases that could not be asked."""
+        """Releases that could not be run."""
         return [step.version for step in self.steps if step.seen is None]
 
     @property
@@ -83,8 +83,8 @@ class Found:
 def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
     """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
 
-    A release that can't be asked is passed over for its nearest neighbour. Needs about log2(n) + 2
-    questions. InputError: an end can't be asked.
+    A release that can't be run is replaced by its nearest neighbour. Needs about log2(n) + 2
+    questions. InputError: an end can't be run.
     """
     steps: dict[str, Step] = {}
     ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
@@ -130,7 +130,7 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
 
 @dataclass
 class Question:
-    """What is asked of every release, each answer stored: see :func:`first_change`.
+    """The question for every release, with stored answers: see :func:`first_change`.
 
     ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
     ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
@@ -145,7 +145,7 @@ class Question:
     tell: Tell = field(default=lambda text: None)
 
     def __call__(self, version: str) -> Step:
-        """Installs the release where it is missing and asks it."""
+        """Installs the release if it is missing, and runs the question on it."""
         where = self.target.with_(version=version)
         here = installation.is_there(where)
         self.tell(f"{where.text}: {'measuring' if here else 'installing and measuring'}")
@@ -235,7 +235,7 @@ def bisect(
     :class:`Question`.
 
     ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
-    Costs an installation of about a minute and 0.5 GB for each release asked: log2(n) + 2 of them.
+    Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
     Errors: InputError; StoreError.
     """
     if what not in WHAT:

@@ -262,7 +262,7 @@ class _Search:
             if result.period
             else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
         ]
-        result.assumed.append("operands are finite; `probe window` asks what NaN gets into")
+        result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
         if any(not found.whole for found in self.seen.values()):
             result.assumed.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "
@@ -289,7 +289,7 @@ class _Search:
             if found.interior != before.interior:
                 self.result.violations.append(
                     f"{self.vary} {length} was recognised as kind {before.interior}, and every "
-                    f"output that was asked for all it adds answers as kind {found.interior}"
+                    f"output whose additions were all tested adds as kind {found.interior}"
                 )
             if found.certified:
                 self.result.certified.append(length)

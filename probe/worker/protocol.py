@@ -32,7 +32,7 @@ def send(stream, header, arrays=None):
     """Write one frame. ``header``: a JSON object. ``arrays``: a dict of float, int or bool arrays.
 
     Small frames go out in one write. ProtocolError for a dtype that can't travel; OSError as the
-    stream raises it (BrokenPipeError where nobody reads any more).
+    stream raises it (BrokenPipeError where the reader is gone).
     """
     names, bodies = [], []
     for name, array in (arrays or {}).items():

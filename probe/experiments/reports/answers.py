@@ -99,7 +99,7 @@ Question = Pair | Operators | Conventions
 
 @dataclass(frozen=True)
 class Report:
-    """A public thread: its title and its maintainers' answer in our words, and what it asks.
+    """A public thread: its title and its maintainers' answer in our words, and its questions.
 
     ``home``: the target whose smallest case is looked for first. ``reason``: why there is nothing
     to ask here.
