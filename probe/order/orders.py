@@ -383,7 +383,7 @@ class _Work:
                 self.apart |= left
 
     def certify(self, budget: int) -> None:
-        """Tests every addition of every output; those that answer differently are revealed again."""
+        """Tests every addition of every output; those that differ are revealed again."""
         refuted = self._certify(budget, self.wanted)
         for _ in range(ROUNDS):
             if not refuted.any():
