@@ -22,7 +22,7 @@ from rich.text import Text
 from probe.progress import VOICE, Reporter, failed, span
 
 PIPED_WIDTH = 120
-"""Columns where stdout is no terminal and COLUMNS does not say."""
+"""Columns where stdout is not a terminal and COLUMNS does not say."""
 
 
 class Output:
@@ -83,7 +83,7 @@ class Output:
     def heard(self, what: str) -> Iterator[None]:
         """Around a whole command: where nothing else is told for seconds, that it is at work.
 
-        Only where stderr is no terminal, whose bars say what is long.
+        Only where stderr is not a terminal, whose bars say what is long.
         """
         if self.notes.is_terminal:
             yield

@@ -34,7 +34,7 @@ class Program(NamedTuple):
 
     @property
     def single(self):
-        """Returns whether it is a case: one step that is no model by itself."""
+        """Returns whether it is a case: one step that is not a model by itself."""
         return len(self.steps) == 1 and not self.network
 
     def operands(self):

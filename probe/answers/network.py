@@ -420,9 +420,9 @@ def remedies(
 ) -> Remedied | Padded:
     """Tests every remedy of a case or a network, times it and compares it with exact sums.
 
-    A model that is no chain of layers is run by its own library (``target`` not given), and so is
-    every model where ``vary``, ``inputs``, ``shapes`` or ``table`` is given: then the answer is a
-    ``Padded`` with ``remedies``: how far to pad, and ``probe.stable.invariant``.
+    A model that is not a chain of layers is run by its own library (``target`` not given), and so
+    is every model where ``vary``, ``inputs``, ``shapes`` or ``table`` is given: then the answer is
+    a ``Padded`` with ``remedies``: how far to pad, and ``probe.stable.invariant``.
 
     ``vary``: of a case ``length`` (the default) or ``batch`` (the rows of a dense layer); of a
     model also ``NAME:AXIS``. ``inputs``, ``shapes``: of a model, as of ``probe.network``.

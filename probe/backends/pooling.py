@@ -41,7 +41,7 @@ class Library:
 def pool(spec, library, sizes):
     """f(x) for an input of these spatial sizes.
 
-    What the library has no word for is padded by hand: a maximum with -inf or 0; an average that
+    What the library does not support is padded by hand: a maximum with -inf or 0; an average that
     leaves padding out is divided by the average of ones.
     """
     found = spans(spec, sizes)

@@ -87,7 +87,7 @@ class Writing(Backend):
         exec("\n".join(self.imports + self.setup()), self.namespace)
 
     def setup(self):
-        """Lines that apply the switches which are no variables, before anything is computed."""
+        """Lines that apply the switches which are not variables, before anything is computed."""
         return ()
 
     def emit(self, program, shapes):

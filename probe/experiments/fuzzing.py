@@ -81,7 +81,7 @@ class Drawing:
         return found
 
     def _trial(self, rng: random.Random, target: str, number: int) -> Trial | None:
-        """None where the draw is no case, or too large."""
+        """None where the draw is not a case, or too large."""
         arguments, largest = self._case(rng)
         vary = rng.choice(AXES.get(arguments["op"], ("length", "length", "batch", "filters")))
         other = rng.choice(self.others) if self.others and rng.random() < 0.15 else None

@@ -167,7 +167,7 @@ class Added:
 
 @dataclass
 class Evidence:
-    """One differing output. ``ulp`` is signed, right minus left; None where it is no number."""
+    """One differing output. ``ulp`` is signed, right minus left; None where it is not a number."""
 
     cause: str
     ulp: int | None

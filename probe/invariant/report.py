@@ -73,7 +73,7 @@ class Report:
 
         Takes seconds for small layers and minutes for large ones, in this process: see ``certify``.
         ``budget``: the most questions to a summation. Returns what it came to, by operation: words
-        that begin with ``certified`` or ``not certified``; of what is no sum nothing.
+        that begin with ``certified`` or ``not certified``; of what is not a sum nothing.
         """
         from probe.invariant.certify import certify
 

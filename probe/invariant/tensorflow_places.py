@@ -25,7 +25,8 @@ from probe.invariant.tensorflow_calls import (
 AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
 PLACES, TOLD, LONG = 1_531, 61, 4096
 """Values tried to find those that a vector's body and tail see differently; how many are kept, a
-number that no vector's width divides; places of one value in an array whose middle is no tail."""
+number that no vector's width divides; places of one value in an array whose middle is not a
+tail."""
 
 
 class ByPlace(Rows):

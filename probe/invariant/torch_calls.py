@@ -23,7 +23,7 @@ SETS = 3
 AT_ONCE = 1 << 22  # elements of a function by place in one call
 PLACES = 6_007  # values tried to find those that a function's vector body and tail see differently
 CONSTANT = 1.37  # whose products are not exact in any format
-LONG = 4096  # places of one value in an array whose middle is no tail
+LONG = 4096  # places of one value in an array whose middle is not a tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
 
 FORMATS = {

@@ -294,7 +294,7 @@ class Operators:
     # samples
 
     def _of_samples(self, func: Any, args: Tensors, kwargs: Any, reduces: bool) -> Any:
-        """Returns a function of samples along axis 0, with options that are no tensors."""
+        """Returns a function of samples along axis 0, with options that are not tensors."""
         x, *options = args
         rest = [*options, *kwargs.values()]
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 2:

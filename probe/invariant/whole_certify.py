@@ -1,10 +1,10 @@
 """Tests the operations of a whole program, for all its sizes and places.
 
 A run at the largest size in use is compared, operation by operation, with runs at the smaller ones
-(``probe.network.graph``): sums by the order in which each of their outputs is added, which no
-luck of the data hides. Content of the smallest size is put at each place of the largest run: so all
-places are alike. What is no sum, nor exact, is compared by bits or place by place, and then nothing
-is certified.
+(``probe.network.graph``): sums by the order in which each of their outputs is added, which no luck
+of the data hides. Content of the smallest size is put at each place of the largest run: so all
+places are alike. What is not a sum, nor exact, is compared by bits or place by place, and then
+nothing is certified.
 """
 
 from __future__ import annotations

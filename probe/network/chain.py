@@ -406,7 +406,7 @@ class Network:
         told = {
             key: content[key] for key in ("rank", "height", "dtype", "turned") if key in content
         }
-        if self.suffix is not None:  # a part is no model, though its layers be another's all
+        if self.suffix is not None:  # a part is not a model, though its layers be another's all
             told["part"] = True
         told["layers"] = [
             {key: value for key, value in layer.items() if key != "name"}

@@ -5,8 +5,8 @@ length gives it and at the full one (:mod:`probe.thresholds.recognition`), and t
 only if they are added in the same order with the same roundings: of all finite activations, since
 an infinity or a NaN may get into outputs that do not read it. At the lengths that are told, every
 output is then tested for every addition and every fusion. Functions of an element are compared
-place by place (:mod:`probe.network.functions`). What is no sum of products in either run (averages,
-Winograd) is compared by the bits of several sets of operands, and marked as such.
+place by place (:mod:`probe.network.functions`). What is not a sum of products in either run
+(averages, Winograd) is compared by the bits of several sets of operands, and marked as such.
 
 Where a library keeps how its tensors lie in memory (PyTorch), a user's input may be contiguous or
 turned from channels last (:mod:`probe.layout`), and then what the layers hand on lies so too: a
@@ -40,7 +40,7 @@ from probe.target import Target
 from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
 SETS = 8
-"""Sets of operands on which outputs that are no sums are compared."""
+"""Sets of operands on which outputs that are not sums are compared."""
 
 LAYER_BY_LAYER = ("torch", "tensorflow", "reference")
 """Targets that run a whole network as one call for each layer, unless it is compiled."""
@@ -68,11 +68,10 @@ class Width:
 class SafeLengths:
     """Padded lengths of one network on one started session, found as they are asked for.
 
-    ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
+    ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are not
     sums on this target, with the reason. ``by_places``: activations, and what they were asked.
-    ``end_to_end``: padded length -> outputs, of those that all
-    layers compute alike, that have different bits end to end. Errors: TargetError; what a target
-    refuses ends in one.
+    ``end_to_end``: padded length -> outputs, of those that all layers compute alike, that have
+    different bits end to end. Errors: TargetError; what a target refuses ends in one.
     """
 
     session: AnySession

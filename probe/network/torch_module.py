@@ -147,7 +147,7 @@ def _hooked(module: Any) -> bool:
 
 
 def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """(name, module) in the order of the data; a Stop in place of what is no chain."""
+    """(name, module) in the order of the data; a Stop in place of what is not a chain."""
     name, kind = prefix.rstrip(".") or type(module).__name__, type(module).__name__
     if _hooked(module):
         yield name, Stop(name, kind, reading.HOOKED)

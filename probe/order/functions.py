@@ -27,7 +27,7 @@ from probe.worker import child
 Function = Callable[..., Any]
 
 SETS = tuple((kind, seed) for kind in ("normal", "cancel") for seed in range(8))
-"""Operands on which a function that is no sum in one order is compared with the exact sum."""
+"""Operands on which a function that is not a sum in one order is compared with the exact sum."""
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def reveal(
     that answers differently is revealed anew, from its own filter's answers. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call differed. NotASum: the operator is not linear. An output
-    that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
+    that is not a sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
@@ -478,7 +478,7 @@ class _Work:
         return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
-        """The input with its elements scaled by powers of two: whoever mixes them loses bits."""
+        """Returns the input scaled by powers of two; an operator that mixes its elements loses bits."""
         binades = 8 if self.case.dtype == "float16" else floats.FORMATS[self.case.dtype].precision
         powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
         scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))

@@ -68,7 +68,7 @@ def of_graph(
     """Makes a model invariant over the contents and the full size, and compares its runs.
 
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
-    written afterwards. InputError: it is no table, or one for other sizes.
+    written afterwards. InputError: it is not a table, or one for other sizes.
     """
     wanted, given = _sizes(graph, sizes), graph.inputs(graph.fixed, graph.fixed)
     try:

@@ -71,7 +71,7 @@ def _reach(evidence: Evidence) -> str:
 
 
 def _no_order(found: Comparison) -> str:
-    """Returns what was seen of the sides that are no sums of products."""
+    """Returns what was seen of the sides that are not sums of products."""
     told = [
         f"on the {name}, {side.evidence}"
         for name, side in (("left", found.left), ("right", found.right))

@@ -333,7 +333,7 @@ def _padding(finding: Padded) -> program.Function:
 
 
 def _between(number: int, layer: Layer) -> str:
-    """Returns the expression of a layer that is no sum.
+    """Returns the expression of a layer that is not a sum.
     InputError where its bits are the library's."""
     if layer.op == "bias":
         return f"x + bias_{number}"

@@ -1,8 +1,8 @@
 """Reads and writes one Parquet file: atomic, versioned, sealed; errors name the file.
 
 Between the last page and the footer of a file stand :data:`SEAL` and the SHA-256 of all the rest.
-No reader of parquet minds, for a footer says where its pages are; whoever reads a file here knows
-whether it is the one that was written, to the last bit.
+Readers of Parquet ignore it, for a footer says where its pages are; the readers of this file use it
+to check that every bit is the one that was written.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def machine_folders(path: Path) -> list[Path]:
         raise StoreError(f"path={path}: there is no such folder; check the name")
     found = {folder for table in schema.TABLES for folder in _beside(path, table)}
     for place, folders, names in os.walk(path):
-        # what Git and others keep for themselves is no store
+        # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(place)
         if any(_table_of(name) is not None for name in names):

@@ -19,19 +19,19 @@ from probe.store import parquet
 _READ = ("run_id", "target", "experiment", "library", "library_version", "probe_version")
 README = "README.md"
 GUIDE = """\
-# One machine's results: a parquet file a table
+# One machine's results: one Parquet file per table
 
-Read one table at a time. The folder as a whole is no table: tools that try to read it as one stop
-at this file, where they would otherwise mix rows of different tables.
+Read one table at a time. The folder as a whole is not a table: tools that try to read it as one
+stop at this file instead of mixing rows of different tables.
 
     pandas.read_parquet("comparisons.parquet")
     polars.read_parquet("comparisons*.parquet")
     duckdb.sql("SELECT * FROM 'comparisons*.parquet'")
 
-`comparisons.<number>.parquet` are pieces that an unfinished run has not merged yet. In them a row
-may be there twice, of which the later one counts; `probe.load(FOLDER)` counts each row once, and
+`comparisons.<number>.parquet` are pieces that an unfinished run has not merged yet. They may have a
+row twice, of which the later one counts; `probe.load(FOLDER)` counts each row once, and
 `probe merge FOLDER --out NEW` writes files without pieces. `pyarrow.parquet.read_schema(FILE)`
-shows what a file says of itself: experiment, machine, libraries, meaning and unit of each column.
+shows a file's metadata: experiment, machine, libraries, meaning and unit of each column.
 """
 
 
@@ -91,7 +91,7 @@ def guide(folder: Path) -> None:
     """Says in a folder of different tables how to read them; a folder that has a README keeps it.
 
     pandas and Arrow read all files below a folder as one table, with nulls where columns differ:
-    a file that is no parquet stops them.
+    a file that is not parquet stops them.
     """
     with suppress(OSError), (folder / README).open("x", encoding="utf-8") as stream:
         stream.write(GUIDE)

@@ -221,7 +221,7 @@ def difference_columns(
 ) -> dict[str, Any]:
     """Columns of ``differences`` of one answer, one item after the other, each in order of index.
 
-    The difference of two values is divided by eps and by sum|x*w|, NaN where that is no number.
+    The difference of two values is divided by eps and by sum|x*w|, NaN where that is not a number.
     ``rows``: the answer's comparisons, which get their ``max_scaled`` and how many are ``kept``:
     with ``most`` that many of each, the first ones, and the one with the most ulps.
     """

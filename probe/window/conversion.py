@@ -108,7 +108,7 @@ def _written(framework: str, case: Case, pairs: Pairs) -> str:
         named = case.padding  # it has words for both SAMEs, which hold at every size
     elif framework in ("tensorflow", "keras"):
         named = _tensorflow_word(case, pairs).lower() or pairs
-        if case.pool:  # whose padding is no zeros, or counts them
+        if case.pool:  # whose padding is not zeros, or counts them
             named = case.padding if case.pad_with == "nothing" else pairs
     ceil = case.rounds_up and named not in BY_SIZE
     program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})

@@ -121,7 +121,7 @@ class Prepared:
         return np.ascontiguousarray(self.operator.output(value)), seconds
 
     def repeat(self, seconds):
-        """Calls for that long, for whoever samples this process meanwhile: how many calls."""
+        """Calls for that long, while the process is sampled; returns how many calls."""
         call, calls, until = self.call, 0, time.perf_counter() + seconds
         while time.perf_counter() < until:
             call(self.input)
@@ -214,7 +214,7 @@ class Network:
         return _positions(spec, x, y), spent, checked
 
     def _has_own(self, number):
-        """Whether the library has this step, which is no window, as a program of its own."""
+        """Whether the library has this step, which is not a window, as a program of its own."""
         try:
             self._operator(number)
         except Unsupported:

@@ -300,7 +300,7 @@ def main(worker=Worker):
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
         status = serve(worker(), source, sink)
-    except OSError:  # the parent has gone: there is nobody left to tell
+    except OSError:  # the parent is gone
         status = 1
     sys.stderr.flush()
     os._exit(status)

@@ -21,7 +21,7 @@ KINDS = "fiub"
 
 
 class ProtocolError(Exception):
-    """What came is no frame: cut off in the middle, or something else altogether."""
+    """What came is not a frame: cut off in the middle, or something else altogether."""
 
 
 class Closed(ProtocolError):
@@ -56,7 +56,7 @@ def receive(stream):
     """Read one frame: ``(header, {name: array})``; the arrays are new and writable.
 
     Closed where the stream ends before a frame, ProtocolError where it ends inside of one or where
-    the bytes are no frame. OSError and time limits as the stream raises them.
+    the bytes are not a frame. OSError and time limits as the stream raises them.
     """
     head = bytearray(len(MAGIC) + 4)
     got = _fill(stream, head)

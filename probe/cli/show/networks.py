@@ -23,7 +23,7 @@ WHOLE = (
     "for all of its operations leave out --target, or give --vary length with a target of its own "
     "library (--fixed N pads it; --at A --against B compares two runs)"
 )
-"""What to do where a model is no chain."""
+"""What to do where a model is not a chain."""
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
