@@ -478,7 +478,7 @@ class _Work:
         return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
-        """Returns the input scaled by powers of two; an operator that mixes its elements loses bits."""
+        """Returns the input scaled by powers of two: mixing its elements loses bits."""
         binades = 8 if self.case.dtype == "float16" else floats.FORMATS[self.case.dtype].precision
         powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
         scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
