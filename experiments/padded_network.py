@@ -125,20 +125,20 @@ def costs(width: int, fixed: int) -> Request:
 
 
 def show(found: Measured) -> None:
-    """What was measured, in a few lines."""
+    """Prints a summary of the measurement."""
     out = Output().results
     out.print(
         f"{found.found} networks on targets measured, {found.before} were stored before: "
-        f"{found.diverging:,} of {found.comparisons:,} contents diverge at the least padded "
+        f"{found.diverging:,} of {found.comparisons:,} valid lengths diverge at the least padded "
         f"length, {found.explained:,} of these explained and replayed"
     )
     out.print(
-        f"contents with another bit at the safe length: {found.inexact:,}",
+        f"valid lengths with a different bit at the safe length: {found.inexact:,}",
         style="red" if found.inexact else "green",
     )
     out.print(
-        f"as one program of the library: {found.otherwise:,} of {found.programs:,} contents with "
-        "another bit at the safe length",
+        f"end to end in the library: {found.otherwise:,} of {found.programs:,} valid lengths with "
+        "a different bit at the safe length",
         style="red" if found.otherwise else "green",
     )
     for text, failures in found.failures.items():

@@ -124,7 +124,7 @@ def _verdicts(report: Report) -> str:
     for one in report.comparisons:
         counted[one.verdict] = counted.get(one.verdict, 0) + 1
     total = len(report.comparisons)
-    told = ", ".join(f"{name} at {n:,} of {total:,} contents" for name, n in counted.items())
+    told = ", ".join(f"{name} at {n:,} of {total:,} lengths" for name, n in counted.items())
     return f"{report.verdict}; in the part: {told}" if report.part else told
 
 
@@ -371,7 +371,7 @@ class Remedied(Answer):
 
     def _cost(self, one: Any) -> str:
         cost = rounded_text(self.found.of_fixed(one))
-        return f" ({cost} of the fixed size's time)" if cost else ""
+        return f" ({cost} of the full size's time)" if cost else ""
 
     def drawn(self) -> Figure | None:
         """Draws a bar for each remedy: its cost, coloured by whether it is exact."""

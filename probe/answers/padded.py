@@ -132,7 +132,7 @@ class Padded(Answer):
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
         best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
-        return what, f"{'; '.join(told)} of the fixed size's time", best
+        return what, f"{'; '.join(told)} of the full size's time", best
 
     def advice(self) -> str:
         """Returns what the result means, in a sentence."""
@@ -371,7 +371,7 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
     """Returns what is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
-            why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
+            why = f"the valid size is {content}, and the full size is {graph.fixed}"
             raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
         told = graph.serves(content, to)
         return _unsought(graph, content, to, told)

@@ -172,7 +172,7 @@ class _Rows:
         comparer, rows = Comparer(self.session, self.geometry), []
         controlled: set[int] = set()
         for number, length in enumerate(self.request.contents):
-            self.tell(f"content {length}")
+            self.tell(f"valid length {length}")
             to = self.geometry.least(length)
             first = to not in controlled
             controlled.add(to)
@@ -231,7 +231,7 @@ class _Rows:
         """
         rows: list[Row] = []
         for length, to in safe.items():
-            self.tell(f"end to end, content {length}")
+            self.tell(f"end to end, valid length {length}")
             found = list(self._end_to_end(length, to))
             if not found:
                 return []

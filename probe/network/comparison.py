@@ -197,7 +197,7 @@ class Comparer:
         """Returns a padded length that holds the content and gives outputs. Raises InputError."""
         if not max(length, self.network.shortest) <= to <= self.geometry.fixed:
             least = max(length, self.network.shortest)
-            why = f"content of {length} and the windows take {least} to {self.geometry.fixed}"
+            why = f"a valid length of {length} takes {least} to {self.geometry.fixed}"
             raise InputError("padded", to, why, f"use {least} or more")
         return to
 

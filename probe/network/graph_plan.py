@@ -24,8 +24,8 @@ CHECKS, SEED = 12, 300
 
 
 OWN_PLACES = (
-    "of each output the entries at the places of content are kept: what stands behind them carries "
-    "a state on through the padding"
+    "of each output the entries of the valid part are kept: the following ones carry a state on "
+    "through the padding"
 )
 
 

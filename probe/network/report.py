@@ -102,7 +102,7 @@ def examine(
     comparer = Comparer(session, geometry, value)
     report = Report(session.target.text, part=geometry.network.part)
     for done, length in enumerate(contents):
-        progress(done, len(contents), f"content {length:,}")
+        progress(done, len(contents), f"valid length {length:,}")
         found = comparer.compare(length, padded, seed)
         report.comparisons.append(found)
         if found.explanation is not None and report.shown is None:
