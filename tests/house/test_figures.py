@@ -292,4 +292,4 @@ def test_the_example_of_addition_prints_what_its_comment_says(capsys):
     exec(text.partition("```")[0], names)
     a, b, c = names["a"], names["b"], names["c"]
     assert capsys.readouterr().out == "False\n"
-    assert f"# False: {a + b + c} against {a + (b + c)}" in text
+    assert f"# False: {a + b + c!s} against {a + (b + c)!s}" in text
