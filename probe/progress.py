@@ -1,4 +1,4 @@
-"""Reports the progress of long work on stderr.
+"""Where long work stands: numbers that whoever works tells, and the lines that say them on stderr.
 
 Where stderr is a terminal, ``printing`` draws bars of the same numbers.
 """
@@ -63,7 +63,7 @@ class Reporter:
         }
 
     def line(self, name: str) -> str:
-        """Returns the numbers as a line for people."""
+        """The numbers as a line for people."""
         now = self.numbers()
         parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
         parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")

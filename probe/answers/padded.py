@@ -1,4 +1,4 @@
-"""Finds the padded sizes at which a model of any graph keeps the full run's bits."""
+"""Any model, padded: at which sizes its outputs keep the fixed run's bits, and what to do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CERTIFIED = "certified: all additions of every sum whose size changes were teste
 class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
-    ``walked``: the run at the least size that differs, against the full one, operation by
+    ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
     ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
@@ -83,13 +83,13 @@ class Padded(Answer):
 
     @property
     def first(self) -> str | None:
-        """Returns the operation that changes bits at a least size, for the shortest content."""
+        """The operation that changes bits at a least size, for the shortest content."""
         told = [one.at_least for one in self.found if one.at_least.by_order == "differs"]
         return told[0].name if told else None
 
     @property
     def in_the_way(self) -> Serves | None:
-        """Returns what prevents a proof, or every shorter size."""
+        """What stands against a proof, or against every shorter size."""
         every = [told for one in self.found for told in (one.at_safe, one.at_least)]
         return next((one for one in every if one.name and one.by_order == "unknown"), None)
 
@@ -172,7 +172,7 @@ def _said(one: Sized) -> str:
 
 
 def _content(one: Sized) -> dict[str, Any]:
-    """Returns an entry of ``contents``."""
+    """An entry of ``contents``."""
     return {
         "content": one.content,
         "least": one.least,
@@ -250,7 +250,7 @@ def padded(
 
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
-    ``lengths``: of content; 1, a tenth and a quarter of the full size if not given. ``to``: pad to
+    ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
     this size instead of each content's least. ``safe``: find safe sizes. ``plan``: a folder for
     plan.json and padded.py. ``target``: run it in a process of its own, with this target's
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
@@ -284,7 +284,7 @@ def padded(
 def _started(
     graph: Graph, model: Any, content: int, target: Any, trust: bool, running: ExitStack
 ) -> list[str]:
-    """Watches the full run, in this process or on a target's; what is to be said of it."""
+    """Watches the fixed run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
     if target is None:
         _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
@@ -345,7 +345,7 @@ def _graph(
     seed: int,
     trust: bool,
 ) -> Graph:
-    """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
+    """Opens the model with inputs of the fixed size. InputError: it, or its size, is not known."""
     subject = opened(model, trust)
     if fixed is None and inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
@@ -368,7 +368,7 @@ def _graph(
 
 
 def _only(graph: Graph, content: int, to: int | None) -> Sized:
-    """Returns what is known of one size: the one that was asked for, or else the least."""
+    """What is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
             why = f"the valid size is {content}, and the full size is {graph.fixed}"

@@ -1,4 +1,4 @@
-"""Runs a case on PyTorch in the mode of ``probe.stable.invariant``, as a remedy.
+"""PyTorch's operator of a case in the mode of ``probe.stable.invariant``: a remedy.
 
 The mode sees what the operator calls, whatever lines make it; it needs the interpreter that probe
 itself runs in.

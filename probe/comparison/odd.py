@@ -1,4 +1,4 @@
-"""Handles infinities, NaN and overflow in the replay of a run.
+"""What infinities, NaN and overflow make of a run's replay.
 
 The replay of finite operands needs to know nothing of them. Where operands are not finite, what
 reaches an output from elsewhere is tested; where products overflow, whether they do so before they
@@ -43,7 +43,7 @@ def settle(run: Run, session: AnySession, orders: Orders) -> None:
 
 
 def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
-    """Returns where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
+    """Where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
     found = np.zeros_like(which)
     for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(which & (orders.index == number))

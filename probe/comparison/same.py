@@ -1,4 +1,4 @@
-"""Checks that both sides got the same operands; otherwise a difference means nothing."""
+"""Whether two sides were given the same operands: else a difference says nothing of a library."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
 
 
 def _met(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
-    """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
+    """The pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True
     return np.stack(np.nonzero(found))

@@ -1,4 +1,4 @@
-"""Model files of packages, in ONNX Runtime and OpenCV; and plain NumPy models."""
+"""Model files out of packages, in ONNX Runtime and in OpenCV; and numbers alone, in NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probe.experiments.variations import ALL, normal, sides_of
 
 
 def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
-    """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
+    """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
         from probe.recorders.onnxruntime import Recorder
@@ -28,7 +28,7 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
 
 
 def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
-    """Returns the same file as OpenCV's ``cv2.dnn`` reads it."""
+    """The same file as OpenCV's ``cv2.dnn`` reads it."""
 
     def sides(folder: Path) -> Any:
         from probe.recorders.opencv import opened
@@ -45,7 +45,7 @@ def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]
 
 
 def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
-    """Returns inputs of a model of pictures, channels first; a length is the width that is left."""
+    """Inputs of a model of pictures, channels first; a length is the width that is left."""
 
     def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
         x = normal(ALL, 3, height, width)[:batch, ..., : length or width]
@@ -55,13 +55,13 @@ def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np
 
 
 def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
-    """Returns inputs of the voice detector: 512 samples behind 64 of context, and its state."""
+    """Inputs of the voice detector: 512 samples behind 64 of context, and its state."""
     state = np.zeros((2, batch, 128), np.float32)
     return {"input": normal(ALL, 576)[:batch], "state": state, "sr": np.array(16000, np.int64)}
 
 
 def numbers(_: Path) -> Any:
-    """Returns two products with a function between them, in NumPy: what a quick run has."""
+    """Two products with a function between them, in NumPy: what a quick run has."""
     from probe.recorders.ndarray import Recorder
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Defines which layers and models the invariance experiment runs, compares and times.
+"""Layers and models whose answers must not depend on the call: what is run, compared and timed.
 
 A subject makes two functions, the library's own and that of the invariant mode, and groups of
 inputs: each answer of a group must have the bits of the group's first, whose samples are the same.
@@ -117,14 +117,14 @@ _SIZES = ("sizes", "plain_sizes", "differing_sizes")
 
 
 def spans(sizes: Iterable[int]) -> list[int]:
-    """Returns sizes as start, stop, start, stop, ..."""
+    """Sizes as start, stop, start, stop, ..."""
     mask = np.zeros(max(sizes, default=0) + 1, bool)
     mask[list(sizes)] = True
     return ranges(mask)
 
 
 def different(y: np.ndarray, wanted: np.ndarray, dtype: str) -> int:
-    """Returns how many numbers have different bits; +0 and -0 are different."""
+    """How many numbers have different bits; +0 and -0 are different."""
     if ulp.equal(y, wanted, dtype) and y.all() and wanted.all():
         return 0
     return int(np.count_nonzero(ulp.apart(y, wanted, dtype, zeros="differ")))
@@ -167,7 +167,7 @@ def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]
 
 
 def subjects() -> Iterator[Subject]:
-    """Yields those of every library."""
+    """Those of every library."""
     for name in SUBJECTS:
         yield from import_module(name).subjects()
 
@@ -189,7 +189,7 @@ class Backwards:
         return added
 
     def run(self, size: int) -> np.ndarray:
-        """Returns one call of this size."""
+        """One call of this size."""
         return self(np.repeat(self.x[None].astype(np.float32), size, axis=0))
 
     def mark(self, size: int) -> str:

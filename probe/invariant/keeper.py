@@ -1,4 +1,4 @@
-"""Chooses and keeps the class in which each operation of a model runs."""
+"""Which class each operation of a model runs in: found when a shape is first met, then kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Rows(Operation, Protocol):
     """An operation as it is checked and as it is run."""
 
     def call(self, samples: Any, parameters: Any) -> Any:
-        """Returns the library's call."""
+        """The library's call."""
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -32,10 +32,10 @@ class Library(Protocol):
     """Makes of an operation what calls it by a plan."""
 
     def threads(self) -> int:
-        """Returns how many there are within an operation."""
+        """How many there are within an operation."""
 
     def with_threads(self, count: int) -> AbstractContextManager[int]:
-        """With that many threads, if that can be set; gives how many there are then."""
+        """With so many threads, if that can be set; gives how many there are then."""
 
 
 class Known:
@@ -54,7 +54,7 @@ class Known:
         return found
 
     def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
-        """Returns the operation in its class; as it is, and reported, where there is no way."""
+        """The operation in its class; as it is, and reported, where there is no way."""
         count = samples[0].shape[0]
         plan = self.plans.get(count) or self.plan(count)
         if plan is None:
@@ -111,7 +111,7 @@ class Keeper:
     def _of_threads(
         self, operation: Rows, wanted: tuple[int, str, list[int]], threads: int
     ) -> Sizes:
-        """Returns a class of its own for a number of threads that never gives the chosen bits."""
+        """A class of its own for a number of threads that never gives the chosen bits."""
         name = _named(operation, threads)
         there = name in self.table.entries
         entry = self.table.entries.setdefault(name, Entry())
@@ -177,10 +177,10 @@ class Keeper:
         self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
-        """Returns the largest size, which class, and the sizes that count for the cheapest.
+        """The largest size, which class, and the sizes that count for the cheapest.
 
         ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
-        ``each``: that many are of one sample; of rows where no lengths are given.
+        ``each``: so many are of one sample; of rows where no lengths are given.
         """
         batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":

@@ -1,4 +1,4 @@
-"""Keeps attention's bits at every batch, and at every length padded behind a mask.
+"""Attention in one call, the same at every batch and at every length that is padded behind a mask.
 
 It is not a sum of products, so nothing is certified: its bits are compared, row by row, with those
 at the largest length, where the keys behind the shorter one are masked.
@@ -46,7 +46,7 @@ class Lengths:
         return tuple(tensor(one, self.dtype) for one in made)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
-        """Returns the rows of that many keys, computed at another size: (length, values)."""
+        """The rows of so many keys, computed at another size: (length, values)."""
         q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = behind((q, k, v), length) if masked else None
@@ -68,7 +68,7 @@ class Lengths:
             return digest([container(self.answer(1, self.longest))])
 
     def run(self, size: int) -> Any:
-        """Returns one call, to be timed."""
+        """One call, to be timed."""
         return self.answer(size, size)
 
 
@@ -98,19 +98,19 @@ class Heads:
             return digest([container(self.run(size))])
 
     def run(self, size: int) -> Any:
-        """Returns one call."""
+        """One call."""
         q, k, v = (one[:, None] for one in self._given(size))
         mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
         return attend(q, k, v, mask, self.words)[:, 0]
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
-    """Returns the library's own call."""
+    """The library's own call."""
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, **words)
 
 
 def behind(given: Tensors, length: int) -> Any:
-    """Returns a mask (samples, 1, rows, keys) of what stands behind a length."""
+    """A mask (samples, 1, rows, keys) of what stands behind a length."""
     q, k, _ = given
     mask = q.new_zeros((len(q), 1, q.shape[-2], k.shape[-2]))
     mask[..., length:] = -math.inf
@@ -127,7 +127,7 @@ def widened(x: Any, size: int) -> Any:
 
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
-    """Returns the caller's mask, additive, and -inf for the keys behind the length."""
+    """The caller's mask, additive, and -inf for the keys behind the length."""
     wide = q.new_full((len(q), 1 if mask is None else mask.shape[1], size, size), -math.inf)
     if mask is None:
         wide[..., :length] = 0

@@ -1,4 +1,4 @@
-"""Calls PyTorch's operations, in the same way when checked and when run."""
+"""PyTorch's operations as they are checked and as they are run: the same calls for both."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SETS = 3
 """Sets of telling operands; each is held at every place of the call."""
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
-PLACES = 6_007  # values tried to find those that a function's vector body and tail see differently
+PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
 CONSTANT = 1.37  # whose products are not exact in any format
-LONG = 4096  # places of one value in an array whose middle is not a tail
+LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
 
 FORMATS = {
@@ -58,7 +58,7 @@ def with_threads(count: int) -> Iterator[int]:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """Returns a tensor's bits as a container array, and the name of its format."""
+    """A tensor's bits as a container array, and the name of its format."""
     name = FORMATS[y.dtype]
     y = y.detach().contiguous()
     if name == "bfloat16":
@@ -86,13 +86,13 @@ def laid(x: Any) -> Any:
 
 
 def shifted(x: Any) -> Any:
-    """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
+    """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
     kept = torch.empty(x.numel() + 1, dtype=x.dtype)[1:]
     return kept.copy_(x.reshape(-1)).view(x.shape)
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """Returns the same sample at every place."""
+    """The same sample at every place."""
     return tuple(laid(one.expand(size, *one.shape)) for one in sample)
 
 
@@ -112,7 +112,7 @@ class Rows:
         raise NotImplementedError
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """Returns the library's call; ``out``: where to write, which may be ignored."""
+        """The library's call; ``out``: where to write, which may be ignored."""
         raise NotImplementedError
 
     def empty(self, samples: Tensors) -> Any:
@@ -139,7 +139,7 @@ class Rows:
             return digest(answers())
 
     def case(self) -> Case | None:
-        """Returns the case of one sample, whose order can be asked; None where there is none."""
+        """The case of one sample, whose order can be asked; None where there is none."""
         return None
 
     def run(self, size: int) -> Any:
@@ -342,7 +342,7 @@ class ByPlace(Rows):
         return torch.empty_like(samples[0])
 
     def _told(self) -> Any:
-        """``TOLD`` values: those that one element alone sees differently, or every second of them.
+        """``TOLD`` values: those that one element alone sees otherwise, or every second of them.
 
         So every place is shown one of these: its values are 17 apart, and ``TOLD`` is odd.
         """
@@ -359,7 +359,7 @@ class ByPlace(Rows):
         return drawn[torch.from_numpy(chosen)]
 
     def mark(self, size: int) -> str:
-        """Returns whether every place gives each value the bits that a long array gives it."""
+        """Whether every place gives each value the bits that a long array gives it."""
         with torch.no_grad():
             if self._values is None:
                 self._values = self._told()
@@ -397,7 +397,7 @@ class Runner:
     operation: Rows
 
     def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
+        """The operation of all samples, which are contiguous, by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
             _, count, size = plan[0]

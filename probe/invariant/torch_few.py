@@ -28,7 +28,7 @@ SAMPLES = 61  # numbers of the weights that are compared before each call
 
 
 class Turned(Linear):
-    """As a ``Linear``, of turned weights; that many channels at a time."""
+    """As a ``Linear``, of turned weights; so many channels at a time."""
 
     pieces: Sequence[int] = ()
 
@@ -61,7 +61,7 @@ class Copies:
         self._kept: dict[int, tuple[Any, tuple[Any, ...], Any, Any]] = {}
 
     def get(self, w: Any) -> Any:
-        """Returns the copy of a parameter, (channels, filters); None: there is none."""
+        """The copy of a parameter, (channels, filters); None: there is none."""
         if type(w) is not torch.nn.Parameter or w.is_inference():
             return None
         some = w.as_strided((SAMPLES,), (w.numel() // SAMPLES,))
@@ -146,7 +146,7 @@ class Layer:
             return whole + self._cheapest(rest, start, count - start)
 
     def _cheapest(self, there: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...]:
-        """Returns steps of ``count`` rows from ``start`` on; ``there``: those without a copy."""
+        """The steps of ``count`` rows from ``start`` on; ``there``: those without a copy."""
         sizes = self.known.sizes
         best, least = there, _seconds(sizes, [step.piece for step in there])
         for other in self._ways():

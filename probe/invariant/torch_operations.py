@@ -1,4 +1,4 @@
-"""Decides what is done with each PyTorch operation: class, exact, or left."""
+"""What becomes of each of PyTorch's operations: run in its class, known to be exact, or left."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Operators:
         }
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
-        """Returns one operation of ATen."""
+        """One operation of ATen."""
         name = func._schema.name.rpartition("::")[2]
         base = name.rstrip("_") if not name.startswith("__") else name
         if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
@@ -118,7 +118,7 @@ class Operators:
         return found
 
     def _known(self, key: tuple[Any, ...], make: Callable[[], Any], axis: str = "batch") -> Known:
-        """Returns an operation by what it is called with and the number of threads."""
+        """An operation by what it is called with and the number of threads."""
         key = (*key, torch.get_num_threads())
         found = self.kept.get(key)
         if found is None:
@@ -176,7 +176,7 @@ class Operators:
         return self._rows(a, b, c.contiguous(), True)
 
     def bmm(self, func: Any, a: Any, b: Any) -> Any:
-        """Returns products of pairs of matrices: each pair is a sample."""
+        """Products of pairs of matrices: each pair is a sample."""
         if not a.numel() or not b.numel():
             return NotImplemented
         shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
@@ -294,7 +294,7 @@ class Operators:
     # samples
 
     def _of_samples(self, func: Any, args: Tensors, kwargs: Any, reduces: bool) -> Any:
-        """Returns a function of samples along axis 0, with options that are not tensors."""
+        """A function of samples along axis 0, with options that are no tensors."""
         x, *options = args
         rest = [*options, *kwargs.values()]
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 2:
@@ -435,7 +435,7 @@ class Operators:
         return self._heads(q, k, v, attn_mask, words, size)
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
-        """Returns the length that self-attention is padded to; 0: there is none."""
+        """The length that self-attention is padded to; 0: there is none."""
         longest = self.keeper.length
         key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
         known = self._known(
@@ -487,7 +487,7 @@ class Operators:
 
 
 def _positive_zeros(found: Any) -> Any:
-    """Returns the same numbers with no -0 among them, in the same memory."""
+    """The same numbers with no -0 among them, in the same memory."""
     first = found if isinstance(found, torch.Tensor) else found[0]
     if first.is_floating_point():
         first.add_(0.0)
@@ -499,7 +499,7 @@ def _tensors(args: Tensors, kwargs: dict[str, Any]) -> bool:
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Returns whether any tensor among these has a floating format."""
+    """Whether any tensor among these has a floating format."""
     for one in (*args, *kwargs.values()):
         if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
             return True
@@ -509,7 +509,7 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
 
 
 def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) -> bool:
-    """Returns whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
+    """Whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
     axes: Any = given.get("dim")

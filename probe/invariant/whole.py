@@ -1,4 +1,4 @@
-"""Runs a whole program at a few checked batch sizes, so that a sample has the same bits anywhere.
+"""A whole program at a few sizes of its batch, each checked: the same bits for a sample anywhere.
 
 Where a library runs a model as one program, its operations can't be put into classes one by one.
 So the program itself is one operation. A size is checked with several samples (``samples``): each
@@ -34,7 +34,7 @@ class Output:
     dtype: str
 
     def index(self, start: int, places: int) -> tuple[slice, ...]:
-        """Returns where some samples lie."""
+        """Where some samples lie."""
         rows = slice(start * self.each, (start + places) * self.each)
         return (*(slice(None),) * self.axis, rows)
 
@@ -86,7 +86,7 @@ class Whole:
         self.pool = self._drawn(self.recipe["chosen"])
 
     def _most_telling(self, count: int, size: int) -> list[int]:
-        """Returns the candidates whose answers are numbers, and show most."""
+        """The candidates whose answers are numbers, and show most."""
         every = range(count * samples.CANDIDATES)
         self.pool = self._drawn(every)
         changed, _, finite = self.seen(size)
@@ -108,7 +108,7 @@ class Whole:
         return found
 
     def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """Returns the samples of each input that carries them: container arrays, a sample a row."""
+        """The samples of each input that carries them: container arrays, a sample a row."""
         found, self.dtypes = [], []
         for at, leaf in enumerate(self.leaves):
             if leaf.axis is None:
@@ -124,7 +124,7 @@ class Whole:
     def _run(
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
     ) -> list[tuple[np.ndarray, str]]:
-        """Returns outputs of a call of these samples; ``odd``: from memory that is not aligned."""
+        """The outputs of a call of these samples; ``odd``: from memory that is not aligned."""
         program, drawn = self.program, iter(zip(pool or self.pool, self.dtypes, strict=True))
         values = []
         for leaf in self.leaves:
@@ -184,7 +184,7 @@ class Whole:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def mixes(self, size: int) -> bool:
-        """Returns whether a sample's answer changes where nothing changes but its neighbours.
+        """Whether a sample's answer changes where nothing changes but its neighbours.
 
         Asked at the first, the middle and the last place. InputError: runs do not repeat.
         """
@@ -232,7 +232,7 @@ class Whole:
 
 
 def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns how many numbers of each row differ."""
+    """How many numbers of each row differ."""
     one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
     apart = ulp.apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
     found: np.ndarray = apart.reshape(len(one), -1).sum(1)
@@ -248,7 +248,7 @@ def _digest(rows: np.ndarray, dtype: str) -> str:
 
 
 def _shifted(array: np.ndarray) -> np.ndarray:
-    """Returns the same elsewhere in memory: at no whole multiple of a vector."""
+    """The same elsewhere in memory: at no whole multiple of a vector."""
     kept = np.empty(array.size + 1, array.dtype)[1:]
     kept[:] = array.reshape(-1)
     return kept.reshape(array.shape)
@@ -260,7 +260,7 @@ def _line(error: Exception) -> str:
 
 
 def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output:
-    """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
+    """Where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
     (mine, dtype), (yours, _) = here, there
     if len(mine) == len(yours):
         for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
@@ -273,7 +273,7 @@ def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output
 
 
 def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
-    """Returns the same of a program that takes one size alone: along the axis of its inputs."""
+    """The same of a program that takes one size alone: along the axis of its inputs."""
     shape, dtype = here
     if len(shape) > axis and shape[axis] == size:
         return Output(axis, 1, dtype)

@@ -1,11 +1,11 @@
-"""Inserts constants between a graph's operations, where only padding would be computed.
+"""Padding between a graph's operations too: what reads padding alone is put in, not computed.
 
 Behind an operation whose windows mix, a short run has other numbers in its last entries than the
-full run, since it meets its own edge there. Those of them that read padding alone are constants:
+fixed run, since it meets its own edge there. Those of them that read padding alone are constants:
 they are known from one run of padding alone. Where they are put in behind every such operation, on
-every branch, the next one reads what it reads in the full run, and a size serves that is shorter
+every branch, the next one reads what it reads in the fixed run, and a size serves that is shorter
 than padding the inputs alone would take. What a plan says is run operation by operation, with the
-constants put in, and has to give the full run's bits.
+constants put in, and has to give the fixed run's bits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Between:
     """Content padded to ``size``, with constants put in behind operations.
 
     ``by_order``, ``in_the_way``, ``why``, ``certified``: as of ``graph.Serves``. ``proved``:
-    contents on which it gave the full run's bits. ``constants``: by place in ``splices``.
+    contents on which it gave the fixed run's bits. ``constants``: by place in ``splices``.
     """
 
     content: int
@@ -73,8 +73,8 @@ class Between:
 
 
 def sought(graph: Graph, content: int, below: int) -> Between | None:
-    """Returns the shortest size under ``below`` that serves content with constants put in; None:
-    there is none, or it can't be run so. Errors as of ``Graph``."""
+    """The shortest size under ``below`` that serves content with constants put in; None: there is
+    none, or it can't be run so. Errors as of ``Graph``."""
     for size in range(content, below):
         if graph.over():
             return None
@@ -92,7 +92,7 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
 
 
 class _Followed:
-    """One size: labels of the short run, with those of the full one where constants are put in."""
+    """One size: labels of the short run, with those of the fixed one where constants are put in."""
 
     def __init__(self, graph: Graph, content: int, size: int, side: Held) -> None:
         self.graph, self.content, self.size, self.side = graph, content, size, side
@@ -147,7 +147,7 @@ class _Followed:
                 changed.add(pair.left)
 
     def _spliced(self, one: Any, output: int, n: int, m: int) -> bool:
-        """Puts the full run's labels in where the short run's last entries are constants."""
+        """Puts the fixed run's labels in where the short run's last entries are constants."""
         left, right = self.left[n], self.right[m]
         if len(left.shape) != len(right.shape):
             return False

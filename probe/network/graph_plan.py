@@ -1,7 +1,7 @@
-"""Writes the padding plan of a graph for the user's code: ``plan.json``, ``padded.py``.
+"""What to pad a model of any graph to, for the user's own code: ``plan.json`` and ``padded.py``.
 
 For every length of content: the padded size, which part of each output to keep, and, of padding
-alone, what completes it to the full size. Each size was judged operation by operation, and is
+alone, what completes it to the fixed size. Each size was judged operation by operation, and is
 checked on fresh contents by running the model as users do. What was not proved stands in the plan.
 """
 
@@ -35,7 +35,7 @@ class GraphStretch:
 
     ``least``: what the outputs' windows alone ask. ``kept``: for each output what is kept of it,
     None of one that content does not reach. ``by_order``: ``same``, or ``unknown`` where
-    ``in_the_way`` was compared differently.
+    ``in_the_way`` was compared otherwise.
     """
 
     first: int
@@ -48,7 +48,7 @@ class GraphStretch:
     certified: bool
 
     def alike(self, other: GraphStretch) -> bool:
-        """Returns whether the other follows and differs in its contents alone."""
+        """Whether the other follows and differs in its contents alone."""
         mine = replace(self, first=other.first, last=other.last)
         return self.last + 1 == other.first and mine == other
 
@@ -62,7 +62,7 @@ class GraphStretch:
 class GraphPlan:
     """Padded sizes for contents. ``along``: the axis of each input that is padded.
 
-    ``constant``: the outputs of padding alone at the full size. ``checked``: contents that were
+    ``constant``: the outputs of padding alone at the fixed size. ``checked``: contents that were
     run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
     used. ``over``: why the search stopped early, empty if it did not. ``between``: shorter sizes
     that take constants between operations, of some contents.
@@ -84,7 +84,7 @@ class GraphPlan:
 
     @property
     def certified(self) -> bool:
-        """Returns whether every sum at the padded sizes was asked for every addition and fusion."""
+        """Whether every sum at the padded sizes was asked for every addition and fusion."""
         return bool(self.stretches) and all(one.certified for one in self.stretches)
 
     def padded(self, content: int) -> int:
@@ -95,7 +95,7 @@ class GraphPlan:
         raise KeyError(content)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``plan.json`` holds."""
+        """What ``plan.json`` holds."""
         found = dict(vars(self))
         del found["constant"]
         found["stretches"] = [one.to_json() for one in self.stretches]
@@ -160,7 +160,7 @@ def _stretches(sizes: list[Sized]) -> list[GraphStretch]:
 
 
 def assumptions(sizes: list[Sized]) -> list[str]:
-    """Returns what stands behind a plan beside what was run."""
+    """What stands behind a plan beside what was run."""
     found = [
         "the library computes a shape in one way for all finite inputs, on this processor, with "
         "this release and as many threads"
@@ -170,7 +170,7 @@ def assumptions(sizes: list[Sized]) -> list[str]:
 
 
 def completed(plan: GraphPlan, content: int, outputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The full run's outputs from those of the padded content, as ``padded.py`` completes them."""
+    """The fixed run's outputs from those of the padded content, as ``padded.py`` completes them."""
     stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
     found = []
     for box, constant, output in zip(stretch.kept, plan.constant, outputs, strict=True):

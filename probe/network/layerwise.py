@@ -1,4 +1,4 @@
-"""Inserts constants between layers, where only padding would be computed.
+"""Padding between the layers too: what reads padding alone is put in again and again, not computed.
 
 A network's window may be much longer than the content, and then padding the input computes mostly
 constants. Instead the chain is cut into segments. Before each, the activations that may read
@@ -124,7 +124,7 @@ class Layerwise:
         return shared.shift == 0 and len(alike) == wanted and bool(alike.all())
 
     def plan(self, content: int) -> Network:
-        """The network for content of that many positions: its output is what is kept, no more.
+        """The network for content of so many positions: its output is what is kept, no more.
 
         A layer ``extend`` stands before every segment, and one behind the last; the input is the
         bare content. Errors as ``segments``.

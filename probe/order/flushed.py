@@ -1,4 +1,4 @@
-"""Makes operands that show whether every subnormal sum becomes zero, many nodes per call.
+"""Operands that show that every subnormal sum of a binary tree becomes zero, many nodes in a call.
 
 Leaves hold 1.5 or -1 times the smallest normal number m, or nothing. A node is *asked* by a child
 that gives 1.5 m and one that gives -m: their subnormal sum has to become zero. Other nodes *carry*
@@ -24,7 +24,7 @@ PLUS, MINUS = 1.5, -1.0
 
 
 def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
-    """Yields weights of calls with an input of ones, and what comes out where every node flushes.
+    """Weights of calls with an input of ones, and what comes out where every node flushes.
 
     ``size``: leaves of a filter; the tree's are numbered as masks number them.
     """
@@ -49,7 +49,7 @@ def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, flo
 
 
 def _leaf(tree: Tree, child: int) -> int:
-    """Returns a leaf below a child, or the child itself."""
+    """A leaf below a child, or the child itself."""
     while child < 0:
         child = max(tree.nodes[~child])
     return child

@@ -1,4 +1,4 @@
-"""Guesses a tree from a few answers, for ``proof`` to prove: long sums are regular.
+"""A tree guessed from a few answers, for ``proof`` to prove: long sums are regular.
 
 Asked for every pair of leaves that matters, a tree of n leaves takes n - 1 questions where it is a
 chain and n log n where it is many lanes. But what leaf 0 answers beside the others is a few runs,
@@ -150,7 +150,7 @@ class Asker:
 
 
 def guess(asker: Asker, bias: int) -> Tree:
-    """Returns the tree that the answers of an output look like. Lost: like none that is regular."""
+    """The tree that the answers of an output look like. Lost: like none that is regular."""
     read = asker.read
     nodes = _Reader(asker).branch(read, 0, 0)
     names = [BIAS if leaf == bias else int(leaf) for leaf in read]
@@ -165,7 +165,7 @@ class _Reader:
         self.known: dict[int, list[_Shape]] = {}
 
     def branch(self, leaves: np.ndarray, start: int, depth: int) -> Nodes:
-        """Returns nodes of a branch of ``leaves``, ascending; ``start``: which of them is asked."""
+        """The nodes of a branch of ``leaves``, ascending; ``start``: which of them is asked."""
         if len(leaves) < 3:
             return [[], SINGLE, PAIR][len(leaves)]
         if depth > DEEP:
@@ -199,14 +199,14 @@ class _Reader:
         return {int(numbers[one]): nodes for one, nodes in found.items()}
 
     def _alike(self, leaves: np.ndarray, shape: _Shape) -> bool:
-        """Returns whether a few answers are those that a branch of this shape gave."""
+        """Whether a few answers are those that a branch of this shape gave."""
         others = np.delete(leaves, shape.at)
         picks = np.unique(np.linspace(0, len(others) - 1, SAMPLES).astype(int))
         asked = self.asker.sizes(int(leaves[shape.at]), others[picks])
         return bool((asked == shape.row[picks]).all())
 
     def _grow(self, leaves: np.ndarray, at: int, row: np.ndarray, start: int, depth: int) -> Nodes:
-        """Returns the path from leaf ``at`` to the branch's root, and what hangs on it."""
+        """The path from leaf ``at`` to the branch's root, and what hangs on it."""
         nodes: Nodes = []
         ranks = np.delete(np.arange(len(leaves)), at)
         order = np.argsort(row, kind="stable")
@@ -240,7 +240,7 @@ class Row:
         self.found = np.full(len(others), np.nan)
 
     def sizes(self) -> np.ndarray:
-        """Returns the answers, float (others,). Lost: they follow no steps."""
+        """The answers, float (others,). Lost: they follow no steps."""
         if len(self.others) <= FEW:
             self._ask(np.arange(len(self.others)))
             return self.found
@@ -299,6 +299,6 @@ class Row:
 
 
 def _between(line: np.ndarray) -> np.ndarray:
-    """Returns places of a gap that are asked: its middle, and one more, at no even distance."""
+    """Places of a gap that are asked: its middle, and one more, at no even distance."""
     inner = len(line) - 2
     return line[1 + np.unique([inner // 2, inner * 5 // 7, inner // 5])]

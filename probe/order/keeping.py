@@ -1,4 +1,4 @@
-"""Makes operands that show the format of each partial sum, many of them per call.
+"""Operands that show in which format each partial sum of a tree is kept, many of them in a call.
 
 A node A that is added to B is asked by three leaves: p and q, which meet in A, and r of B, which
 takes p away again: s + little - s. Nothing comes out where the sum in A lost the little, which is
@@ -51,7 +51,7 @@ class Asked:
             self.nearest.append(1 + min(map(self._distance, children)))
 
     def lost(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
-        """Yields weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
+        """Weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
         top, lowest = TOP[self.dtype], EXPONENTS[self.dtype][1]
         ranks = (top - precision - 1 - lowest) // STEP
         for each in self._batches(nodes, ranks, self.size):
@@ -67,14 +67,14 @@ class Asked:
             yield self._weights(each, scale, little), len(each.nodes) * little
 
     def rounded(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
-        """Yields weights of calls, and what comes out: these nodes round to the dtype's nearest."""
+        """Weights of calls, and what comes out: these nodes round to the dtype's nearest."""
         eps = floats.eps(self.dtype)
         most = 2 ** (floats.FORMATS[self.dtype].precision - 2)
         for each in self._batches(nodes, self.size, most):
             yield self._weights(each, 1.0, 0.75 * eps), len(each.nodes) * eps
 
     def alone(self, node: int, little: float) -> np.ndarray:
-        """Returns weights of a call that asks one node whether it keeps this much beside 1."""
+        """Weights of a call that asks one node whether it keeps this much beside 1."""
         (each,) = self._batches([node], 1, 1)
         return self._weights(each, 1.0, little)
 

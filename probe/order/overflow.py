@@ -1,4 +1,4 @@
-"""Reveals whether a product too large for the partial sums overflows before it is added.
+"""Whether a product that is too large for the partial sums overflows before it is added.
 
 A product of two bfloat16 numbers fits float32 exactly, so in its range nothing tells a fused
 multiply-add from a product that is rounded first. Beyond the range it does: with a partial sum of
@@ -33,7 +33,7 @@ def applies(summation: Summation, dtype: str) -> bool:
 
 
 def overflowing(operator: SessionOperator, summation: Summation) -> np.ndarray:
-    """Returns which fused leaves overflow before they are added: bool (leaves, positions, filters).
+    """Which fused leaves overflow before they are added: bool (leaves, positions, filters).
 
     ``leaves`` as ``summation.rounding.fused`` has them, sorted. Asked of all the operator's outputs
     at once, and of use for those that add so. An output that does not read both leaves of a
@@ -64,7 +64,7 @@ def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summat
 
 
 def may_overflow(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
-    """Returns whether a product of finite operands can be too large for the partial sums."""
+    """Whether a product of finite operands can be too large for the partial sums."""
     sizes = [np.abs(floats.widen(one, dtype)) for one in (x, w)]
     most = [float(one[np.isfinite(one)].max(initial=0.0)) for one in sizes]
     return most[0] * most[1] > floats.largest(WIDE)

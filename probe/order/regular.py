@@ -1,4 +1,4 @@
-"""Reveals long sums of few filters: a tree is guessed from a few answers, then proved.
+"""Long sums of few filters: a tree is guessed from a few answers, and proved, before all are asked.
 
 Asking for every pair that matters takes the filters to share what must be asked: the longer a sum
 and the fewer its filters, the more a guess saves.
@@ -20,11 +20,11 @@ GUESSES = 4  # trees guessed of positions that read the same leaves
 def proved_trees(
     masks: Masks, filters: np.ndarray, positions: np.ndarray, read: np.ndarray, guesses: int
 ) -> tuple[list[tuple[Tree, np.ndarray]], np.ndarray]:
-    """Returns the trees that were proved with their positions, and the positions that are left.
+    """The trees that were proved with their positions, and the positions that are left.
 
     ``filters`` are taken to add alike, and a tree counts where it is proved of all of them; the
     ``positions`` read the leaves ``read``. A guess is that of one position; where others add
-    differently, one of them is asked next, up to ``guesses`` times. What was proved of an output
+    otherwise, one of them is asked next, up to ``guesses`` times. What was proved of an output
     before is not asked again.
     """
     found: list[tuple[Tree, np.ndarray]] = []
@@ -57,7 +57,7 @@ def proved_trees(
 
 
 def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
-    """Returns what the tree of an output looks like; None: like no regular one.
+    """What the tree of an output looks like; None: like no regular one.
 
     Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
     garble, then in parts.

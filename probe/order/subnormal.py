@@ -1,4 +1,4 @@
-"""Replays subnormal numbers that become zero.
+"""Subnormal numbers that become zero, as a summation is replayed.
 
 Processors can read subnormal operands as zeros and make zeros of subnormal results. A zero keeps
 the sign of what it stands for. Whether a result is subnormal is told before it is rounded to its
@@ -23,7 +23,7 @@ Pick = slice | np.ndarray
 
 
 def kept(summation: Summation) -> Summation:
-    """Returns the summation with nothing flushed."""
+    """The summation with nothing flushed."""
     names = ("inputs", "weights", "products", "whole", "sums")
     fields: dict[str, Any] = {f"flushed_{name}": frozenset() for name in names}
     return summation._replace(rounding=replace(summation.rounding, tininess=None, **fields))
@@ -45,7 +45,7 @@ class Flush:
 
     @property
     def of_products(self) -> bool:
-        """Returns whether products that are rounded before they are added are flushed."""
+        """Whether products that are rounded before they are added are flushed."""
         return self._products is not None
 
     def operands(self, values: Doubles, mask: np.ndarray | None, leaves: Pick) -> None:
@@ -55,7 +55,7 @@ class Flush:
             _zero(values, below & mask[leaves][:, None])
 
     def bias(self, values: Doubles) -> Doubles:
-        """Returns the bias as it is added."""
+        """The bias as it is added."""
         if self._bias:
             _zero(values, np.abs(values) < floats.tiny(self.dtype, "before"))
         return values
@@ -93,7 +93,7 @@ class Flush:
 
 
 def _mask(flushed: frozenset[int], leaves: int) -> np.ndarray | None:
-    """Returns which of ``leaves`` leaves are in a set; None if it names none."""
+    """Which of ``leaves`` leaves are in a set; None if it names none."""
     if not flushed:
         return None
     if EVERY in flushed:

@@ -13,7 +13,7 @@ from probe.recorders.jax_programs import MOST_STEPS, inner
 
 
 def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:
-    """Returns the results of a program's equations, run one by one; None where that can't be."""
+    """The results of a program's equations, run one by one; None where that can't be."""
     within = inner(primitive, params)
     if within is not None:
         return _run(within, args)

@@ -66,7 +66,7 @@ class Rows:
         self.size = 0
 
     def _cut(self, alone: set[int], most: int) -> list[list[int]]:
-        """Returns operators of each row: together they give a quarter of what is alive at once."""
+        """The operators of each row: together they give a quarter of what is alive at once."""
         found: list[list[int]] = []
         size, last = 0, -2
         for number, operator in enumerate(self.operators):

@@ -30,28 +30,28 @@ class Call:
 
     @property
     def rank(self) -> int:
-        """Returns the number of axes of the first input."""
+        """The number of axes of the first input."""
         return len(self.reads[0])
 
     @property
     def every(self) -> list[Shape]:
-        """Returns shapes of everything that the event reads: values, then weights."""
+        """Shapes of everything that the event reads: values, then weights."""
         return [*self.reads, *(np.shape(vector(one)) for one in self.layer.blobs)]
 
     def axis(self, name: str = "axis", otherwise: int = 1) -> int:
-        """Returns a parameter that is an axis, from the front."""
+        """A parameter that is an axis, from the front."""
         return int(self.layer.given(name, otherwise)) % max(self.rank, 1)
 
     def has(self, name: str) -> bool:
-        """Returns whether a switch is on."""
+        """Whether a switch is on."""
         return bool(self.layer.given(name, 0))
 
     def number(self, name: str, otherwise: float) -> float:
-        """Returns a parameter that is a number."""
+        """A parameter that is a number."""
         return float(self.layer.given(name, otherwise))
 
     def value(self, number: int) -> np.ndarray:
-        """Returns a constant that is read. NotSettled where it is none."""
+        """A constant that is read. NotSettled where it is none."""
         if number not in self.held:
             raise NotSettled(f"{self.layer.kind} reads indices that the net computes")
         return self.held[number]
@@ -61,5 +61,5 @@ Row = Callable[[Call], Meaning]
 
 
 def vector(blob: np.ndarray) -> np.ndarray:
-    """Returns a blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
+    """A blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
     return blob.reshape(-1) if blob.ndim == 2 and 1 in blob.shape else blob

@@ -26,7 +26,7 @@ class Call:
     values: Callable[[int], np.ndarray | None]
 
     def get(self, name: str, default: Any) -> Any:
-        """Returns an attribute, or TensorFlow's default for it."""
+        """An attribute, or TensorFlow's default for it."""
         return self.attributes.get(name, default)
 
 
@@ -55,6 +55,6 @@ STRUCTURE: dict[str, tuple[int, ...]] = {
 
 
 def axes_of(call: Call) -> tuple[int, ...]:
-    """Returns the axes that the second input names, counted from the front."""
+    """The axes that the second input names, counted from the front."""
     rank = len(call.inputs[0])
     return tuple(sorted({int(n) % max(rank, 1) for n in call.arguments[1].reshape(-1)}))

@@ -27,7 +27,7 @@ def _diagonal(call: Call) -> Meaning:
 
 @row("_cdist_forward")
 def _distances(call: Call) -> Meaning:
-    """Returns a norm of the differences of every pair of rows, however it is computed."""
+    """A norm of the differences of every pair of rows, however it is computed."""
     one, two = call["x1"].shape, call["x2"].shape
     lead = np.broadcast_shapes(one[:-2], two[:-2])
     rows, others, size = one[-2], two[-2], one[-1]

@@ -24,8 +24,8 @@ SECONDS = 120.0
 class ByOrder:
     """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
 
-    ``name`` and ``why``: the operation that adds differently, or the first that is in the way.
-    ``outputs``: of sums that were compared; ``certified``: all were tested for every addition.
+    ``name`` and ``why``: the operation that adds otherwise, or the first that is in the way.
+    ``outputs``: of sums that were compared; ``certified``: all were asked about every addition.
     """
 
     verdict: str
@@ -41,7 +41,7 @@ def compare(
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
-    the next operation is in the way. Stops at the first operation that adds differently.
+    the next operation is in the way. Stops at the first operation that adds otherwise.
     """
     begun, found = time.monotonic(), ByOrder("same", certified=True)
     for one in difference.operations:
@@ -72,7 +72,7 @@ def _meaning(difference: Difference, one: Aligned) -> Meaning:
 
 
 def _in_the_way(difference: Difference, one: Aligned) -> str:
-    """Returns why nothing can be said of an operation; empty if something can."""
+    """Why nothing can be said of an operation; empty if something can."""
     meaning = _meaning(difference, one)
     if isinstance(meaning, Unknown):
         return "it is unknown what it computes"
@@ -90,7 +90,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:
-    """Returns one operation's sums on both sides."""
+    """One operation's sums on both sides."""
     told = judged_sums(one, left, right, known)
     if not told.how:
         return ByOrder("unknown", one.name, told.why)

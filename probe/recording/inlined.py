@@ -57,7 +57,7 @@ def steps(
 
 
 def _place(run: Recording, plain: Recording, number: int) -> int | None:
-    """Returns the value of the uncompiled run that a result is; None where it is no output."""
+    """The value of the uncompiled run that a result is; None where it is no output."""
     if number not in run.outputs or len(run.outputs) != len(plain.outputs):
         return None
     found = plain.outputs[run.outputs.index(number)]
@@ -67,7 +67,7 @@ def _place(run: Recording, plain: Recording, number: int) -> int | None:
 
 
 def _operands(one: Operation, run: Recording, plain: Recording) -> dict[int, int]:
-    """Returns values of the uncompiled run that are operands, and the operands' numbers."""
+    """Values of the uncompiled run that are operands, and the operands' numbers."""
     held: dict[tuple[object, ...], int] = {}
     for number, read in enumerate(one.reads):
         value = run.values[read]

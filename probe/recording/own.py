@@ -94,7 +94,7 @@ def alone(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
 
 
 def _paired(found: Difference, one: Aligned) -> bool:
-    """Returns whether everything that both sides' operation reads and gives has a counterpart."""
+    """Whether everything that both sides' operation reads and gives has a counterpart."""
     if one.groups is not None:
         return False
     ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
@@ -117,7 +117,7 @@ def _own(
     mine: Mapping[int, np.ndarray | None],
     other: Mapping[int, np.ndarray],
 ) -> int | None:
-    """Returns outputs that differ where the inputs are made to agree; None where it can't be run.
+    """Outputs that differ where the inputs are made to agree; None where it can't be run.
 
     ``mine``: what must agree of the left's values, by the pairs' ids; ``other``: the right's.
     """
@@ -140,7 +140,7 @@ def _own(
 
 
 def _healed(pair: Pair, mine: np.ndarray | None, other: np.ndarray) -> np.ndarray:
-    """Returns the right side's operand with the left's bits, ``mine``, wherever both must agree."""
+    """The right side's operand with the left's bits, ``mine``, wherever both must agree."""
     if pair.selection.empty or pair.equal:
         return other
     if mine is None:

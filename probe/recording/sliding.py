@@ -50,7 +50,7 @@ def slid(
 
 
 def _reach(frame: Frame, k: int, tap: int, size: int, outputs: int) -> tuple[slice, slice] | None:
-    """Returns the outputs that a tap serves along an axis, and the inputs that they read by it."""
+    """The outputs that a tap serves along an axis, and the inputs that they read by it."""
     stride, offset = frame.stride[k], tap * frame.dilation[k] - frame.padding[k][0]
     first = max(0, -(offset // stride)) if offset < 0 else 0
     most, end = (size, outputs) if frame.transposed else (outputs, size)

@@ -66,12 +66,12 @@ class Walk:
 
     @property
     def operations(self) -> list[Aligned]:
-        """Returns all operations, aligned."""
+        """All operations, aligned."""
         return self.difference.operations
 
     @property
     def first(self) -> Aligned | None:
-        """Returns the first source."""
+        """The first source."""
         return self.difference.first
 
     @property
@@ -243,8 +243,8 @@ def _all_outputs(found: Walk) -> None:
 
 
 def _part_taken(found: Difference) -> bool:
-    """Returns whether both sides take other parts of an input, or one takes it in another order,
-    before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
+    """Whether both sides take other parts of an input, or one takes it in another order, before
+    anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
 
     Then labels say which outputs must agree. Where nothing is known of an output, that is taken to
     be the difference only if both take a part or the rest runs the same operations: not eager
@@ -290,7 +290,7 @@ def _set_aside(found: Walk) -> None:
 
 
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
-    """Returns whether operations give the same bits once more, on both sides."""
+    """Whether operations give the same bits once more, on both sides."""
     for side, numbers in (
         (found.left, [one.left for one in some]),
         (found.right, [one.right for one in some]),
@@ -347,7 +347,7 @@ def _ends(one: Aligned) -> tuple[int | None, int | None]:
 
 
 def _bytes(side: Side, number: int | None) -> int:
-    """Returns bytes of what an operation reads and gives."""
+    """Bytes of what an operation reads and gives."""
     if number is None:
         return 0
     one = side.recording.operations[number]
@@ -356,7 +356,7 @@ def _bytes(side: Side, number: int | None) -> int:
 
 
 def same_question(left: Recording, right: Recording) -> bool:
-    """Returns whether both sides have the same inputs; False where one has a part of the other's.
+    """Whether both sides have the same inputs; False where one has a part of the other's.
 
     InputError: they have other weights, inputs that have nothing in common, or other outputs.
     """

@@ -15,7 +15,7 @@ from probe.recording.view import AsCase, Part, Phase
 def windows(
     meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
 ) -> AsCase:
-    """Returns a convolution, or a pool that adds."""
+    """A convolution, or a pool that adds."""
     if meaning.kind in ("average", "sum"):
         return _pool(meaning, shapes[0], out, dtype)
     if meaning.kind != "convolution":
@@ -115,7 +115,7 @@ def _phase(
     dtype: str,
     phase: tuple[int, ...],
 ) -> AsCase | None:
-    """Returns outputs at ``phase`` + n strides; None where there are none, or they read nothing."""
+    """Outputs at ``phase`` + n strides; None where there are none, or they read nothing."""
     number, weights = meaning.reads[:2]
     shape, rank = shapes[number], len(meaning.spatial)
     taps, dilation, padding, outputs = [], [], [], []

@@ -51,7 +51,7 @@ PLAIN = ("{0}", "{0}")
 
 
 def _plain(value: Any) -> np.ndarray:
-    """Returns a library's array as a container array."""
+    """A library's array as a container array."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
         module = type(value).__module__.partition(".")[0]
         if module == "torch":

@@ -1,7 +1,7 @@
 """Remedies of a model of any graph: how far to pad, and what each way costs.
 
 ``default`` pads each content to the least size that has its outputs, ``pad`` to the least that
-changes no bit, ``fixed`` always to the full size, which is the same call for every content.
+changes no bit, ``fixed`` always to the fixed size, which is the same call for every content.
 ``invariant`` runs the least size in the invariant mode: see ``invariants``.
 """
 
@@ -17,7 +17,7 @@ from probe.network.graph import Graph, Serves, Sized
 from probe.remedies.invariants import DOC, NAME, Invariant, call
 
 TURNS = 7
-"""Runs of each way, in turns, whose median is reported."""
+"""Runs of each way, in turns, whose median is told."""
 
 DOCS = {
     "default": "inputs padded to the least size that has all outputs",
@@ -33,8 +33,8 @@ def judged(
 
     Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``certified``,
     ``refusal`` (what is in the way, or differs), ``sizes``, ``of_fixed``: its time over that of
-    the full size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
-    whether the full size has the unchanged model's bits.
+    the fixed size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
+    whether the fixed size has the unchanged model's bits.
     """
     ways: dict[str, tuple[list[int], list[Serves]]] = {
         "default": ([one.least for one in sizes], [one.at_least for one in sizes]),
@@ -60,7 +60,7 @@ def judged(
 
 
 def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
-    """Returns a way of padding, by what is known of its sizes."""
+    """A way of padding, by what is known of its sizes."""
     doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
     words = {_verdict(one) for one in told}
     return {
@@ -75,7 +75,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
 
 
 def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
-    """Returns the invariant mode as a way."""
+    """The invariant mode as a way."""
     why = found.refusal
     if found.differing:
         why = f"{found.differing:,} kept outputs have different bits"
@@ -106,7 +106,7 @@ def recommended(ways: Sequence[dict[str, Any]]) -> str:
 
 
 def _verdict(one: Serves) -> str:
-    if one.lacking:  # no shorter size has the outputs, so it is the full one
+    if one.lacking:  # no shorter size has the outputs, so it is the fixed one
         return "exact"
     if not one.serves:
         return "differs" if one.by_order == "differs" else "not known"

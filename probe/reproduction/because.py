@@ -1,4 +1,4 @@
-"""Writes a report's explanation: both trees with their values, and the kernels."""
+"""Why two sides differ, as a report tells it: both trees with their values, and the kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cause(made: Reproduction) -> str:
 
 
 def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
-    """Returns the same of any comparison. ``drawn``: there is a picture of both orders."""
+    """The same of any comparison. ``drawn``: there is a picture of both orders."""
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
@@ -71,7 +71,7 @@ def _reach(evidence: Evidence) -> str:
 
 
 def _no_order(found: Comparison) -> str:
-    """Returns what was seen of the sides that are not sums of products."""
+    """Returns what was seen of the sides that are no sums of products."""
     told = [
         f"on the {name}, {side.evidence}"
         for name, side in (("left", found.left), ("right", found.right))

@@ -1,4 +1,4 @@
-"""Holds a report's content: a reproduction, facts of machine and libraries, findings."""
+"""What a report tells: a reproduction, facts of machine and libraries, findings of a store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reproduction:
     why there is none. ``shown``: whether it prints every bit pattern that the script does.
     ``seconds``: what the proof took.
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
-    ``kept``: whether cause and kernels are the same, None where nothing was reduced.
+    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
     the difference and does. ``sizes``: characters of every text that was written.
     """
@@ -115,7 +115,7 @@ class Reproduction:
 def effects_json(
     before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
 ) -> dict[str, Any]:
-    """What a finding did before it was reduced and does now, and whether that is the same."""
+    """What a finding did before it was made smaller and does now, and whether that is the same."""
     sides = {"before": before, "after": after}
     found = {name: None if one is None else one.to_json() for name, one in sides.items()}
     return found | {"kept": kept}

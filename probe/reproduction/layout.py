@@ -1,4 +1,4 @@
-"""Lays out generated Python as ruff and black do, and writes operands with exact bits."""
+"""Lines of generated Python: laid out as ruff and black do, and operands with their exact bits."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _parts(inner: str) -> list[str]:
 
 
 def _outside_strings(line: str) -> Iterator[tuple[int, str]]:
-    """Yields places and characters that are not within quotes."""
+    """Places and characters that are not within quotes."""
     quote, escaped = "", False
     for place, letter in enumerate(line):
         if quote:

@@ -1,4 +1,4 @@
-"""Writes one machine's folder of tables: rows are buffered, and merged by key.
+"""One machine's folder of tables, to be written: rows are buffered, and merged by key.
 
 Appending costs a list append; columns are built when the buffer is written. Read with
 :func:`probe.load`.
@@ -167,7 +167,7 @@ class Store:
             merging.compact(self.path)
 
     def _is_new(self, table: str) -> bool:
-        """Returns whether what is buffered is all there is of a table, each row once."""
+        """Whether what is buffered is all there is of a table, each row once."""
         return table != "differences" and not layout.files(self.path, table)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
@@ -183,7 +183,7 @@ class Store:
     def recall(
         self, run_id: str, target: str, vary: str, against: int, controlled: bool = False
     ) -> manifest.Recalled:
-        """Returns what is stored of a sweep's comparisons on one target, of which most is not read.
+        """What is stored of a sweep's comparisons on one target, of which most is not read.
 
         ``controlled``: only those whose shape was run again.
         """
@@ -191,7 +191,7 @@ class Store:
 
 
 def _named(table: str) -> bool:
-    """Returns whether rows of a table name their run."""
+    """Whether rows of a table name their run."""
     return "run_id" in schema.names(table)
 
 

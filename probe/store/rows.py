@@ -30,13 +30,13 @@ def check_names(table: str, names: Set[str]) -> None:
 
 
 def from_rows(table: str, rows: list[Mapping[str, Any]]) -> pa.Table:
-    """Returns rows given one by one; columns that a row hasn't are null."""
+    """Rows given one by one; columns that a row hasn't are null."""
     names = schema.names(table)
     return _build(table, {name: [row.get(name) for row in rows] for name in names}, len(rows))
 
 
 def from_columns(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """Returns rows given by columns: arrays and lists of one length; a scalar is repeated.
+    """Rows given by columns: arrays and lists of one length; a scalar is repeated.
 
     In arrays NaN and ``schema.NULL_INT`` are null where the column may be null.
     """

@@ -1,4 +1,4 @@
-"""Answers SQL over stores with DuckDB, which reads these files alone, lazily.
+"""SQL over stores, by DuckDB: reading alone, of these files alone, and lazily.
 
 DuckDB gets no files but the tables as Arrow datasets, of which it reads the columns and the row
 groups that a query needs. Then its access to the system is switched off and its configuration
@@ -34,7 +34,7 @@ _LOCKS = (
 
 
 def answered(found: Results, sql: str) -> pa.Table:
-    """Returns the result of one SELECT over the tables of ``found``, each with all of its machines.
+    """The result of one SELECT over the tables of ``found``, each with all of its machines.
 
     Errors: StoreError where DuckDB is missing or a file is damaged, InputError for the query.
     """
@@ -136,7 +136,7 @@ def _copied(stored: parquet.Stored, name: str, path: Path) -> Path:
 
 
 def _said(machine: str | None, path: Path) -> ds.Expression:
-    """Returns what holds for every row of a file."""
+    """What holds for every row of a file."""
     said = ds.scalar(True) if machine is None else ds.field("machine") == machine
     if target := layout.values(path).get("target"):
         said = said & (ds.field("target") == target)

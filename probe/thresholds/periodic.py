@@ -1,4 +1,4 @@
-"""Makes operands that repeat along the length, so that calls hold few distinct windows.
+"""Operands that repeat along the length, so that calls of any length hold few distinct windows.
 
 What a summation gives on the distinct windows is what it gives at every length, apart from the
 windows that meet padding. The operands are of the kind ``cancel``: others give different bits.
@@ -50,7 +50,7 @@ class Periodic:
         self.tables: dict[tuple[Summation, Read], list[np.ndarray]] = {}
 
     def _block(self) -> np.ndarray:
-        """Returns what the input repeats."""
+        """What the input repeats."""
         longest = PERIOD + self.case.effective_kernel[-1]
         return operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
 
@@ -68,7 +68,7 @@ class Periodic:
         return self._made(read, True)
 
     def _made(self, read: Read, wide: bool) -> list[Weights]:
-        """Returns the sets, made when they are first asked for; 8 wide ones for short sums."""
+        """The sets, made when they are first asked for; 8 wide ones for short sums."""
         if (read, wide) not in self._sets:
             count = (8 if wide else 16) if len(read) <= SHORT else 4
             make = self._wide_set if wide else self._set
@@ -93,7 +93,7 @@ class Periodic:
         return self._placed(places, drawn, cancel_bias(seed, precision, (case.filters,)))
 
     def _wide_set(self, number: int, read: Read) -> Weights:
-        """Returns one pair that cancels, and elsewhere what it swallows in that many digits."""
+        """One pair that cancels, and elsewhere what it swallows in so many digits."""
         seed, filters = SEED + 64 + number, self.case.filters
         precision, scale = WIDE[self.case.dtype]
         drawn = cancel_bias(seed, precision, (len(read) + 1, filters)) * scale
@@ -115,7 +115,7 @@ class Periodic:
         return w, None if case.bias is None else floats.round_to(bias, case.dtype)
 
     def input(self, length: int) -> np.ndarray:
-        """Returns the periodic input of any length, container."""
+        """The periodic input of any length, container."""
         return np.take(self.block, np.arange(length) % PERIOD, axis=-2)
 
     def _windows(self) -> Columns:
@@ -127,12 +127,12 @@ class Periodic:
         return window.columns(case.with_(length=length, **changes), self.input(length))
 
     def ones(self, length: int) -> np.ndarray:
-        """Returns the input of ``wide`` sets, container."""
+        """The input of ``wide`` sets, container."""
         made: np.ndarray = floats.round_to(np.ones(self.case.input_shape(length)), self.case.dtype)
         return made
 
     def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
-        """Returns what a summation gives on ``windows`` of lines that read these leaves; kept.
+        """What a summation gives on ``windows`` of lines that read these leaves; kept.
 
         Container (windows, filters), for every set of ``sets_for``.
         """
@@ -152,13 +152,13 @@ class Periodic:
     def replayed(
         self, summation: Summation, columns: Columns, sets: list[Weights]
     ) -> Iterator[np.ndarray]:
-        """Yields a summation's outputs on any windows, container (windows, filters), set by set."""
+        """A summation's outputs on any windows, container (windows, filters), set by set."""
         for weights in sets:
             yield _replayed(self.case, summation, columns, weights)
 
 
 def _replayed(case: Case, summation: Summation, columns: Columns, weights: Weights) -> np.ndarray:
-    """Returns outputs of all windows and filters by one summation, (windows, filters) container."""
+    """Outputs of all windows and filters by one summation, (windows, filters) container."""
     w, b = weights
     flat = w.reshape(case.summands, case.groups, -1)
     found = []

@@ -1,4 +1,4 @@
-"""Recognises the summation of every output of a batch: one sample at every place.
+"""Which summation every output of a batch has: one sample at every place, so few windows differ.
 
 A *sample* is what stands at one place of the batch, a row of a dense layer. All samples hold the
 same values, and in each the values differ by channel alone, so that all windows that read the same
@@ -24,7 +24,7 @@ class Repeated(Periodic):
     """The same sample at every place of a batch, and summations replayed on its windows."""
 
     def _block(self) -> np.ndarray:
-        """Returns one sample, (1, *spatial, in_channels): container."""
+        """One sample, (1, *spatial, in_channels): container."""
         length = self.case.length or self.case.shortest_length
         found = operands.generate(self._drawn(length, 0).with_(batch=1))[0]
         first = found[(slice(1), *(slice(1) for _ in range(self.case.spatial_rank)))]
@@ -37,7 +37,7 @@ class Repeated(Periodic):
         return [np.tile(each, case.summands // len(each))[:, None] for each in values]
 
     def input(self, size: int) -> np.ndarray:
-        """Returns the input of ``size`` samples, container."""
+        """The input of ``size`` samples, container."""
         return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
 
     def ones(self, size: int) -> np.ndarray:
@@ -92,19 +92,19 @@ class _Batch(Call):
         self.full = (sizes == self.case.summands)[self.kind_of]
 
     def _some(self) -> np.ndarray:
-        """Returns all rows of some samples."""
+        """All rows of some samples."""
         each = self.geometry.positions
         chosen = some(self.case.batch, ENDS) if self.case.batch > 4 * ENDS else range(self.size)
         return (np.array(chosen)[:, None] * each + np.arange(each)).ravel()
 
     def pattern(self) -> Pattern:
-        """Returns what was found, by samples."""
+        """What was found, by samples."""
         index = self.index.reshape(-1, self.geometry.positions * self.filters)
         return self._pattern(index, np.ones(len(index), bool))
 
 
 def check(case: Case) -> Case:
-    """Returns the case itself. InputError: its batch can't be searched."""
+    """The case itself. InputError: its batch can't be searched."""
     if not case.weighted:
         why = "its sums have no weights that could be masked"
         raise InputError("op", case.op, why, "take a product or a convolution")

@@ -1,4 +1,4 @@
-"""Shows networks by valid length, layer by layer; how far to pad; remedies with their costs."""
+"""Whole networks by content, layer by layer, and how far to pad; remedies and their costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE = (
     "for all of its operations leave out --target, or give --vary length with a target of its own "
     "library (--fixed N pads it; --at A --against B compares two runs)"
 )
-"""What to do where a model is not a chain."""
+"""What to do where a model is no chain."""
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""

@@ -1,4 +1,4 @@
-"""Shows which padded sizes of a model keep the full run's bits, and what prevents it."""
+"""A model of any graph, padded: which sizes keep the fixed run's bits, and what is in the way."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
 
 
 def _mode(found: Invariant) -> list[RenderableType]:
-    """Returns each operation of the invariant mode, with its class of sizes."""
+    """Each operation of the invariant mode, with its class of sizes."""
     told = found.to_json()
     if told is None:
         return []
