@@ -23,7 +23,7 @@ FIRST, EVERY = 3.0, 5.0
 class Reporter:
     """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
 
-    ``now``: what is done within ``what``. The caller counts up ``failures`` so far and
+    ``now``: what is done within ``what``. Whoever tells counts up ``failures`` so far and
     ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
     by ``time.monotonic``; None: never.
     """
@@ -111,7 +111,7 @@ class Voice:
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """What is being done, reported from any depth below the command."""
+        """What is done meanwhile, said by whoever does it, however far below the command."""
         with self._lock:
             tell = self._told[-1][0] if self._told else Reporter()
         tell.now = what

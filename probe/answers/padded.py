@@ -51,7 +51,7 @@ class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
-    operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
+    operation; None where none does. ``plan``: what to pad to, where that was asked.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
     ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
     """
@@ -132,7 +132,7 @@ class Padded(Answer):
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
         best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
-        return what, f"{'; '.join(told)} of the full size's time", best
+        return what, f"{'; '.join(told)} of the fixed size's time", best
 
     def advice(self) -> str:
         """Returns what the result means, in a sentence."""
@@ -251,7 +251,7 @@ def padded(
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
     ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
-    this size instead of each content's least. ``safe``: find safe sizes. ``plan``: a folder for
+    this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
     plan.json and padded.py. ``target``: run it in a process of its own, with this target's
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
     Nondeterministic.
@@ -321,7 +321,7 @@ def _answered(
     explain: bool,
     tell: Tell,
 ) -> Padded:
-    """Returns the results for every valid length, with the first difference explained."""
+    """Every content on its own, and the first difference explained."""
     found = []
     for content in contents:
         graph.checked(content)
@@ -371,7 +371,7 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
     """What is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
-            why = f"the valid size is {content}, and the full size is {graph.fixed}"
+            why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
             raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
         told = graph.serves(content, to)
         return _unsought(graph, content, to, told)

@@ -1,7 +1,7 @@
 """What infinities, NaN and overflow make of a run's replay.
 
 The replay of finite operands needs to know nothing of them. Where operands are not finite, what
-reaches an output from elsewhere is tested; where products overflow, whether they do so before they
+reaches an output from elsewhere is asked; where products overflow, whether they do so before they
 are added.
 """
 

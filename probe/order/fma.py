@@ -1,4 +1,4 @@
-"""Rounds sums of exact products and terms exactly once, as a fused multiply-add does.
+"""Sums of exact products and terms, rounded exactly once: what a fused multiply-add gives.
 
 NumPy has no fused multiply-add. Up to 26 bits of precision the product of two operands is exact in
 float64; the sum with the third is rounded there, and is wrong after the second rounding only if it
@@ -95,7 +95,7 @@ class Rounder:
 
 
 def two_sum(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """Returns the rounded float64 sum and its exact error (Knuth), element by element."""
+    """The rounded float64 sum and its exact error (Knuth), element by element."""
     total = first + second
     other = total - first
     return total, (first - (total - other)) + (second - other)
@@ -187,7 +187,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
 def sum_of_products(
     factors: Sequence[tuple[Doubles, Doubles]], terms: Sequence[Doubles]
 ) -> Doubles:
-    """Returns the exact sum of float64 products and terms of one shape, rounded once to float64."""
+    """The exact sum of float64 products and terms of one shape, rounded once to float64."""
     parts = list(terms)
     safe = np.ones(np.shape(factors[0][0]), dtype=bool)
     for x, w in factors:

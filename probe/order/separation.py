@@ -1,4 +1,4 @@
-"""Makes operands whose sum changes under every different order of additions.
+"""Operands that no other order of additions survives: a certificate's questions about a tree.
 
 The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
 two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are
@@ -175,7 +175,7 @@ def _rounds(tree: Tree) -> Iterator[list[list[np.ndarray]]]:
 
 
 def _calls(paths: list[list[np.ndarray]], layout: _Layout) -> Iterator[list[_Job]]:
-    """Yields calls of one round: the paths' jobs side by side, as many units as can be counted."""
+    """The calls of one round: the paths' jobs side by side, as many units as can be counted."""
     for jobs in itertools.zip_longest(*(_path_jobs(path, layout) for path in paths)):
         yield from _together([job for job in jobs if job], layout)
     yield from _together([job for path in paths for job in _branch_jobs(path)], layout)
@@ -194,7 +194,7 @@ def _together(jobs: Sequence[_Job], layout: _Layout) -> Iterator[list[_Job]]:
 
 
 def _rings(items: list[np.ndarray], layout: _Layout) -> list[int]:
-    """Returns the k of the P_k that are asked by themselves, ``span`` leaves apart."""
+    """The k of the P_k that are asked by themselves, ``span`` leaves apart."""
     rings, count = [1], 0  # P_1 is a leaf
     for k, item in enumerate(items[1:], 1):
         if count and count + len(item) >= layout.span:
@@ -205,7 +205,7 @@ def _rings(items: list[np.ndarray], layout: _Layout) -> list[int]:
 
 
 def _path_jobs(items: list[np.ndarray], layout: _Layout) -> Iterator[_Job]:
-    """Yields rings of a path one by one, then the P_k between them, one of every ring in a call."""
+    """The rings of a path one by one, then the P_k between them, one of every ring in a call."""
     rings = _rings(items, layout)
     for start, stop in itertools.pairwise(rings):
         outside = np.concatenate(items[stop:])
@@ -234,7 +234,7 @@ def _path_jobs(items: list[np.ndarray], layout: _Layout) -> Iterator[_Job]:
 
 
 def _branch_jobs(items: list[np.ndarray]) -> Iterator[_Job]:
-    """Yields all branches of a path at once."""
+    """All branches of a path at once."""
     job = _Job()
     for item in items[1:]:
         if len(item) > 1:

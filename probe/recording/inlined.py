@@ -1,8 +1,8 @@
-"""Finds what a compiled function computes from an uncompiled run of the same function.
+"""What a compiled function computes, by the same function run uncompiled.
 
-A compiled function is a single operation that cannot be looked into. Its library promises that it
-computes what its source does, so its outputs get the labels of the outputs of an uncompiled run.
-This second run is not part of the recording; only the meanings of its operations are used.
+A compiled function is one operation that nobody can look into. Its library promises that it
+computes what its source does, so its outputs are labelled as the outputs of an uncompiled run are:
+a run beside the recorded one, of which nothing but its operations' meanings is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def steps(
             continue
         given = plain.values[value].given
         if given < 0 or isinstance(plain.operations[given].meaning, Compiled):
-            return None  # no operation gave it, or its meaning is unknown
+            return None  # it is from nowhere, or nobody knows what it is
         if given not in needed:
             needed.add(given)
             pending += plain.operations[given].reads

@@ -99,7 +99,7 @@ def kernels(made: Reproduction) -> str:
         cells = [side.get(source, []) for side in told.values()]
         if any(_known(names) for names in cells):
             shown = ["<br>".join(f"`{name}`" for name in _known(names)) for names in cells]
-            rows.append(f"| {source} | {' | '.join(cell or 'not named' for cell in shown)} |")
+            rows.append(f"| {source} | {' | '.join(cell or 'not told' for cell in shown)} |")
     if not rows:
         return ""
     head = "What the libraries themselves name as each side runs: evidence beside the cause."

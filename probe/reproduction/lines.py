@@ -1,4 +1,4 @@
-"""Writes what a library's user would write to compute a case or a layer.
+"""What a library's user writes to compute a case or a layer: the lines that its backend emits.
 
 These are the lines that the worker compiles and runs, so a script holds what was measured.
 """

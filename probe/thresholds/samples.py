@@ -106,7 +106,7 @@ class _Batch(Call):
 def check(case: Case) -> Case:
     """The case itself. InputError: its batch can't be searched."""
     if not case.weighted:
-        why = "its sums have no weights that could be masked"
+        why = "its sums have no weights to ask with"
         raise InputError("op", case.op, why, "take a product or a convolution")
     if case.spatial_rank and case.length is None:
         why = "where the batch is varied, the length is fixed"

@@ -247,7 +247,7 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     assert "certified" in repr(found) and found.picture() is None
     with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
-    with pytest.raises(InputError, match=r"padded=3: the valid size is 5"):
+    with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
         answered(residual(), lengths=[5], padded=3)
 
 

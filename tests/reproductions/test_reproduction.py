@@ -123,7 +123,7 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
         places = [whole.index(f"{form.level} {heading}\n") for heading in told]
         assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
         assert found.short.text.strip() in whole and found.script.strip() not in whole
-        assert "none" not in whole and "not named" not in whole, name
+        assert "none" not in whole and "not told" not in whole, name
     assert "numerical_accuracy" in report.report(found, "torch")
     with pytest.raises(InputError, match="form=bugzilla"):
         folder.write(found, out, "bugzilla")
@@ -140,7 +140,7 @@ def test_the_report_names_kernels_that_are_known_of_a_side(made):
     try:
         for form in ("torch", "onednn"):
             text = report.report(found, form)
-            assert "| backend-choice | `Slow2d` | not named |" in text and "perf" not in text
+            assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
             assert text.index("products are added") < text.index("backend-choice")
         assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]
     finally:

@@ -56,7 +56,7 @@ def padded(found: Padded) -> RenderableType:
     return Group(*parts)
 
 
-TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
+TIMES = "of full, x least: time over that of the full size, and of the least size as it is"
 MEANS = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
     "which all operations compute them as at the full size; proof: holds for all finite inputs"
@@ -118,7 +118,7 @@ def _mode(found: Invariant) -> list[RenderableType]:
         rows.add_row(
             one["operation"],
             *(str(one.get(name, "")) for name in ("threads", "sizes", "usable", "smallest")),
-            one.get("certified") or "not tested",
+            one.get("certified") or "not asked",
         )
     more = len(told["operations"]) - MOST
     return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
