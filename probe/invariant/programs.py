@@ -93,7 +93,7 @@ class Program:
             return self._found(args, kwargs)
         axes = list(given) if isinstance(given, tuple | list) else [given] * len(args)
         if len(axes) != len(args):
-            why = f"it has {len(axes)} entries for {len(args)} arguments"
+            why = f"it has {len(axes)} entries, and the call has {len(args)} arguments"
             raise InputError("batched", given, why, HOW)
         return axes, dict.fromkeys(kwargs)
 
