@@ -128,7 +128,7 @@ class Table:
         if names:
             found.trusted = False
             found.notes.append(
-                f"the table was made with a different {', '.join(names)}: all sizes are checked anew"
+                f"the table was made with another {', '.join(names)}: all sizes are checked anew"
             )
         return found
 
