@@ -85,7 +85,7 @@ def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
         if set(rows[name].to_pylist()) - {value}:
             raise ValueError(f"it answered about a different {name}")
     if set(rows["at"].to_pylist()) - set(asked["values"]):
-        raise ValueError(f"the answer has values of {asked['vary']} that the question has not")
+        raise ValueError(f"it answered about different values of {asked['vary']} than the question")
 
 
 def cut(tables: Tables, values: Collection[int]) -> Tables:
