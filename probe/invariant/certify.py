@@ -1,4 +1,4 @@
-"""Tests the order of matrix products and convolutions, which proves that a class adds alike.
+"""Asks matrix products and convolutions for their order: that a class adds alike is then proved.
 
 Marks rest on telling operands, which show nearly every other order; a certificate asks every output
 of a call about every addition and every fusion. It is asked at two sizes of a class, the smallest
@@ -38,7 +38,7 @@ def certify(
 ) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
-    ``entry``: with sizes that were checked for that many threads. It is noted there too.
+    ``entry``: with sizes that were checked for so many threads. It is noted there too.
     """
     usable = [size for size, mark in entry.marks.get(threads, {}).items() if mark == entry.chosen]
     case = operation.case()

@@ -1,4 +1,4 @@
-"""Reports what the bits of an invariant model rest on, operation by operation."""
+"""What the bits of an invariant model rest on, operation by operation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Report:
 
     @property
     def rows(self) -> list[Row]:
-        """Returns one for each operation and number of threads."""
+        """One for each operation and number of threads."""
         return list(self._rows())
 
     def _rows(self) -> Iterable[Row]:
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Returns whether no operation that was met so far is left as it is."""
+        """Whether no operation that was met so far is left as it is."""
         return not self.left
 
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
@@ -73,7 +73,7 @@ class Report:
 
         Takes seconds for small layers and minutes for large ones, in this process: see ``certify``.
         ``budget``: the most questions to a summation. Returns what it came to, by operation: words
-        that begin with ``certified`` or ``not certified``; of what is not a sum nothing.
+        that begin with ``certified`` or ``not certified``; of what is no sum nothing.
         """
         from probe.invariant.certify import certify
 
@@ -89,7 +89,7 @@ class Report:
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all of it in plain Python."""
+        """All of it in plain Python."""
         return {
             "complete": self.complete,
             "like": self.table.like,

@@ -1,4 +1,4 @@
-"""Makes operands that show nearly every different order of additions, always the same.
+"""Operands that show nearly every other order of additions, the same for all time.
 
 A sum hides its rounding errors unless it ends small. Here it ends at nothing: half of the products
 are the other half with the sign turned, at shuffled places, over 16 binades. The exact sum is zero,
@@ -19,7 +19,7 @@ OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neit
 
 
 def spread(seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES) -> np.ndarray:
-    """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
+    """Numbers of either sign over some binades, float64: hashes of seed and coordinates."""
     drawn = operands.hashes(seed, tensor, 0, shape)
     fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
     sign = np.where(drawn & np.uint64(1), -1.0, 1.0)

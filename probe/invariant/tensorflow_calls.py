@@ -1,4 +1,4 @@
-"""Calls TensorFlow's operations, in the same way when checked and when run.
+"""TensorFlow's operations as they are checked and as they are run: the same calls for both.
 
 Tensors begin at whole multiples of 64 bytes (TensorFlow copies what doesn't), so that the place in
 memory is no question here.
@@ -47,7 +47,7 @@ def with_threads(count: int) -> Iterator[int]:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """Returns a tensor's bits as a container array, and the name of its format."""
+    """A tensor's bits as a container array, and the name of its format."""
     return array(y), FORMATS[y.dtype]
 
 
@@ -58,7 +58,7 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """Returns the same sample at every place."""
+    """The same sample at every place."""
     return tuple(tf.repeat(one[None], size, axis=0) for one in sample)
 
 
@@ -79,7 +79,7 @@ class Rows:
         raise NotImplementedError
 
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        """Returns the library's call."""
+        """The library's call."""
         raise NotImplementedError
 
     def forget(self) -> None:
@@ -101,7 +101,7 @@ class Rows:
         return self.call(repeated(sample, size), parameters)
 
     def case(self) -> Case | None:
-        """Returns the case of one sample, whose order can be asked; None where there is none."""
+        """The case of one sample, whose order can be asked; None where there is none."""
         return None
 
 
@@ -190,7 +190,7 @@ class Contraction(Rows):
 def _spread_out(
     values: np.ndarray, has: Sequence[str], wanted: str, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Returns axes by letter: those that there are in the wanted order, the others repeated."""
+    """Axes by letter: those that there are in the wanted order, the others repeated."""
     inside = [letter for letter in wanted if letter in has]
     turned = values.transpose([has.index(letter) for letter in inside])
     each = iter(turned.shape)
@@ -320,7 +320,7 @@ class Runner:
         self._places: dict[tuple[int, int, int], Any] = {}
 
     def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """Returns the operation of all samples by the pieces of the plan."""
+        """The operation of all samples by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
             _, count, size = plan[0]

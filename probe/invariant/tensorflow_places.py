@@ -1,4 +1,4 @@
-"""Finds where TensorFlow's functions of one element have a vector body and a tail."""
+"""Functions of one element in TensorFlow: a vector's body, and its tail."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from probe.invariant.tensorflow_calls import (
 AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
 PLACES, TOLD, LONG = 1_531, 61, 4096
 """Values tried to find those that a vector's body and tail see differently; how many are kept, a
-number that no vector's width divides; places of one value in an array whose middle is not a
-tail."""
+number that no vector's width divides; places of one value in an array whose middle is no tail."""
 
 
 class ByPlace(Rows):
@@ -67,12 +66,12 @@ class ByPlace(Rows):
         return tf.concat([odd(self.dtype), tf.gather(both, chosen)], 0)[:TOLD]
 
     def _given(self, at: np.ndarray) -> Tensors:
-        """Returns values by their numbers; beside each odd one stands its neighbour."""
+        """Values by their numbers; beside each odd one stands its neighbour."""
         other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
         return tuple(tf.gather(self._values, one) for one in (at, other)[: self.inputs])
 
     def mark(self, size: int) -> str:
-        """Returns whether every place gives each value the bits that a long tensor gives it."""
+        """Whether every place gives each value the bits that a long tensor gives it."""
         if self._values is None:
             self._values = self._told()
             answers = self.function(*self._given(np.repeat(np.arange(TOLD), LONG)))
@@ -124,7 +123,7 @@ SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310
 
 
 def odd(dtype: Any) -> Any:
-    """Returns zeros and subnormal numbers of either sign."""
+    """Zeros and subnormal numbers of either sign."""
     kind = dtype.as_numpy_dtype
     small = SMALL[FORMATS[dtype]]
     return tf.constant(np.array([0.0, -0.0, small, -small]).astype(kind))

@@ -1,10 +1,10 @@
-"""Tests the operations of a whole program, for all its sizes and places.
+"""Asks the operations of a program that is run whole, size against size and place against place.
 
 A run at the largest size in use is compared, operation by operation, with runs at the smaller ones
-(``probe.network.graph``): sums by the order in which each of their outputs is added, which no luck
-of the data hides. Content of the smallest size is put at each place of the largest run: so all
-places are alike. What is not a sum, nor exact, is compared by bits or place by place, and then
-nothing is certified.
+(``probe.network.graph``): sums by the order in which each of their outputs is added, which no
+luck of the data hides. Content of the smallest size is put at each place of the largest run: so all
+places are alike. What is no sum, nor exact, is compared by bits or place by place, and then nothing
+is certified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 240.0
 """After which no further place is asked about."""
 
 UNWATCHED = (
-    "operations of a compiled program, a session or a net can't be tested one by one; where there "
+    "operations of a compiled program, a session or a net can't be asked one by one; where there "
     "is a model file, give that"
 )
 
@@ -45,7 +45,7 @@ def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) ->
         return f"not certified: {UNWATCHED}"
     largest = sizes[-1]
     if operation.program.fixed is not None or largest == 1:
-        return f"not certified: places of one size are not tested ({largest} samples a call)"
+        return f"not certified: places of one size are not asked ({largest} samples a call)"
     try:
         return _asked(operation, list(sizes), seconds)
     except ProbeError as error:
@@ -75,19 +75,19 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
         if told.by_order == "differs":
             return f"not certified: {where}: {told.name}: {told.why}"
         if not told.certified:
-            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not tested"
+            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not asked whole"
             return f"not certified: {where}: {why}"
     said = ", ".join(map(str, sizes))
-    return f"certified: all outputs of sizes {said} were tested for every addition at every place"
+    return f"certified: all outputs of sizes {said} were asked for every addition at every place"
 
 
 def _graph(operation: Any, largest: int, place: int) -> Any:
-    """Returns the program padded along its batch, with content from a place on."""
+    """The program padded along its batch, with content from a place on."""
     from probe.network.graph import Graph
     from probe.recording.walk import CHANGED, watched
 
     class Moved(Graph):
-        """Content of the full run begins at ``place``."""
+        """Content of the fixed run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
             """As of ``Graph``."""

@@ -1,4 +1,4 @@
-"""Reports what the bits of a whole program rest on, and what was not shown."""
+"""What the bits of a program rest on that is run whole, and what that does not show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probe.order import certificate
 
 HOW = (
     "each sample held at every place of each size, beside other samples: not refuted, which is no "
-    "proof for other samples; certify() tests the operations"
+    "proof for other samples; certify() asks the operations"
 )
 BLIND = "no number of its answers changes where all inputs change in their last place"
 
