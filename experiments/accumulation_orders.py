@@ -1,4 +1,4 @@
-"""How TensorFlow adds: order and rounding of every output, revealed, replayed, and named.
+"""Reveals, replays and names the order and rounding with which TensorFlow adds every output.
 
 The report's five products on every target; shapes whose order depends on the length, with the
 kernels that the library itself names; products that are fused and products that are not; sums of
@@ -176,7 +176,7 @@ class Studies:
                 self._ask(session.target, study, place)
 
     def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
-        """The stored rows of a table at a place."""
+        """Returns the stored rows of a table at a place."""
         self.store.flush()
         rows = parquet.table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]

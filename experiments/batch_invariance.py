@@ -1,4 +1,4 @@
-"""Does the first entry of a batch keep its bits when more are computed with it? On every target.
+"""Does the first entry of a batch keep its bits when the batch grows? On every target.
 
 Convolutions (those of public reports among them, see `REPORTS`) by batch size, and matrix products
 by rows, which are the batch of a dense layer: 1, 2, 3, 4, 8 and 16 against 32, the operands made to

@@ -1,4 +1,4 @@
-"""Does a GPU keep its bits when the input grows, and does it give those of the processor?
+"""Does a GPU keep its bits when the input grows, and does it agree with the processor?
 
 Convolutions in float32, bfloat16 and float16 on the processor and on the first GPU of PyTorch and
 JAX: with TensorFloat-32 and without, deterministic, and with the algorithm that cuDNN timed best.
@@ -55,7 +55,7 @@ QUICK = [
 
 
 def cases(kernel: int, quick: bool) -> list[Case]:
-    """What is computed at one kernel size."""
+    """Returns what is computed at one kernel size."""
     return [
         Case("conv1d", *shape, dtype=dtype, operands="cancel")
         for shape in ([(3, 3, 2)] if quick else SHAPES)
@@ -65,7 +65,7 @@ def cases(kernel: int, quick: bool) -> list[Case]:
 
 
 def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
-    """What is swept, a kernel size at a time: cases, values, axis."""
+    """Returns what is swept, a kernel size at a time: cases, values, axis."""
     if quick:
         return [(cases(3, quick), [3, 4, 10, 11, 16], "length")]
     kernels = sorted({kernel for kernel, _, _ in SHAPES})

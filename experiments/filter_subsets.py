@@ -1,4 +1,4 @@
-"""A layer copied with a subset of its filters: do the copies compute the same? On every target.
+"""Does a layer compute the same when it is copied with a subset of its filters?
 
 Convolutions and matrix products with the first 1, 3, 8, 16 and 31 of 64 filters (tensorflow
 #61422), the operands made to show a changed order (`cancel`); then the cause of every difference,

@@ -1,4 +1,4 @@
-"""Every library in one frame: who keeps its bits when the input grows, and who agrees with whom.
+"""Compares all libraries: which keep their bits when the input grows, and which agree.
 
 The grid of `length_sweep.py` (240 one-dimensional convolutions) on every CPU target, each length
 compared with 600, the operands made to show a changed order (`cancel`); then the cause of every

@@ -1,10 +1,10 @@
-"""Is every difference explained, none missed and none made up? Random cases on every target here.
+"""Does probe explain every difference, miss none and invent none? Random cases on all targets.
 
 Random operations, shapes, strides, dilations, groups, formats and layouts, at two lengths, batches
 or numbers of filters, or on two targets; with operands that are normal, that cancel, that are
 tiny, infinite or NaN. Each pair is explained, and refereed by the libraries' own calls, which
 share no line with what probe runs: they say whether the outputs are right, whether a difference
-was missed, and whether one was told that there is not. An hour on two processors.
+was missed, and whether one was reported that is not there. An hour on two processors.
 
 Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws
 other trials, a larger `TRIALS` goes on from here; what is stored already is not tried again.

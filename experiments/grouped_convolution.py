@@ -1,4 +1,4 @@
-"""Depthwise, grouped, full: which channels a filter reads, and what `groups` does in every library.
+"""Which channels does a filter read? What `groups` does in every library.
 
 Two channels that both hold 1 2 3, a causal kernel of three ones: with a filter for each channel
 the outputs are 1 3 6, with filters over both channels 2 6 12. That is no rounding and no

@@ -1,4 +1,4 @@
-"""The same bits at every batch, length and place: layers and models in the invariant mode.
+"""Does the invariant mode keep the bits at every batch, length and place? Layers and models.
 
 Fifty layers at every size from 1 to 4,096, with three sets of operands that show nearly every other
 order, held at every place; models at batches, orders and paddings. Counted are numbers that change,
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def bits(subject: Subject, like: str, made: Made) -> Iterator[Row]:
-    """A row an axis and number of threads; with one thread, a sample of the sizes."""
+    """Yields a row an axis and number of threads; with one thread, a sample of the sizes."""
     for threads in made.numbers:
         made.threads(threads)
         for axis, groups in made.axes.items():
@@ -46,7 +46,7 @@ def bits(subject: Subject, like: str, made: Made) -> Iterator[Row]:
 
 
 def across(made: Made, dtype: str) -> Counted:
-    """The first answer of each axis with the first number of threads against the last."""
+    """Returns the first answer of each axis with the first number of threads against the last."""
     found = Counted()
     for groups in made.axes.values():
         group = next(groups(True))
@@ -64,7 +64,7 @@ def across(made: Made, dtype: str) -> Counted:
 def row(
     subject: Subject, like: str, made: Made, axis: str, threads: int, found: Counted, start: float
 ) -> Row:
-    """A row of ``invariances``."""
+    """Returns a row of ``invariances``."""
     notes = list(getattr(getattr(made.report, "table", None), "notes", ()))
     kept: Row = {"kept": found.kept if like == "largest" and axis != "threads" else None}
     return (
@@ -78,7 +78,7 @@ def row(
 
 
 def times(subject: Subject, made: Made) -> Iterator[Row]:
-    """Rows of ``measurements``: seconds of a call, in turns."""
+    """Yields rows of ``measurements``: seconds of a call, in turns."""
     for threads in made.numbers:
         made.threads(threads)
         for size in made.timed[0]:
@@ -89,7 +89,7 @@ def times(subject: Subject, made: Made) -> Iterator[Row]:
 
 
 def measure(subject: Subject) -> tuple[list[Row], list[Row]]:
-    """All that is asked of a subject: rows of ``invariances`` and of ``measurements``."""
+    """Returns all that is asked of a subject: rows of ``invariances`` and of ``measurements``."""
     rows: list[Row] = []
     seconds: list[Row] = []
     for like in subject.likes:

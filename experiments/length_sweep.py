@@ -1,4 +1,4 @@
-"""Which shapes keep their first outputs when the input grows, on which switches of TensorFlow.
+"""Which shapes keep their first outputs when the input grows? TensorFlow with its switches.
 
 A grid of one-dimensional convolutions: kernels 1 to 9, up to 256 channels and 64 filters, strides 1
 and 2, valid and same padding, lengths to 600. The operands are made to show a changed order
@@ -51,7 +51,7 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
 def cases(kernel: int) -> list[Case]:
-    """The grid at one kernel size."""
+    """Returns the grid at one kernel size."""
     return [
         Case(
             op="conv1d",
@@ -70,7 +70,7 @@ def cases(kernel: int) -> list[Case]:
 
 
 def grid(quick: bool = False) -> list[tuple[list[Case], list[int]]]:
-    """The shapes, a kernel size at a time, with their lengths; the last is the longest."""
+    """Returns the shapes, a kernel size at a time, with their lengths; the last is the longest."""
     if quick:
         small = [case for case in cases(3) if case.in_channels == 3 and case.filters < 64]
         return [(small, [3, 4, 10, 11, 16])]
@@ -81,7 +81,7 @@ def grid(quick: bool = False) -> list[tuple[list[Case], list[int]]]:
 
 
 def plan(quick: bool) -> list[tuple[list[Case], list[str], list[int]]]:
-    """What is swept, a kernel size at a time: cases, targets, lengths."""
+    """Returns what is swept, a kernel size at a time: cases, targets, lengths."""
     if quick:
         return [(shapes, QUICK, lengths) for shapes, lengths in grid(quick)]
     found = []

@@ -1,4 +1,4 @@
-"""An ONNX model's explicit pads carried to Keras: as ZeroPadding + VALID, and as SAME.
+"""Ports an ONNX model's explicit pads to Keras, as ZeroPadding and VALID, and as SAME.
 
 Converters meet `pads=[1, 1, 1, 1]` and are tempted to write padding="same". At stride 1 that is the
 same; at stride 2, on an even map, every window moves by one. Maxima have a second trap: ONNX leaves

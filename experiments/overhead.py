@@ -1,4 +1,4 @@
-"""What probe costs: against the loop that one would write by hand, in time and in memory.
+"""Measures what probe costs in time and memory, compared with a loop written by hand.
 
 Both run the same convolutions in the same process, in turns, and the loop repeats as many calls for
 its controls as the sweep. The sweep's time is all of it: plan, calls, comparison, digests, store.
@@ -108,7 +108,7 @@ def by_hand(race: Race, convolve: Convolve) -> list[tuple[int, int, int]]:
 
 
 def repeats(y: np.ndarray, x: np.ndarray, w: np.ndarray, convolve: Convolve) -> bool:
-    """The control: the same shape again, and from another buffer."""
+    """Returns the control: the same shape again, and from another buffer."""
     return np.array_equal(y, convolve(x, w)) and np.array_equal(y, convolve(x.copy(), w))
 
 
@@ -131,7 +131,7 @@ def run_race(race: Race, repeat: int, folder: Path) -> list[Row]:
 
 
 def in_turns(subject: str, size: int, ways: Ways, repeat: int) -> Iterator[Row]:
-    """Seconds of each way, each repetition in the other order than the one before."""
+    """Yields seconds of each way, each repetition in the other order than the one before."""
     for number in range(repeat + 1):
         for variant, way in list(ways.items())[:: -1 if number % 2 else 1]:
             start = time.perf_counter()
@@ -182,7 +182,7 @@ def comparisons(pairs: int, repeat: int) -> Iterator[Row]:
 
 
 def memory(target: str, counts: Sequence[int], longest: int) -> Iterator[Row]:
-    """The most memory that a process ever held which runs so many lengths up to the same one.
+    """The most memory that a process ever held which runs that many lengths up to the same one.
 
     A process each, by hand too: libraries keep things for every shape (oneDNN its kernels).
     """

@@ -1,8 +1,8 @@
-"""A network run on little padding instead of its fixed size: which outputs change, where, and why.
+"""Runs a network on little padding: which outputs change, where, and why?
 
 Eight times a convolution and a max-pool, then one more convolution, made for inputs of 4,096
 positions, in several widths. Contents of 1 to 1,024 positions are padded to the least length that
-has every output which reads them, and compared with the fixed size, layer by layer; the first
+has every output which reads them, and compared with the full size, layer by layer; the first
 divergence is explained; the shortest padded lengths that change no bit are found and checked; what
 a difference decides and what each way costs is measured. An hour on two processors.
 
@@ -31,7 +31,7 @@ SOME = (1, 2, 100, 200, 256, 257, 410, 512, 513, 700, 768, 769, 1000, 1024)
 """Both sides of every step of the padded length, and between."""
 
 COST = {FIXED: (1, 200, 410, 1024), 16384: (1, 800, 1638, 4096)}
-"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size.
+"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the full size.
 
 A single position shows what calling the operations costs, whatever they compute.
 """
@@ -43,7 +43,7 @@ TIMED = {
     "tensorflow,onednn=0": EVERY_SIZE[:3],
     **dict.fromkeys(("torch", "jax", "onnxruntime", "litert,xnnpack=0"), EVERY_SIZE[:2]),
 }
-"""Width and fixed size of the networks that are timed. On one thread the fixed run can't do better
+"""Width and full size of the networks that are timed. On one thread the full run can't do better
 than a short one by sharing its work."""
 
 MAIN = """
@@ -72,7 +72,7 @@ OTHERS = """
 
 
 def network(width: int, seed: int = 0, padding: str = "valid") -> str:
-    """What ``Network.load`` makes the nine layers from."""
+    """Returns what ``Network.load`` makes the nine layers from."""
     same = "" if padding == "valid" else f",padding={padding}"
     return f"nine-layers:width={width},seed={seed}{same}"
 
@@ -96,7 +96,7 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
-    """What is measured, target by target; targets that can't run here are left out."""
+    """Returns what is measured, target by target; targets that can't run here are left out."""
     if quick:
         small = Request(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
@@ -119,26 +119,26 @@ def wish(source: str, contents: range | tuple[int, ...]) -> Request:
 
 
 def costs(width: int, fixed: int) -> Request:
-    """The time that each way of running a network takes."""
+    """Returns the time that each way of running a network takes."""
     source = f"nine-layers:width={width}"
     return Request(Network.load(source), source, fixed, (), costs=COST[fixed])
 
 
 def show(found: Measured) -> None:
-    """What was measured, in a few lines."""
+    """Prints a summary of the measurement."""
     out = Output().results
     out.print(
         f"{found.found} networks on targets measured, {found.before} were stored before: "
-        f"{found.diverging:,} of {found.comparisons:,} contents diverge at the least padded "
+        f"{found.diverging:,} of {found.comparisons:,} valid lengths diverge at the least padded "
         f"length, {found.explained:,} of these explained and replayed"
     )
     out.print(
-        f"contents with another bit at the safe length: {found.inexact:,}",
+        f"valid lengths with a different bit at the safe length: {found.inexact:,}",
         style="red" if found.inexact else "green",
     )
     out.print(
-        f"as one program of the library: {found.otherwise:,} of {found.programs:,} contents with "
-        "another bit at the safe length",
+        f"end to end in the library: {found.otherwise:,} of {found.programs:,} valid lengths with "
+        "a different bit at the safe length",
         style="red" if found.otherwise else "green",
     )
     for text, failures in found.failures.items():

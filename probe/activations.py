@@ -1,4 +1,4 @@
-"""The activations: a row each, with what they compute in NumPy and how each library is asked.
+"""Defines the activations: what each computes in NumPy, and how each library spells it.
 
 A spelling is lines of source of which the last is an expression in ``x``, the activations, channels
 last; ``{alpha}`` stands for the parameter of those that have one, ``{name}`` for our name of it. In
@@ -194,7 +194,7 @@ ACTIVATIONS: Dict[str, Activation] = {
 
 
 def rounds_once(name: str) -> bool:
-    """Whether an activation rounds at most once: its bits are the same whoever computes it."""
+    """Returns whether an activation rounds at most once, so that all libraries agree."""
     roundings = ACTIVATIONS[name].roundings
     return roundings is not None and roundings < 2
 

@@ -1,4 +1,4 @@
-"""What people write, in Python, JSON or on the command line, turned into checked values.
+"""Checks what people write in Python, in JSON or on the command line, and converts it to values.
 
 The first functions are for any argument, the last ones for those of a case.
 Every function raises InputError with the argument's name, what was given and what to write.
@@ -23,7 +23,7 @@ Sizes = int | str | Iterable[int]
 
 
 def by(entries: Iterable[int]) -> str:
-    """Sizes as the command line writes them: ``5``, ``1x5``."""
+    """Returns sizes as the command line writes them: ``5``, ``1x5``."""
     return "x".join(map(str, entries))
 
 
@@ -84,7 +84,8 @@ Place = tuple[str, tuple[int, ...], float]
 
 
 def put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
-    """What ``x[0, 1]=nan; w[3]=inf`` puts where. ``ranks``: how many axes each operand has."""
+    """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where.
+    ``ranks``: how many axes each operand has."""
     found = []
     for part in str(value).split(";"):
         if not part.strip():
@@ -191,7 +192,8 @@ def padding_text(found: Padding) -> str:
 
 
 def length(op: str, value: object, rank: int) -> int | None:
-    """The last spatial axis; None leaves it open. An operation without such an axis has 1."""
+    """Returns the last spatial axis; None leaves it open.
+    An operation without such an axis has 1."""
     size = None if value is None else count("length", value)
     if rank or size == 1:
         return size
@@ -202,7 +204,8 @@ def length(op: str, value: object, rank: int) -> int | None:
 
 
 def layout(op: str, text: object, dtype: str) -> str:
-    """How operands lie in memory, as it is stored: see :mod:`probe.layout`. Raises InputError."""
+    """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`.
+    Raises InputError."""
     try:
         word = layouts.parsed(text)
     except ValueError as error:

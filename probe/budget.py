@@ -1,8 +1,8 @@
-"""How long a command may ask questions, and when it ends what is still being asked.
+"""Limits how long a command may run questions, and ends those in flight when the time is up.
 
-Until the time is up a campaign asks as always. Then it asks nothing more: a question in flight may
-finish, for ``grace`` seconds; what takes longer is ended with its process, and counts as left out,
-since it is not known whether it would have ended.
+Until the time is up a campaign runs as always. Then it starts nothing more: a question in flight
+may finish within ``grace`` seconds; what takes longer is ended with its process, and counts as left
+out, since it is unknown whether it would have ended.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, 0 where the time is up."""
+        """Returns seconds that are left, 0 where the time is up."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Returns whether the time is up."""
         return not self.left
 
     @property
     def grace(self) -> float:
-        """Seconds that a question in flight gets: a tenth of all, between 2 and 60."""
+        """Returns seconds that a question in flight gets: a tenth of all, between 2 and 60."""
         return min(60.0, max(GRACE, self.seconds / 10))
 
     @contextmanager
@@ -84,13 +84,13 @@ _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 def current() -> Budget | None:
-    """The budget that counts now; None where there is no limit."""
+    """Returns the budget that counts now; None where there is no limit."""
     return _CURRENT.get()
 
 
 @contextmanager
 def within(text: str | None) -> Iterator[Budget | None]:
-    """Within this context campaigns ask for so long; None: without a limit. InputError."""
+    """Within this context campaigns run for that long; None: without a limit. InputError."""
     token = _CURRENT.set(None if text is None else Budget(seconds(text)))
     try:
         yield _CURRENT.get()

@@ -1,4 +1,4 @@
-"""Many questions put to targets: starting, reviving, failures, rows of the store, progress, Ctrl-C.
+"""Runs many questions on targets: starts, restarts, failures, stored rows, progress, Ctrl-C.
 
 A ``Campaign`` asks every target its questions in one process of it. A process that is lost is
 started again for the next question; a target that does not start leaves its questions out. What
@@ -136,7 +136,7 @@ class Campaign(ABC, Generic[Question]):
         return {}
 
     def size(self, question: Question) -> int:
-        """How much a question counts for in the progress."""
+        """Returns how much a question counts for in the progress."""
         return 1
 
     def share(self, number: int, questions: Sequence[Question]) -> list[Question]:
@@ -190,12 +190,12 @@ class Campaign(ABC, Generic[Question]):
 
     @property
     def stop(self) -> bool:
-        """Whether nothing more is to be asked: by Ctrl-C, or since the time is up."""
+        """Returns whether nothing more is to be asked: by Ctrl-C, or since the time is up."""
         return self._ended or self.late
 
     @property
     def late(self) -> bool:
-        """Whether there was a budget and its time is up."""
+        """Returns whether there was a budget and its time is up."""
         return self.budget is not None and self.budget.over
 
     def _within_budget(self) -> AbstractContextManager[None]:
@@ -247,7 +247,7 @@ class Part(Generic[Question]):
 
     @property
     def left(self) -> int:
-        """What is neither answered nor known to fail, as ``Campaign.size`` counts."""
+        """Returns what is neither answered nor known to fail, as ``Campaign.size`` counts."""
         return self._left
 
     def run(self) -> None:
@@ -321,7 +321,7 @@ class Part(Generic[Question]):
         self.tell(0)
 
     def stopped(self) -> bool:
-        """Whether nothing more is to be asked: another thread may say so at any time."""
+        """Returns whether nothing more is to be asked: another thread may say so at any time."""
         return self.campaign.stop
 
     def tell(self, done: int, what: str = "", asked: bool = True) -> None:
@@ -350,13 +350,13 @@ class Sessions:
         self.close()
 
     def get(self, where: Target) -> AnySession:
-        """The target's session, which may not have been started."""
+        """Returns the target's session, which may not have been started."""
         if where not in self._open:
             self._open[where] = self.opens(where)
         return self._open[where]
 
     def of(self, where: Target) -> AnySession:
-        """The target's session, started. TargetError."""
+        """Returns the target's session, started. TargetError."""
         return self.get(where).revive()
 
     def close(self, *kept: Target) -> None:
@@ -397,7 +397,7 @@ def run_row(
     variables: Mapping[str, str],
     experiment: str | None = None,
 ) -> Row:
-    """The row of ``runs`` for a started target; ``facts`` empty where it did not start."""
+    """Returns the row of ``runs`` for a started target; ``facts`` empty where it did not start."""
     keys = backends.get(where.name).keys
     switches = {key: one.default for key, one in keys.items()} | dict(where.switches)
     names = ("library", "library_version", "python_version", "numpy_version")
@@ -425,7 +425,7 @@ def _processor(where: Target) -> Row:
 
 
 def case_row(case: Case) -> Row:
-    """The row of ``cases``."""
+    """Returns the row of ``cases``."""
     same = ("op", "in_channels", "filters", "groups", "length", "batch", "dtype", "seed")
     return {
         "case_id": case.id,

@@ -1,4 +1,4 @@
-"""What is computed: operation, shapes, dtype and operands. Frozen; its id is a hash of its content.
+"""Defines a case: operation, shapes, dtype and operands. Frozen; its id is a hash of its content.
 
 The words are the same in ``Case(...)``, in JSON, on the command line, in the store and in figure
 titles. Arrays are channels-last: x (batch, *spatial, in_channels), w (*kernel, in_channels/groups,
@@ -202,7 +202,7 @@ class Case(Layer):
 
     @property
     def effective_kernel(self) -> tuple[int, ...]:
-        """What the dilated kernel spans on each spatial axis, in elements."""
+        """Returns what the dilated kernel spans on each spatial axis, in elements."""
         return self.windows.extents
 
     @property
@@ -231,7 +231,8 @@ class Case(Layer):
         return (*self.kernel, self.group_channels, self.filters)
 
     def spatial(self, length: int | None = None) -> tuple[int, ...]:
-        """Sizes of all spatial axes; ``length=None`` takes the case's own. Raises InputError."""
+        """Returns sizes of all spatial axes; ``length=None`` takes the case's own.
+        Raises InputError."""
         length = self.length if length is None else length
         if length is None:
             raise InputError("length", None, "the case has no length", "give one, length=N")
@@ -336,19 +337,20 @@ class Case(Layer):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """What ``put`` puts where: operand, index and value."""
+        """Returns what ``put`` puts where: operand, index and value."""
         rank = self.spatial_rank + 2
         return arguments.put(self.put or "", {"x": rank, "w": rank, "b": 1})
 
     @property
     def bias_values(self) -> tuple[float, ...] | None:
-        """The explicit bias of every filter; None if there is none or it is generated."""
+        """Returns the explicit bias of every filter; None if there is none or it is generated."""
         if self.bias is None or isinstance(self.bias, str):
             return None
         return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
 
     def spec(self) -> dict[str, Any]:
-        """What a worker needs to build the operator: see :meth:`probe.operation.Layer.spec_in`.
+        """Returns what a worker needs to build the operator: see
+        :meth:`probe.operation.Layer.spec_in`.
 
         ``layout`` is there only where it is not ``contiguous``.
         """

@@ -1,4 +1,4 @@
-"""Every exception of ours. Each message says what was wrong, why, and what the user can do."""
+"""Defines every exception. Each message says what was wrong, why, and what the user can do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lacking(error: ModuleNotFoundError) -> InputError:
 
 
 def one_of(value: object, names: Iterable[str]) -> str:
-    """What to do about a name that there isn't: ``did you mean conv1d? use one of conv1d, ...``."""
+    """Returns the advice for an unknown name: ``did you mean conv1d? use one of conv1d, ...``."""
     from difflib import get_close_matches
 
     known = list(names)
@@ -74,13 +74,13 @@ class ClusterError(ProbeError):
 
 
 class Nondeterministic(ProbeError):
-    """The same work on the same target gave different bits, so no order can be read off it."""
+    """The same work on the same target gave different bits, so no order can be revealed."""
 
     exit_code = 3
 
 
 class NotASum(ProbeError):
-    """The operator's answers to the masks fit no tree (Winograd, FFT, a non-linearity)."""
+    """The operator's results for the masks fit no tree (Winograd, FFT, a non-linearity)."""
 
     exit_code = 3
 
@@ -90,6 +90,6 @@ class NotASum(ProbeError):
 
 
 class NotReproduced(ProbeError):
-    """A script does not say what was measured, or not every time; nothing is written."""
+    """A script does not give the measured bits every time; nothing is written."""
 
     exit_code = 3

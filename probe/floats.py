@@ -1,4 +1,4 @@
-"""The floating-point formats: bits, values, and one correct rounding from one to another.
+"""Defines the floating-point formats: bits, values, and correct rounding between them.
 
 A *container* is the NumPy array a format travels in: ``float16``, ``float32`` and ``float64`` as
 themselves, ``bfloat16`` as ``uint16`` bit patterns, so that a worker needs no library but NumPy.
@@ -26,7 +26,7 @@ GRIDS = dict(FORMATS, tf32=Format("tf32", 19, 11, 127, -126, "uint32"))
 
 
 def format_of(name: str) -> Format:
-    """The format of that name, ``tf32`` included. ValueError lists the names there are."""
+    """Returns the format of that name, ``tf32`` included. ValueError lists the names there are."""
     try:
         return GRIDS[name]
     except KeyError:
@@ -43,12 +43,12 @@ def container(name: str) -> np.dtype:
 
 
 def eps(name: str) -> float:
-    """The distance from 1 to the next larger value of the format."""
+    """Returns the distance from 1 to the next larger value of the format."""
     return 2.0 ** (1 - format_of(name).precision)
 
 
 def largest(name: str) -> float:
-    """The largest finite value of the format."""
+    """Returns the largest finite value of the format."""
     form = format_of(name)
     return (2.0 - eps(name)) * 2.0**form.emax
 
@@ -93,12 +93,13 @@ def to_bits(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
-    """The container array with these bit patterns. Integers of another type are converted."""
+    """Returns the container array with these bit patterns.
+    Integers of another type are converted."""
     return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container(name))
 
 
 def widen(array: np.ndarray, name: str) -> np.ndarray:
-    """The exact values of a container array as float64, of the same shape."""
+    """Returns the exact values of a container array as float64, of the same shape."""
     array = to_container(array, name)
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         if name == "bfloat16":
@@ -182,7 +183,7 @@ def text(bits: int, name: str) -> str:
 
 
 def rounded_text(value):
-    """A value in as many digits as it deserves: 0.13, 1.8, 47; empty for None and NaN."""
+    """Returns a value in as many digits as it deserves: 0.13, 1.8, 47; empty for None and NaN."""
     if value is None or np.isnan(value):
         return ""
     return "{:,.0f}".format(value) if value >= 10 else "{:.2g}".format(value)

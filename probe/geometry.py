@@ -1,4 +1,4 @@
-"""Windows along spatial axes: the zeros around an input, how many outputs fit, what each one reads.
+"""Computes windows: the padding of an input, the number of outputs, what each output reads.
 
 Padding is the name of a convention or one ``(before, after)`` pair an axis. ``valid`` adds nothing.
 ``same`` is TensorFlow's: ``ceil(size / stride)`` outputs, and where the zeros needed are odd in
@@ -76,17 +76,17 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "Windows":
-        """The windows of a worker's spec, see ``probe.backends.contract``."""
+        """Returns the windows of a worker's spec, see ``probe.backends.contract``."""
         sizes = spec["kernel"], spec["stride"], spec["dilation"]
         return cls(*sizes, padding=spec["padding"], ceil=spec.get("ceil_mode", False))
 
     @property
     def extents(self) -> Tuple[int, ...]:
-        """What the dilated kernel spans on each axis, in elements."""
+        """Returns what the dilated kernel spans on each axis, in elements."""
         return tuple((k - 1) * step + 1 for k, step in zip(self.kernel, self.dilation))
 
     def around(self, axis: int, size: Any, maximum: Callable = max) -> Pair:
-        """The padding (before, after) of one axis; see the function of this name."""
+        """Returns the padding (before, after) of one axis; see the function of this name."""
         extent = self.extents[axis]
         return around(self.padding, axis, size, extent, self.stride[axis], maximum)
 
@@ -107,19 +107,19 @@ class Windows(NamedTuple):
         return Span(before, after, max((outputs - 1) * stride - room, 0), outputs)
 
     def spans(self, sizes: Sequence[Any], maximum: Callable = max) -> List[Span]:
-        """The Span of every axis."""
+        """Returns the Span of every axis."""
         return [self.span(axis, size, maximum) for axis, size in enumerate(sizes)]
 
     def pads(self, sizes: Sequence[int]) -> Tuple[Pair, ...]:
-        """The padding (before, after) of every axis, a tuple of pairs."""
+        """Returns the padding (before, after) of every axis, a tuple of pairs."""
         return tuple(self.around(axis, size) for axis, size in enumerate(sizes))
 
     def outputs(self, sizes: Sequence[int]) -> Tuple[int, ...]:
-        """How many outputs there are on every axis, a tuple."""
+        """Returns how many outputs there are on every axis, a tuple."""
         return tuple(self.span(axis, size).outputs for axis, size in enumerate(sizes))
 
     def reads(self, axis: int, size: int) -> np.ndarray:
-        """Indices that the outputs read along an axis, (outputs, kernel) int64.
+        """Returns indices that the outputs read along an axis, (outputs, kernel) int64.
 
         Those outside [0, size) are padding, and from size + after on (with ``ceil``) beyond it.
         """

@@ -1,4 +1,4 @@
-"""A target that can't run here is given what it needs: its release, or another processor.
+"""Provides what a target needs to run here: its release, or an emulated processor.
 
 An environment is made in place and marked when the target has answered through the worker; what
 fails on the way is taken away, and what a killed process left is taken away by the next try.
@@ -41,7 +41,7 @@ class Installed:
     already: bool
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe install --json`` prints."""
+        """Returns what ``probe install --json`` prints."""
         return {
             "target": self.target.text,
             "environment": self.environment.name if self.environment else None,
@@ -102,7 +102,7 @@ def _provide(
 
 
 def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
-    """Facts of a target of this interpreter, which at most needs an emulator."""
+    """Returns facts of a target of this interpreter, which at most needs an emulator."""
     if where.device == "cpu" and where.version is None:
         todo = f"write which, such as {where.name}=={own or '1.2.1'}"
         raise InputError("target", where.text, "it does not name a release to install", todo)
@@ -115,7 +115,7 @@ def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
 def _make(
     folder: Path, recipe: packages.Recipe, arm64: bool, root: Path | None, tell: Tell
 ) -> tuple[Environment, dict[str, Any]]:
-    """A new environment; on any failure none."""
+    """Returns a new environment; on any failure none."""
     environments.remove(folder)
     named = f"{recipe.library}=={recipe.version}"
     try:
@@ -153,7 +153,7 @@ def _native(folder: Path, recipe: packages.Recipe, then: Callable[[], None]) -> 
 
 
 def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
-    """Starts the worker there and has it compute :data:`CHECK`; the facts that it tells."""
+    """Starts the worker there, which computes :data:`CHECK`; returns the facts it reports."""
     command = (*ran.command, *WORKER)
     limit = TIME_LIMIT * ran.slower
     try:
@@ -171,7 +171,7 @@ def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
 
 
 def is_there(where: Target) -> bool:
-    """Whether a target can run without being installed first."""
+    """Returns whether a target can run without being installed first."""
     return target.unavailable(where) is None
 
 

@@ -1,4 +1,4 @@
-"""The parent: a target's child process with a clean environment, its requests, its failures.
+"""Runs a target's child process with a clean environment; handles its requests and failures.
 
 Whatever the child does (crash, hang, run out of memory, answer nonsense) becomes a ``TargetError``
 with the tail of its stderr, and the process is gone; ``start`` gives a new one.
@@ -119,7 +119,7 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
 
 
 class Told(dict[str, Any]):
-    """What a child told, by name. TargetError for what it left out: its word is not trusted."""
+    """Returns what a child reported, by name. TargetError if some is missing: it isn't trusted."""
 
     def __init__(self, told: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
         super().__init__(told)
@@ -175,7 +175,7 @@ class Session:
 
     @property
     def pid(self) -> int | None:
-        """The child's process number, for whoever samples it from outside; None without a child."""
+        """Returns the child's process number, to sample it from outside; None without a child."""
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
@@ -215,7 +215,7 @@ class Session:
         return self
 
     def distrusted(self, why: str) -> TargetError:
-        """The error to raise for an answer that can't be true; its process is ended."""
+        """Returns the error to raise for an answer that can't be true; its process is ended."""
         return self._lost("protocol", f"its worker sent an invalid answer: {why}")
 
     def revive(self) -> Self:
@@ -237,7 +237,8 @@ class Session:
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """All answers of a request as they come. Leaving before the last one ends the child."""
+        """Returns all answers of a request as they come.
+        Leaving before the last one ends the child."""
         VOICE.calls += 1
         return self._exchange(header, arrays or {}, self.time_limit)
 
@@ -252,7 +253,7 @@ class Session:
         return os.pread(self._stderr.fileno(), end - start, start).decode("utf-8", "replace")
 
     def tail(self) -> str:
-        """The last of what the present process printed, as text."""
+        """Returns the last of what the present process printed, as text."""
         return self.stderr_since(self._born, TAIL).strip()
 
     def interrupt(self) -> None:
@@ -291,7 +292,7 @@ class Session:
                 self._end(kill=True)
 
     def _post_mortem(self, error: Exception) -> TargetError:
-        """What killed the child, from how it ended and what it printed last."""
+        """Returns what killed the child, from how it ended and what it printed last."""
         assert self._process is not None
         status = self._pipes.status()
         if status is not None and status < 0:
@@ -417,17 +418,17 @@ AnySession = Session | InlineSession
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
+    """Returns the whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
     return {name: os.environ[name] for name in PASSED if name in os.environ} | dict(variables)
 
 
 def library_variables(where: target.Target) -> dict[str, str]:
-    """The variables that a target's switches set before its library is loaded."""
+    """Returns the variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:
-    """What decides bits of a target's ``facts`` where this interpreter runs it."""
+    """Returns what decides bits of a target's ``facts`` where this interpreter runs it."""
     return {
         "library_version": target.installed_version(backends.get(where.name)),
         "numpy_version": np.__version__,
@@ -436,7 +437,7 @@ def _own_facts(where: target.Target) -> dict[str, Any]:
 
 
 def open_session(where: target.Target, inline: bool = False, **limits: Any) -> AnySession:
-    """A session that isn't started yet: a child process, or with ``inline`` this process."""
+    """Returns a session, not started yet: a child process, or with ``inline`` this process."""
     return InlineSession(where) if inline else Session(where, **limits)
 
 

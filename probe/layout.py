@@ -1,4 +1,4 @@
-"""How operands lie in memory: the words of a case's ``layout``, and their numbers in the store.
+"""Defines how operands lie in memory: the words of ``layout``, and their numbers in the store.
 
 Every word is about the library's own tensor: a case's arrays are channels-last, and a backend turns
 them into what its users write (PyTorch: channels first). It says how the *input* lies, and of a
@@ -39,12 +39,12 @@ HOW = f"use {', '.join(WORDS)} or {OFFSET}N, N in bytes"
 
 
 def offset(word: str) -> int:
-    """The bytes of ``offset:N``; -1 for every other word."""
+    """Returns the bytes of ``offset:N``; -1 for every other word."""
     return int(word[len(OFFSET) :]) if word.startswith(OFFSET) else -1
 
 
 def parsed(text: object) -> str:
-    """The word as it is stored. ValueError says why it is none."""
+    """Returns the word as it is stored. ValueError says why it is none."""
     word = str(text).strip().lower().replace("-", "_")
     if word in WORDS:
         return word
@@ -62,7 +62,7 @@ def number(word: str) -> int:
 
 
 def named(value: int) -> str:
-    """The word of a number. ValueError: it stands for none."""
+    """Returns the word of a number. ValueError: it stands for none."""
     if OFFSETS <= value <= OFFSETS + FARTHEST:
         return OFFSET + str(value - OFFSETS)
     if 1 <= value <= len(WORDS):
@@ -71,12 +71,12 @@ def named(value: int) -> str:
 
 
 def of(layer) -> str:
-    """The layout in a worker's spec or a layer of a program."""
+    """Returns the layout in a worker's spec or a layer of a program."""
     return layer.get("layout", CONTIGUOUS)
 
 
 def laid(layer: Dict[str, Any], word: str) -> Dict[str, Any]:
-    """The spec with another layout."""
+    """Returns the spec with another layout."""
     if word == CONTIGUOUS:
         return {name: value for name, value in layer.items() if name != "layout"}
     return dict(layer, layout=word)
@@ -88,7 +88,7 @@ def kept(word: str, words: Tuple[str, ...]) -> bool:
 
 
 def shifted(x, word):
-    """Lines that copy the NumPy array of a name to an offset's place; none for no offset.
+    """Returns lines that copy the NumPy array of a name to an offset's place; none for no offset.
 
     NumPy itself only promises multiples of 16.
     """

@@ -1,4 +1,4 @@
-"""Publishable facts of this machine and checkout: never a host or user name, never a path."""
+"""Collects publishable facts of this machine and checkout: no host or user name, no path."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _family_words(cpu: dict[str, str]) -> list[str]:
-    """The words of a model name that name a product line: EPYC, Xeon, Core, M2."""
+    """Returns the words of a model name that name a product line: EPYC, Xeon, Core, M2."""
     name = re.sub(r"\(.*?\)|@.*|\d+-Core|Processor|CPU|AMD|Intel", " ", cpu.get("model name", ""))
     words = [word for word in name.split() if re.fullmatch(r"[A-Za-z]+\d?", word)]
     return words[:2]
@@ -185,7 +185,7 @@ def _family_words(cpu: dict[str, str]) -> list[str]:
 
 @cache
 def _cpu() -> dict[str, str]:
-    """Facts of the first processor under Linux' names for them; empty where unknown."""
+    """Returns facts of the first processor under Linux' names for them; empty where unknown."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:

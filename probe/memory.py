@@ -1,4 +1,4 @@
-"""How much memory is free, and whether a run fits into it: told before anything is allocated.
+"""Checks whether a run fits into the free memory before anything is allocated.
 
 A run holds its operands and outputs several times: as they are drawn, on the way to the child,
 there, in the library's own layout, and as they are compared. ``COPIES`` and ``DRAWN`` say how
@@ -31,7 +31,7 @@ class Sized(Protocol):
 
     @property
     def dtype(self) -> str:
-        """A name in :data:`probe.floats.FORMATS`."""
+        """Returns a name in :data:`probe.floats.FORMATS`."""
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dty
 
 
 def room(needed: int, name: str, value: int) -> None:
-    """Raises InputError, which blames ``name=value``, where so many bytes are not free."""
+    """Raises InputError, which blames ``name=value``, where that many bytes are not free."""
     there = free()
     if there is not None and needed > there:
         why = f"it needs {_text(needed)}, and {_text(there)} are free"
@@ -76,13 +76,13 @@ def room(needed: int, name: str, value: int) -> None:
 
 
 def _contributor(names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, int]:
-    """The name and the size of the largest axis."""
+    """Returns the name and the size of the largest axis."""
     size, name = max(zip(shape, names, strict=True), key=lambda one: one[0])
     return name, size
 
 
 def _text(count: int) -> str:
-    """Bytes as people write them."""
+    """Returns bytes as people write them."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
         if count >= 1 << power:
             size = count / (1 << power)
@@ -91,7 +91,7 @@ def _text(count: int) -> str:
 
 
 def free(root: Path = Path("/")) -> int | None:
-    """Bytes that this process may still take, on Linux; None where the system doesn't say.
+    """Returns bytes that this process may still take, on Linux; None where the system doesn't say.
 
     That is MemAvailable, or what a cgroup (a container's limit) leaves, where that is less.
     ``root``: the folder that holds ``proc`` and ``sys``.
@@ -130,7 +130,7 @@ def _cgroups(root: Path) -> list[int]:
 
 
 def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """What one cgroup leaves; files that it holds in memory can be given up."""
+    """Returns what one cgroup leaves; files that it holds in memory can be given up."""
     most, taken = (_number(_lines(folder / name)) for name in (limit, usage))
     if most is None or taken is None or most >= UNLIMITED:
         return None
@@ -140,7 +140,7 @@ def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
 
 
 def _number(lines: list[str]) -> int | None:
-    """The number in a file of one line; None for ``max`` and where there is no file."""
+    """Returns the number in a file of one line; None for ``max`` and where there is no file."""
     return int(lines[0]) if lines and lines[0].isdigit() else None
 
 

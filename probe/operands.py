@@ -1,4 +1,4 @@
-"""Operand bits, the same for all time: no library's random stream is used.
+"""Generates operand bits that never change: no library's random stream is used.
 
 Every element is a hash of (seed, tensor, draw, coordinates), the finaliser of splitmix64 (Steele,
 Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) applied once an axis.
@@ -61,7 +61,7 @@ def hashes(seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndar
 
 
 def mix(state: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64, a bijection of 64-bit integers."""
+    """Returns the finaliser of splitmix64, a bijection of 64-bit integers."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))
@@ -217,7 +217,7 @@ def _pixels(case: Case, shape: Shape) -> np.ndarray:
 
 
 def _layer(tensor: str) -> Draw:
-    """Weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
+    """Returns weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
 
     def draw(case: Case, shape: Shape) -> np.ndarray:
         within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
@@ -266,7 +266,7 @@ def _cancel(tensor: str) -> Draw:
 
 
 RARE = 8
-"""One in so many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
+"""One in that many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
 
 
 def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The operations: a row each with what it has, and a layer: one of them with its sizes and options.
+"""Defines the table of operations, and layers: an operation with its sizes and options.
 
 Convolutions and pools have windows, see :mod:`probe.geometry`. A matrix product is a convolution
 with a kernel of 1 along its rows: x (batch, length, in_channels), w (1, in_channels, filters), that
@@ -49,12 +49,12 @@ class Operation(NamedTuple):
 
     @property
     def of_cases(self) -> bool:
-        """Whether a case can have it: its specs say kernel, channels, filters and bias."""
+        """Returns whether a case can have it: its specs say kernel, channels, filters and bias."""
         return self.spatial_rank is not None
 
     @property
     def windows(self) -> bool:
-        """Whether it has kernel, stride, dilation, padding and groups."""
+        """Returns whether it has kernel, stride, dilation, padding and groups."""
         return self.kind in ("convolution", "pool")
 
     @property
@@ -94,7 +94,7 @@ OPERATIONS: Dict[str, Operation] = {
 
 
 def names(*kinds: str) -> Tuple[str, ...]:
-    """The names of all operations of these kinds, in the table's order."""
+    """Returns the names of all operations of these kinds, in the table's order."""
     return tuple(name for kind in kinds for name, row in OPERATIONS.items() if row.kind == kind)
 
 
@@ -106,12 +106,12 @@ OF_NETWORKS = names("convolution", "pool") + ("dense", "pad") + names("elementwi
 
 
 def of(spec: Mapping[str, Any]) -> Operation:
-    """The operation of a worker's spec."""
+    """Returns the operation of a worker's spec."""
     return OPERATIONS[spec["op"]]
 
 
 def rounds_once(spec: Mapping[str, Any]) -> bool:
-    """Whether an operation rounds at most once: its bits are the same whoever computes it.
+    """Returns whether an operation rounds at most once, so that all libraries agree on its bits.
 
     ``spec``: ``op``, and ``activation`` where it is one.
     """
@@ -160,16 +160,16 @@ class Layer:
 
     @property
     def rounds_up(self) -> bool:
-        """Whether the last window may reach beyond the padded input: pooling alone."""
+        """Returns whether the last window may reach beyond the padded input: pooling alone."""
         return self.ceil_mode or (self.padding == "caffe" and bool(self.pool))
 
     @property
     def windows(self) -> Windows:
-        """Where its windows lie, and how many there are."""
+        """Returns where its windows lie, and how many there are."""
         return Windows(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
 
     def spec_in(self, dtype: str) -> Dict[str, Any]:
-        """What a worker needs to build it, as plain JSON; shapes are left to the arrays.
+        """Returns what a worker needs to build it, as plain JSON; shapes are left to the arrays.
 
         ``padding`` is ``"valid"``, ``"same"``, ``"same_lower"`` or pairs; ``bias`` only says
         whether there is one.

@@ -1,4 +1,4 @@
-"""How results are printed: the console with its progress, tables, counts, ranges of numbers.
+"""Prints results: the console with its progress, tables, counts, ranges of numbers.
 
 Experiments and the command line print alike. Results go to stdout, progress and notes to stderr.
 """
@@ -22,7 +22,7 @@ from rich.text import Text
 from probe.progress import VOICE, Reporter, failed, span
 
 PIPED_WIDTH = 120
-"""Columns where stdout is no terminal and COLUMNS does not say."""
+"""Columns where stdout is not a terminal and COLUMNS does not say."""
 
 
 class Output:
@@ -83,7 +83,7 @@ class Output:
     def heard(self, what: str) -> Iterator[None]:
         """Around a whole command: where nothing else is told for seconds, that it is at work.
 
-        Only where stderr is no terminal, whose bars say what is long.
+        Only where stderr is not a terminal, whose bars say what is long.
         """
         if self.notes.is_terminal:
             yield
@@ -218,7 +218,8 @@ def _text(cell: RenderableType) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without lines; columns in ``right`` are numbers. They and targets are not folded."""
+    """Returns a table without lines; columns in ``right`` are numbers.
+    They and targets are not folded."""
     found = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
         whole = column == "target" or column in right

@@ -34,11 +34,11 @@ class Program(NamedTuple):
 
     @property
     def single(self):
-        """Whether it is a case: one step that is no model by itself."""
+        """Returns whether it is a case: one step that is not a model by itself."""
         return len(self.steps) == 1 and not self.network
 
     def operands(self):
-        """The names of all operands, each once, in the order of the steps."""
+        """Returns the names of all operands, each once, in the order of the steps."""
         found: Dict[str, Any] = {}
         for step in self.steps:
             found.update((name, None) for name in step.arrays.values())
@@ -46,7 +46,7 @@ class Program(NamedTuple):
 
 
 def operands(layer):
-    """The names of the arrays that a layer has beside its inputs."""
+    """Returns the names of the arrays that a layer has beside its inputs."""
     row = operation.of(layer)
     if row.weighted:
         return ("w", "b") if layer["bias"] else ("w",)
@@ -54,19 +54,19 @@ def operands(layer):
 
 
 def case(spec):
-    """The program of one operation, whose operands are ``w`` and ``b``."""
+    """Returns the program of one operation, whose operands are ``w`` and ``b``."""
     steps = (Step(spec, (0,), {name: name for name in operands(spec)}),)
     return Program(steps, layout=layout.of(spec))
 
 
 def alone(step):
-    """The program of one step of another one: its operands keep their names."""
+    """Returns the program of one step of another one: its operands keep their names."""
     reads = tuple(range(len(step.reads)))
     return Program((step._replace(reads=reads),), len(reads), layout=layout.of(step.layer))
 
 
 def chain(specs, reads=None):
-    """The program of layers; the operands have the numbers of their layers.
+    """Returns the program of layers; the operands have the numbers of their layers.
 
     The first spec says how the input lies in memory.
 

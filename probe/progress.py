@@ -34,7 +34,7 @@ FIRST, EVERY = 3.0, 5.0
 class Reporter:
     """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
 
-    Whoever tells counts up ``failures`` so far and
+    The caller counts up ``failures`` so far and
     ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
     by ``time.monotonic``; None: never. ``limited``: the work may end before ``total``.
     """
@@ -55,7 +55,7 @@ class Reporter:
 
     @property
     def now(self) -> str:
-        """What is done within ``what``: what was begun last of all that is not done yet."""
+        """Returns what is done within ``what``: what was begun last of all that is not done yet."""
         return self.doing[-1][0] if self.doing else ""
 
     def begin(self) -> None:
@@ -85,7 +85,7 @@ class Reporter:
         }
 
     def line(self, name: str) -> str:
-        """The numbers as a line for people."""
+        """Returns the numbers as a line for people."""
         now = self.numbers()
         most = "at most " * self.limited
         parts = [f"{self.done:,} of {most}{self.total:,}" if self.total else ""]

@@ -1,6 +1,6 @@
-"""What ``import probe`` offers, and why ``probe.explain`` can be called although it is a package.
+"""Defines what ``import probe`` offers; makes ``probe.explain`` callable although it is a package.
 
-``probe.explain(...)``, ``probe.sweep(...)`` and the like are the ways in by Python, and packages of
+``probe.explain(...)``, ``probe.sweep(...)`` and the like are the Python interface, and packages of
 the same names stand below them. Python sets the attribute ``explain`` of ``probe`` to the package
 as soon as anything imports that, so a function of this name would be gone after the first import
 of ``probe.explain.causes``. So the packages themselves can be called: ``opens(__name__)`` in

@@ -1,4 +1,4 @@
-"""One part of many of a sweep's or an experiment's questions, for job arrays and CI matrices.
+"""Runs one of several parts of a sweep or an experiment, for job arrays and CI matrices.
 
 The questions of a command have an order, which the command alone decides. Shard i of n asks every
 n-th of them from the i-th on: no question twice, none left out, whatever the other shards do, and
@@ -49,7 +49,7 @@ class Shard(NamedTuple):
         return f"shard-{self.number}-of-{self.total}" if self.total > 1 else ""
 
     def has(self, place: int) -> bool:
-        """Whether the question at this place, from 0, is asked here."""
+        """Returns whether the question at this place, from 0, is asked here."""
         return place % self.total == self.number - 1
 
     def part(self, questions: Sequence[Question]) -> list[Question]:
@@ -63,20 +63,20 @@ _CURRENT: ContextVar[Shard] = ContextVar("shard", default=ALL)
 
 
 def each(questions: Iterable[Question]) -> Iterator[Question]:
-    """Yields the questions that are asked here, and meanwhile campaigns ask all of theirs."""
+    """Yields the questions of this part; campaigns within the loop run all of their own."""
     mine = current().part(list(questions))
     with asking(ALL):
         yield from mine
 
 
 def current() -> Shard:
-    """The part that is asked now; ``ALL`` where nobody said."""
+    """Returns the part that is run now; ``ALL`` if none was chosen."""
     return _CURRENT.get()
 
 
 @contextmanager
 def asking(shard: Shard) -> Iterator[Shard]:
-    """Within this context every campaign asks this part alone."""
+    """Within this context every campaign runs this part alone."""
     token = _CURRENT.set(shard)
     try:
         yield shard

@@ -1,4 +1,4 @@
-"""Where a case is computed: a library, its version, a device and switches, as one line of text.
+"""Defines a target: a library, its version, a device and switches, as one line of text.
 
 ``NAME[==VERSION][@DEVICE][,key=value...]``, for example ``tensorflow,onednn=0``,
 ``tensorflow==1.2.1``, ``torch@cuda:0``. What names, devices and keys there are is said by the
@@ -99,7 +99,7 @@ class Target:
         return self.text
 
     def with_(self, **changes: Any) -> Target:
-        """A copy with other ``name``, ``version`` or ``device``; other words are switches.
+        """Returns a copy with other ``name``, ``version`` or ``device``; other words are switches.
 
         A switch set to None is left out: ``target.with_(onednn="0", threads=None)``.
         """
@@ -135,14 +135,15 @@ def _has_device(backend: type[Backend], device: str) -> bool:
 
 
 def emulated(target: Target) -> str | None:
-    """The target's device if that is a processor to emulate, else None."""
+    """Returns the target's device if that is a processor to emulate, else None."""
     device = target.device
     known = device in EMULATED or (device != "cpu" and ":" not in device)
     return device if known else None
 
 
 def runtime(target: Target) -> Runtime:
-    """What runs a target: an interpreter, perhaps under an emulator. Raises ``runtime.Missing``."""
+    """Returns what runs a target: an interpreter, perhaps under an emulator.
+    Raises ``runtime.Missing``."""
     backend, device = _backend(target.name), emulated(target)
     if backend.broken:
         raise Missing(backend.broken)
@@ -156,7 +157,7 @@ def runtime(target: Target) -> Runtime:
 def _checked(
     backend: type[Backend], text: str, switches: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """The switches in the backend's order of keys. Raises InputError."""
+    """Returns the switches in the backend's order of keys. Raises InputError."""
     for number, (key, value) in enumerate(switches):
         if key == "machine" and key not in backend.keys:
             why = "machine= selects one machine type of a cluster"
@@ -182,7 +183,8 @@ def _checked(
 
 
 def unavailable(target: Target) -> str | None:
-    """Why a target can't run on this machine with this interpreter, or None. Imports no library."""
+    """Returns why a target can't run on this machine with this interpreter, or None.
+    Imports no library."""
     backend = _backend(target.name)
     try:
         own = runtime(target).facts is None

@@ -1,4 +1,4 @@
-"""What a model's file would run, found out before its library sees it.
+"""Finds out what a model's file would run before its library reads it.
 
 Keras' safe mode refuses Lambda layers and the layers of other libraries; it imports no modules but
 those of keras, keras_hub, keras_cv and keras_nlp. Its documentation promises that for ``.keras``
@@ -55,14 +55,14 @@ class Named(NamedTuple):
 
     @property
     def holds_code(self) -> bool:
-        """Whether making it may run code that is no part of Keras."""
+        """Returns whether making it may run code that is no part of Keras."""
         custom = ">" in self.registered or ">" in self.name
         return self.name in FOREIGN or custom or not _is_own(self.module)
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is one of Keras' that need no trust; of ``builtins`` Keras takes names of
-    its own functions alone."""
+    """Returns whether a module is one of Keras' that need no trust; of ``builtins`` Keras takes
+    names of its own functions alone."""
     package, _, rest = module.removeprefix("keras.src").partition(".")
     if module.startswith("keras.src"):
         return rest.partition(".")[0] in OWN and not package
@@ -70,8 +70,8 @@ def _is_own(module: str) -> bool:
 
 
 def check_keras(path: Path, trust: bool) -> list[Named]:
-    """The classes of a file that are not Keras' own. InputError where there are and ``trust`` is
-    not given, or where the file is none of Keras."""
+    """Returns the classes of a file that are not Keras' own. InputError where there are and
+    ``trust`` is not given, or where the file is none of Keras."""
     config = _config(path)
     found = [one for one in _classes(config, "") if one.holds_code]
     found += [] if path.suffix.lower() == ".keras" else _unknown(config)
@@ -237,7 +237,7 @@ def _is_storage(last: str) -> bool:
 
 
 def _named(path: Path) -> list[str] | None:
-    """Names that the file's pickle looks up, in order; None where there is no whole pickle.
+    """Returns names that the file's pickle looks up, in order; None where there is no whole pickle.
 
     Raises InputError for TorchScript and for exported programs, whatever their ending.
     """

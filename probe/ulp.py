@@ -1,4 +1,4 @@
-"""The only comparison: bits, and distances in units in the last place (ulp).
+"""Makes all comparisons: of bits, and of distances in units in the last place (ulp).
 
 The values of a format in increasing order are numbered by consecutive integers, the zeros both 0;
 a distance is the difference of two numbers. Nothing here has a tolerance. What is not a plain
@@ -16,7 +16,7 @@ NAN = -(2**63)
 
 _LARGEST = 2**63 - 1
 
-#: What is done with zeros of other signs: they are equal, or a difference of distance 0.
+#: What is done with zeros of different signs: they are equal, or a difference of distance 0.
 ZEROS = ("equal", "differ")
 
 #: What is compared, whether it counts as equal, and the distance (None: there is none). "To the
@@ -52,7 +52,7 @@ def ordered(bits: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_ordered(numbers: np.ndarray, name: str) -> np.ndarray:
-    """The bit patterns with these numbers: the inverse of ``ordered``; 0 becomes +0."""
+    """Returns the bit patterns with these numbers: the inverse of ``ordered``; 0 becomes +0."""
     form = floats.format_of(name)
     numbers = np.asarray(numbers, dtype=np.int64)
     sign = np.array(1 << (form.bits - 1), dtype=form.unit)
@@ -61,7 +61,7 @@ def from_ordered(numbers: np.ndarray, name: str) -> np.ndarray:
 
 
 def is_nan(bits: np.ndarray, name: str) -> np.ndarray:
-    """Which bit patterns are NaN."""
+    """Returns which bit patterns are NaN."""
     form = floats.format_of(name)
     bits = np.asarray(bits, dtype=form.unit)
     magnitude = bits & np.array((1 << (form.bits - 1)) - 1, dtype=form.unit)
@@ -112,7 +112,7 @@ def _with_nans(steps: np.ndarray, a: np.ndarray, b: np.ndarray, name: str) -> np
 
 
 def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> Differences:
-    """Every place where two container arrays of the same shape differ, by ``POLICY``.
+    """Returns every place where two container arrays of the same shape differ, by ``POLICY``.
 
     ``zeros`` ``"differ"``: +0 against -0 too, at a distance of 0. Slices need not be contiguous.
     Costs a read of both where they are equal: raw bits are compared first, and the policy and the
@@ -146,7 +146,7 @@ def apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.n
 
 
 def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
-    """How often +0 stands against -0 in two container arrays of the same shape."""
+    """Returns how often +0 stands against -0 in two container arrays of the same shape."""
     a, b = _pair(a, b, name)
     index = _raw_differences(a, b)
     if not index.size:
@@ -155,7 +155,7 @@ def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
 
 
 def _zeros(bits: np.ndarray, name: str) -> np.ndarray:
-    """Which bit patterns are zeros of either sign."""
+    """Returns which bit patterns are zeros of either sign."""
     sign = np.array(1 << (floats.format_of(name).bits - 1), dtype=bits.dtype)
     return (bits & ~sign) == 0
 
@@ -167,7 +167,7 @@ def largest(ulps: np.ndarray):
 
 
 def _taken(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The elements at flat positions in increasing order."""
+    """Returns the elements at flat positions in increasing order."""
     if index.size == bits.size:
         return bits.flatten()
     if bits.flags.c_contiguous:
@@ -188,7 +188,7 @@ def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
 
 
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
-    """The largest distance without its sign, an int: 0 where equal.
+    """Returns the largest distance without its sign, an int: 0 where equal.
 
     None where the only differences are NaNs against numbers, which have no distance. Holds a few
     blocks of memory, however large the arrays are.
@@ -240,7 +240,7 @@ def _signed(bits: np.ndarray, form) -> np.ndarray:
 
 
 def _beyond_infinity(first: np.ndarray, second: np.ndarray, form) -> bool:
-    """Whether a number of :func:`_signed` is that of a NaN."""
+    """Returns whether a number of :func:`_signed` is that of a NaN."""
     infinity = ((1 << (form.bits - form.precision)) - 1) << (form.precision - 1)
     sides = [one for one in (first, second) if one.size]
     return any(int(one.max()) > infinity or int(one.min()) < -infinity for one in sides)
@@ -290,7 +290,7 @@ def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _places(a: np.ndarray, b: np.ndarray, most: int):
-    """Flat positions (int64) where bits differ; None if these are more than ``most``."""
+    """Returns flat positions (int64) where bits differ; None if these are more than ``most``."""
     differ = np.empty(_BLOCK, dtype=bool)
     found, count = [np.zeros(0, dtype=np.int64)], 0
     for one, other, start in _blocks(a, b):

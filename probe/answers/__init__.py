@@ -1,6 +1,6 @@
-"""Questions asked in Python or on the command line, run, and what comes back.
+"""Answers questions asked in Python or on the command line.
 
-One file a question, each with the function that ``probe.explain(...)`` and the like call; the
+Each question has a file with the function that ``probe.explain(...)`` or the like calls; the
 command of the same name calls it too and prints what comes back, so that ``to_json()`` is what
-``--json`` prints. ``answer`` says what all answers have in common.
+``--json`` prints. ``answer`` defines what all answers have in common.
 """

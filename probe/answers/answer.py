@@ -1,4 +1,4 @@
-"""What all answers have in common, and how what was asked is read."""
+"""Defines what all answers have in common, and how their arguments are read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Answer(ABC):
 
     @abstractmethod
     def lines(self) -> tuple[str, str, str]:
-        """Returns what was asked, what was found, and what it means or what to do next."""
+        """Returns the question, the finding, and what it means or what to do next."""
 
     @abstractmethod
     def report(self) -> dict[str, Any]:

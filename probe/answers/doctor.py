@@ -1,4 +1,4 @@
-"""What this machine can do with probe, what it lacks, and whether each target answers rightly.
+"""Examines what works on this machine, what is missing, and whether each target answers correctly.
 
 The self-test asks every installed library for the order of one small convolution and replays it.
 """
@@ -95,11 +95,11 @@ class Examined:
 
     @property
     def healthy(self) -> bool:
-        """Whether everything that is here works."""
+        """Returns whether everything that is here works."""
         return all(check.state != "wrong" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe doctor --json`` prints."""
+        """Returns what ``probe doctor --json`` prints."""
         return {
             "healthy": self.healthy,
             "pip": self.pip,
@@ -112,7 +112,7 @@ class Examined:
 
 
 def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None = None) -> Examined:
-    """Examines this machine; takes some seconds for every library, each in a process of its own.
+    """Examines this machine; takes some seconds for each library, which runs in its own process.
 
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """

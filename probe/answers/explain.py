@@ -1,4 +1,4 @@
-"""Why two runs differ, asked in Python or by ``probe explain``; what every output reads."""
+"""Explains why two runs differ (``probe explain``), and what every output reads."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class Windows:
 
     ``revealed``: int array (groups, positions, products), flat indices into x, -1 for padding.
     ``same``: bool array (groups, positions), whether that is what the case's padding says.
-    ``reach``: what reaches outputs though they have no weight for it; None where that was not
-    asked: of pools, and of windows elsewhere than the padding says.
+    ``reach``: what reaches outputs although they have no weight for it; None where that was not
+    tested: for pools, and for windows that differ from what the padding implies.
     """
 
     case: Case
@@ -160,7 +160,7 @@ def _reached(one: Reached | None) -> dict[str, Any]:
 def window(case: Case, target: Target) -> Windows:
     """Reveals what every output of a case, its length set, reads. Errors: TargetError.
 
-    Exact for finite operands; what else reaches an output, if it is infinite or NaN, is asked too.
+    Exact for finite operands. What else reaches an output, if it is infinite or NaN, is tested too.
     """
     with open_session(target) as session:
         revealed = reveal_windows(SessionOperator(session, case))

@@ -1,4 +1,4 @@
-"""Where two runs of a model part: the first operation whose bits differ though its inputs agree."""
+"""Finds the first operation of two runs whose bits differ although its inputs agree."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Walked(Answer):
     """Compares two runs of a model: ``found`` has both runs, operation by operation.
 
     ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
-    ``before``, lines that set each side's switches; ``whole``, lines that ask the same again.
+    ``before``, lines that set each side's switches; ``whole``, lines that repeat the comparison.
     ``sizes``: of other sizes that were compared with the right side: ``at``, ``verdict``,
-    ``first``, ``differing``; where sums were asked ``by_order`` (``same``, ``differs``,
+    ``first``, ``differing``; where sums were tested ``by_order`` (``same``, ``differs``,
     ``unknown``), ``in_the_way``, ``why`` and ``certified``. Without these they are of these inputs.
     """
 
@@ -99,7 +99,7 @@ class Walked(Answer):
         return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
 
     def _by_order(self) -> str:
-        """The same by order: for all finite inputs."""
+        """Returns the same by order: for all finite inputs."""
         same = [one for one in self.sizes if one["by_order"] == "same"]
         told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
         text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
@@ -134,7 +134,7 @@ class Walked(Answer):
         }
 
     def _growth(self, one: Pair) -> float | None:
-        """How the difference over the largest value compares with the first source's."""
+        """Returns how the difference over the largest value compares with the first source's."""
         first = self.found.first
         start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
         return one.scaled / start if start and one.compared else None
@@ -193,7 +193,7 @@ class Walked(Answer):
         return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def outcome(self, how: str = "") -> str:
-        """What the outputs come to, and what to do. ``how``: one asks for a report."""
+        """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
             return "it is not known which outputs must agree"
@@ -261,7 +261,7 @@ class Asked:
 
 
 def said(one: Aligned, sought: bool = True) -> str:
-    """Returns a source in words. ``sought``: whether its cause was asked for."""
+    """Returns a source in words. ``sought``: whether its cause was searched for."""
     where = f" at {one.path}" if one.path else ""
     text = f"first: {one.op}{where}, {one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
@@ -312,7 +312,7 @@ def first_difference(
 ) -> Walked:
     """Runs two functions that should agree, and finds the first operation where they don't.
 
-    ``left``, ``right``: functions of no arguments, such as ``lambda: model(x[:1])`` and ``lambda:
+    ``left``, ``right``: functions without arguments, such as ``lambda: model(x[:1])`` and ``lambda:
     model(x)``; they are run as often as is needed, some ten times. They return arrays of PyTorch,
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
     functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
@@ -361,7 +361,7 @@ def diff(
 ) -> Walked:
     """Compares two recordings of ``probe.record`` or ``probe record``. Errors: InputError.
 
-    ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: seek causes.
+    ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: find causes.
     ``trust``: explain the sources too, by running the lines of Python that the recordings have for
     their operations, each on its target in a process of its own. Give it for recordings that you
     made, or whose origin you trust. Without it nothing of a recording is run.
@@ -385,7 +385,7 @@ def diff(
 
 
 def _folder(given: str | Path | Recorded) -> Path:
-    """A recording's folder, from its path or its answer."""
+    """Returns a recording's folder, from its path or its answer."""
     found = getattr(given, "found", None)
     return found.folder if isinstance(found, Stored) else Path(given)  # type: ignore[arg-type]
 
@@ -444,7 +444,7 @@ def _told(one: Stored) -> str:
 
 
 def _elsewhere(left: Stored, right: Stored) -> list[str]:
-    """Where two recordings were made otherwise, as far as it decides bits."""
+    """Returns where two recordings were made differently, as far as it decides bits."""
     ours, theirs = ({**one.made, **one.made.get("libraries", {})} for one in (left, right))
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")

@@ -1,4 +1,4 @@
-"""Where a network changes with its padding; what keeps the bits at every length, at what cost."""
+"""Finds where a network changes with its padding, and what keeps the bits at what cost."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _verdicts(report: Report) -> str:
     for one in report.comparisons:
         counted[one.verdict] = counted.get(one.verdict, 0) + 1
     total = len(report.comparisons)
-    told = ", ".join(f"{name} at {n:,} of {total:,} contents" for name, n in counted.items())
+    told = ", ".join(f"{name} at {n:,} of {total:,} lengths" for name, n in counted.items())
     return f"{report.verdict}; in the part: {told}" if report.part else told
 
 
@@ -165,9 +165,9 @@ def network(
     if not given. ``fixed``: the length to which users pad the content, with which short runs are
     compared; the model's own if it says one. ``padded``: pad to this length instead of each
     content's least. ``value``: what padding holds. ``height``: the axes before the length.
-    ``safe``: seek safe lengths. ``plan``: a folder for plan.json and padded.py; refused for a model
-    that is read in part. ``trust``: read a file that runs code of its own. ``bars``: gives a
-    progress bar for a target. Errors: InputError; TargetError where the only target fails.
+    ``safe``: find safe lengths. ``plan``: a folder for plan.json and padded.py; refused for a model
+    of which only a part is read. ``trust``: read a file that runs code of its own. ``bars``: gives
+    a progress bar for a target. Errors: InputError; TargetError where the only target fails.
     """
     two = {name: one for name, one in _known(two).items() if not _left_out(one)}
     own = target == DEFAULT_TARGET
@@ -269,7 +269,8 @@ def chain_or_graph(
 def read(
     model: Any, height: int | str | Iterable[int] | None, fixed: int | None, trust: bool = False
 ) -> Network:
-    """The chain of a model. InputError: it can't be read, or leaves a size open: then both."""
+    """Returns the chain of a model.
+    InputError: it can't be read, or leaves a size open: then both."""
     shape = None
     if height is not None:
         text = str(height) if isinstance(height, int | str) else "x".join(map(str, height))
@@ -308,7 +309,7 @@ def _only(targets: Sequence[Target]) -> Target:
 
 MEANING = "the full length, to which inputs are usually padded"
 FIXED = f"give --fixed N: {MEANING}"
-"""What to do where neither the user nor the model says a fixed length."""
+"""What to do where neither the user nor the model says a full length."""
 
 
 def _no_bar(_: str) -> AbstractContextManager[Tell]:
@@ -344,7 +345,7 @@ def _chain(subject: Any, trust: bool, own: bool) -> Network | None:
 
 
 def _opens(subject: Any, trust: bool) -> bool:
-    """Whether a model can be padded as a graph: it leaves a length open."""
+    """Returns whether a model can be padded as a graph: it leaves a length open."""
     try:
         inputs = opened(subject, trust).inputs
     except InputError:
@@ -370,7 +371,7 @@ class Remedied(Answer):
 
     def _cost(self, one: Any) -> str:
         cost = rounded_text(self.found.of_fixed(one))
-        return f" ({cost} of the fixed size's time)" if cost else ""
+        return f" ({cost} of the full size's time)" if cost else ""
 
     def drawn(self) -> Figure | None:
         """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
@@ -419,9 +420,9 @@ def remedies(
 ) -> Remedied | Padded:
     """Tests every remedy of a case or a network, times it and compares it with exact sums.
 
-    A model that is no chain of layers is run by its own library (``target`` not given), and so is
-    every model where ``vary``, ``inputs``, ``shapes`` or ``table`` is given: then the answer is a
-    ``Padded`` with ``remedies``: how far to pad, and ``probe.stable.invariant``.
+    A model that is not a chain of layers is run by its own library (``target`` not given), and so
+    is every model where ``vary``, ``inputs``, ``shapes`` or ``table`` is given: then the answer is
+    a ``Padded`` with ``remedies``: how far to pad, and ``probe.stable.invariant``.
 
     ``vary``: of a case ``length`` (the default) or ``batch`` (the rows of a dense layer); of a
     model also ``NAME:AXIS``. ``inputs``, ``shapes``: of a model, as of ``probe.network``.
@@ -430,11 +431,10 @@ def remedies(
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
-    size that content is padded to. ``content``: the length at which costs are told; about a tenth
-    of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``: names
-    of remedies. ``store``: a folder for the results. ``trust``: read a
-    model file that runs code of its own. Errors: InputError; TargetError where the
-    default can't run.
+    size that content is padded to. ``content``: the length at which costs are reported; about a
+    tenth of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``:
+    names of remedies. ``store``: a folder for the results. ``trust``: read a model file that runs
+    code of its own. Errors: InputError; TargetError where the default can't run.
     """
     where = target_of(target)
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}

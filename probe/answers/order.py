@@ -1,4 +1,4 @@
-"""In which order outputs are added, asked of a case or of any function, or by ``probe order``."""
+"""Reveals in which order outputs are added, of a case or of any function (``probe order``)."""
 
 from __future__ import annotations
 
@@ -127,10 +127,10 @@ def order(
     ``what`` is a case with its length set, run on ``target``; or any Python function that adds,
     with ``n``, how many: ``probe.order(f, n)``. Then ``f(x)`` adds the n numbers of the array x, or
     ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
-    some 2 n times. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes
-    two arrays; None: as many as it needs. ``certify``: ask every output about every addition and
-    every fusion, which costs some n / 3 calls more, and as much again for each edge. What is not a
-    sum in one order is called so, with the evidence: exact sums (``math.fsum``), compensated ones,
+    some 2 n times. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes two
+    arrays; None: as many as it needs. ``certify``: test every output for every addition and every
+    fusion, which costs some n / 3 calls more, and as much again for each edge. What is not a sum in
+    one order is reported as such, with the evidence: exact sums (``math.fsum``), compensated ones,
     or no sums at all.
 
     >>> import numpy as np

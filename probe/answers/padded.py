@@ -1,4 +1,4 @@
-"""Any model, padded: at which sizes its outputs keep the fixed run's bits, and what to do."""
+"""Any model, padded: at which sizes its outputs keep the full run's bits, and what to do."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ CERTIFIED = "certified: all additions of every sum whose size changes were teste
 class Padded(Answer):
     """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
-    ``walked``: the run at the least size that differs, against the fixed one, operation by
-    operation; None where none does. ``plan``: what to pad to, where that was asked.
+    ``walked``: the run at the least size that differs, against the full one, operation by
+    operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
     ``probe.remedies.networks``, where they were asked for. ``invariant``: that mode's runs.
     """
@@ -83,13 +83,13 @@ class Padded(Answer):
 
     @property
     def first(self) -> str | None:
-        """The operation that changes bits at a least size, for the shortest content."""
+        """Returns the operation that changes bits at a least size, for the shortest content."""
         told = [one.at_least for one in self.found if one.at_least.by_order == "differs"]
         return told[0].name if told else None
 
     @property
     def in_the_way(self) -> Serves | None:
-        """What stands against a proof, or against every shorter size."""
+        """Returns what stands against a proof, or against every shorter size."""
         every = [told for one in self.found for told in (one.at_safe, one.at_least)]
         return next((one for one in every if one.name and one.by_order == "unknown"), None)
 
@@ -132,7 +132,7 @@ class Padded(Answer):
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
         best = f"recommended: {networks.recommended(self.remedies)}; pad {safe}"
-        return what, f"{'; '.join(told)} of the fixed size's time", best
+        return what, f"{'; '.join(told)} of the full size's time", best
 
     def advice(self) -> str:
         """Returns what the result means, in a sentence."""
@@ -172,7 +172,7 @@ def _said(one: Sized) -> str:
 
 
 def _content(one: Sized) -> dict[str, Any]:
-    """An entry of ``contents``."""
+    """Returns an entry of ``contents``."""
     return {
         "content": one.content,
         "least": one.least,
@@ -250,8 +250,8 @@ def padded(
 
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
-    ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
-    this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
+    ``lengths``: of content; 1, a tenth and a quarter of the full size if not given. ``to``: pad to
+    this size instead of each content's least. ``safe``: find safe sizes. ``plan``: a folder for
     plan.json and padded.py. ``target``: run it in a process of its own, with this target's
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
     Nondeterministic.
@@ -284,7 +284,7 @@ def padded(
 def _started(
     graph: Graph, model: Any, content: int, target: Any, trust: bool, running: ExitStack
 ) -> list[str]:
-    """Watches the fixed run, in this process or on a target's; what is to be said of it."""
+    """Watches the full run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
     if target is None:
         _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
@@ -321,7 +321,7 @@ def _answered(
     explain: bool,
     tell: Say,
 ) -> Padded:
-    """Every content on its own, and the first difference explained."""
+    """Returns the results for every valid length, with the first difference explained."""
     found = []
     for content in contents:
         graph.checked(content)
@@ -345,7 +345,7 @@ def _graph(
     seed: int,
     trust: bool,
 ) -> Graph:
-    """Opens the model with inputs of the fixed size. InputError: it, or its size, is not known."""
+    """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
     subject = opened(model, trust)
     if fixed is None and inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
@@ -369,7 +369,7 @@ def _graph(
 
 
 def _only(graph: Graph, content: int, to: int | None) -> Sized:
-    """What is known of one size: the one that was asked for, or else the least."""
+    """Returns what is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
             why = f"the content has {content} entries, and the fixed size is {graph.fixed}"

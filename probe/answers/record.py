@@ -1,4 +1,4 @@
-"""One run kept in a folder, to be compared with another machine's, release's or target's."""
+"""Keeps a run in a folder, to be compared with one of another machine, release or target."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def record(
 ) -> Recorded:
     """Runs a model or a function, and keeps every operation's bits in the new folder ``out``.
 
-    ``model``: a function of no arguments, ``"module:function"``, or a model file. ``inputs``:
+    ``model``: a function without arguments, ``"module:function"``, or a model file. ``inputs``:
     arrays by name, or a .npz file; generated from ``seed`` where a model file says its inputs'
     shapes, with ``shapes`` for what it leaves open. ``target``: run it in a process of its own with
     this target's switches; ``model`` is a file or ``"module:function"`` then. ``most``: bytes of

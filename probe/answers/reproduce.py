@@ -1,4 +1,4 @@
-"""The folder to attach to a bug report, the smallest case, and a run as a file of NumPy."""
+"""Writes the folder for a bug report, the smallest case, and a run as a file of NumPy."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def reproduce(
 
     The runs are named as ``probe.explain`` names them. ``out``: the folder. ``by``: what a smaller
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
-    ``form``: whose bug form; the target's own if None. ``also``: targets that are asked about the
-    smallest case. ``times``: fresh processes that must say the same. ``kernels``: as in
-    ``probe.explain``. ``any_cause``: a smaller case may have another cause or other kernels than
+    ``form``: whose bug form; the target's own if None. ``also``: targets that are also run on the
+    smallest case. ``times``: fresh processes that must agree. ``kernels``: as in
+    ``probe.explain``. ``any_cause``: a smaller case may have a different cause or kernels than
     the finding; the report says so. ``avoid``: try what avoids the difference. ``force``: write
     into a folder that has files. Errors: InputError, also where both sides agree; TargetError;
-    NotReproduced where the script does not say what was measured: then nothing is written.
+    NotReproduced where the script does not give the measured bits: then nothing is written.
     """
     left, right = target_of(target), target_of(against_target or target)
     checked(kernels)

@@ -1,4 +1,4 @@
-"""What stores of one or several machines hold: sums by machine and target, and their table."""
+"""Summarises the stores of one or several machines, by machine and target."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _any(found: Results, machine: str) -> bool:
 
 
 def _versions(runs: pa.Table | None) -> dict[str, str | None]:
-    """The version of each run's library."""
+    """Returns the version of each run's library."""
     if runs is None:
         return {}
     columns = (runs.column(name).to_pylist() for name in ("run_id", "library_version"))
@@ -90,7 +90,7 @@ def _versions(runs: pa.Table | None) -> dict[str, str | None]:
 
 
 def _when(runs: pa.Table | None) -> dict[str, Any]:
-    """How many runs, and when the first and the last of them were started."""
+    """Returns how many runs, and when the first and the last of them were started."""
     if runs is None or not len(runs):
         return {"runs": 0, "first": None, "last": None}
     ends = pc.min_max(runs.column("started")).as_py()
@@ -244,7 +244,7 @@ MOST_SHOWN = 1000
 
 
 def asked(rows: pa.Table) -> dict[str, Any]:
-    """The result of a query as ``probe results --sql ... --json`` prints it.
+    """Returns the result of a query as ``probe results --sql ... --json`` prints it.
 
     Times are text, and so are NaN and infinities, which JSON hasn't. Errors: InputError where two
     columns have one name.

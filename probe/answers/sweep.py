@@ -1,4 +1,4 @@
-"""Where bits differ along an axis, asked in Python or by ``probe sweep``."""
+"""Finds where bits differ along an axis (``probe sweep``)."""
 
 from __future__ import annotations
 
@@ -242,11 +242,11 @@ def sweep(
     ``every`` shape runs again, or only ``differing`` ones.
     ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
     side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps nothing;
-    ``equal`` counts them. ``shard``: ``2/8`` asks the second of eight parts of the values and keeps
+    ``equal`` counts them. ``shard``: ``2/8`` runs the second of eight parts of the values and keeps
     it in a folder of its own beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
     address: nodes run it, and it is stored here by their machines; a target then may say
-    ``machine=LABEL``. ``time``: ``30m`` (90s, 2h) asks what is likely to differ first, ends when
-    the time is up and says what was left out; the same call goes on. Errors: InputError before
+    ``machine=LABEL``. ``time``: ``30m`` (90s, 2h) runs what is likely to differ first, ends when
+    the time is up and reports what was left out; the same call continues. Errors: InputError before
     anything runs. A target's failure is part of the answer.
 
     >>> import probe
@@ -314,7 +314,7 @@ def _wanted(given: str | Target | Iterable[str | Target]) -> list[clustered.Want
 
 
 def _suits_cluster(cluster: str, by: str, workers: int | None, store: object) -> None:
-    """InputError for what nodes can't be asked."""
+    """Raises InputError for what a cluster can't run."""
     if by != "bits":
         why = "sweeps by order do not run on a cluster"
         raise InputError("cluster", cluster, why, "give each machine a part: --shard i/n")
@@ -363,7 +363,7 @@ def _fits(case: Case, word: str) -> bool:
 
 
 def _values(lengths: Iterable[int | str] | None) -> list[int]:
-    """Returns the values ascending, each once. InputError where they are no whole numbers."""
+    """Returns the values ascending, each once. InputError where they aren't whole numbers."""
     whole = None if lengths is None or isinstance(lengths, str) else list(lengths)
     if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
         raise InputError(
@@ -387,7 +387,7 @@ class _ByOrder(Campaign[Case]):
         return 0
 
     def share(self, number: int, questions: Sequence[Case]) -> list[Case]:
-        """Every target is asked: a shard has a part of the values."""
+        """Returns every target runs: a shard has a part of the values."""
         return list(questions)
 
     def ask(self, part: Part[Case], question: Case) -> None:

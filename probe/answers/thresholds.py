@@ -1,4 +1,4 @@
-"""At which sizes a target changes how it adds, which sizes add alike, and which floor to take."""
+"""Finds at which sizes a target changes how it adds, and which floor keeps the order."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Switching(Answer):
 
     @property
     def classes(self) -> list[floors.SizeClass]:
-        """Sizes at which every row adds alike, class by class."""
+        """Returns sizes at which every row adds alike, class by class."""
         return floors.classes(self.found)
 
     @property
     def floor(self) -> floors.Floor:
-        """Which floor keeps every row's sum as at the largest size, and why."""
+        """Returns which floor keeps every row's sum as at the largest size, and why."""
         return floors.floor(self.found)
 
     def report(self) -> dict[str, Any]:
@@ -90,8 +90,9 @@ def thresholds(
 
     ``vary``: ``length``, or ``batch`` (the rows of a dense layer), the case's length then being
     set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
-    batches 1,024. ``scan``: so many of the smallest sizes are all run (64). ``seconds``: no size is
-    begun after that time. Errors: InputError; TargetError where the target fails at the first size.
+    batches 1,024. ``scan``: that many of the smallest sizes are all run (64). ``seconds``: no size
+    is begun after that time. Errors: InputError; TargetError where the target fails at the first
+    size.
     """
     case, where = case_of(case), target_of(target)
     vary = axis_of(case, vary)

@@ -1,4 +1,4 @@
-"""Two runs of one model: of other batches, lengths or targets; the first operation that differs."""
+"""Compares two runs of one model, at different batches, lengths or targets."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def two_runs(
 
 
 def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) -> dict[str, Any]:
-    """Returns an entry of ``sizes``: one more size against the right side; no causes.
+    """Returns an entry of ``sizes``: a further size against the right side, without causes.
 
-    ``known``: what was revealed of operations, None where the sums are not asked.
+    ``known``: what was revealed of operations, None where sums are not tested.
     """
     left = Live(recorder)
     told = compared(left, right, explain=False)
@@ -131,7 +131,7 @@ def _script(
     trust: bool,
     seed: int,
 ) -> dict[str, Any]:
-    """Returns what a report says besides: each side's switches, and the same question again."""
+    """Returns further lines of a report: each side's switches, and the same comparison."""
     found: dict[str, Any] = {} if where is None else {"before": before(*where)}
     if not isinstance(model, str | Path) or not isinstance(inputs, str | Path | None):
         return found
@@ -155,7 +155,7 @@ def _apart(
 ) -> Walked:
     """Records both sides, each in a process of its own, and compares the recordings.
 
-    Processes and recordings stay as long as the answer does: a report asks them again.
+    Processes and recordings stay as long as the answer does: a report uses them again.
     """
     folder = Path(tempfile.mkdtemp(prefix="probe-"))
     running = ExitStack()

@@ -1,4 +1,4 @@
-"""The libraries by name. A dotted text each, imported on demand and without its library.
+"""Lists the libraries by name; each is a dotted text that is imported on demand.
 
 A library of your own becomes a target by an entry point of the group ``probe.targets``; in the
 ``pyproject.toml`` of any installed package::
@@ -52,7 +52,7 @@ def registered():
 
 
 def names():
-    """The names that a target's text may start with, in the order in which they are listed."""
+    """Returns names that a target's text may start with, in the order in which they are listed."""
     return list(BACKENDS) + sorted(registered())
 
 
@@ -62,7 +62,7 @@ def home(name):
 
 
 def get(name):
-    """The Backend class of a name. Raises KeyError, with the known names, for another one.
+    """Returns the Backend class of a name. Raises KeyError, with the known names, for another one.
 
     A class of another package that can't be imported is replaced by one that says so.
     """

@@ -1,4 +1,4 @@
-"""NumPy as its users call it: ``x @ w``, ``np.dot`` and ``np.sum(x, axis=-1)``.
+"""Runs NumPy as its users call it: ``x @ w``, ``np.dot`` and ``np.sum(x, axis=-1)``.
 
 float32 and float64 products go to the BLAS that NumPy was built with, OpenBLAS in its wheels: gemm,
 or gemv and dot where a side has one row or column. float16 has no BLAS and goes through NumPy's own
@@ -85,7 +85,7 @@ class Arrays(Writing):
         return products.restored(layer, "y", shapes) if program.single else "y"
 
     def lines(self, layer, number, x, y, given, shapes):
-        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] == "activation":
             return activation(layer, x[0], y)
         if "kernel" not in layer:
@@ -98,7 +98,7 @@ class Arrays(Writing):
 
 
 def laid(name, array, word):
-    """Lines that assign an array to a name as a layout says."""
+    """Returns lines that assign an array to a name as a layout says."""
     if word == layout.TRANSPOSED and not products.is_vector(array):
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
@@ -113,7 +113,7 @@ def padded(x, pairs, value):
 
 
 def activation(layer, x, y):
-    """Lines of an activation, in the dtype of x."""
+    """Returns lines of an activation, in the dtype of x."""
     alpha = layer["parameters"].get("alpha", 1.0)
     *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
     if "number(" in " ".join([*before, last]):
@@ -122,7 +122,7 @@ def activation(layer, x, y):
 
 
 def blas():
-    """The name and version of NumPy's BLAS; None where it doesn't say (before 1.26)."""
+    """Returns the name and version of NumPy's BLAS; None where it doesn't say (before 1.26)."""
     try:
         found = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{found['name']} {found['version']}"

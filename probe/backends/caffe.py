@@ -1,4 +1,4 @@
-"""Caffe's models as its users have them: layers as text (prototxt), weights as bytes (caffemodel).
+"""Writes Caffe models: layers as text (prototxt), weights as bytes (caffemodel).
 
 The bytes of a ``.caffemodel`` are a protocol buffer, of which these few fields are written here
 (``caffe.proto`` of BVLC/caffe): ``NetParameter.layer`` 100, ``LayerParameter.name`` 1, ``type`` 2,
@@ -45,19 +45,19 @@ class Model:
         self.constants, self.lines, self.weights = {}, [], []
 
     def axis(self, axis):
-        """Where an axis of (batch, *spatial, channels) is in the model."""
+        """Returns where an axis of (batch, *spatial, channels) is in the model."""
         if axis in (0, self.rank - 1):  # batch, channels
             return min(axis, 1)
         return axis + 1 + self.flat
 
     def constant(self, expression, shape):
-        """A Value that does not change."""
+        """Returns a Value that does not change."""
         name = "constant%d" % len(self.constants)
         self.constants[name] = expression, tuple(shape)
         return Value(name, shape)
 
     def layer(self, kind, bottoms, shape, fields="", blobs=(), of=(0, 1)):
-        """The Value of one layer's output. ``fields``: as text, of the layer's parameters.
+        """Returns the Value of one layer's output. ``fields``: as text, of the layer's parameters.
 
         ``blobs``: functions of the operands by name, which give its weights. ``of``: which of how
         many outputs it is.
@@ -71,7 +71,7 @@ class Model:
         return Value(tops[of[0]], shape)
 
     def prototxt(self):
-        """The text of the model."""
+        """Returns the text of the model."""
         inputs = {"x": self.x.shape}
         inputs.update((name, shape) for name, (_, shape) in self.constants.items())
         return "".join(head(name, shape) for name, shape in inputs.items()) + "".join(self.lines)
@@ -91,13 +91,13 @@ def channels_first(shape):
 
 
 def head(name, shape):
-    """An input of a prototxt."""
+    """Returns an input of a prototxt."""
     dims = " ".join("dim: %d" % size for size in shape)
     return 'input: "%s"\ninput_shape { %s }\n' % (name, dims)
 
 
 def text(name, kind, bottoms, tops, fields):
-    """A layer of a prototxt."""
+    """Returns a layer of a prototxt."""
     found = 'layer { name: "%s" type: "%s"' % (name, kind)
     found += "".join(' bottom: "%s"' % one for one in bottoms)
     found += "".join(' top: "%s"' % one for one in tops)
@@ -105,7 +105,7 @@ def text(name, kind, bottoms, tops, fields):
 
 
 def laid_out(prototxt):
-    """The lines of a model's text, long fields in rows; Caffe's format knows no line ends."""
+    """Returns lines of a model's text, long fields in rows; Caffe's format knows no line ends."""
     found = []
     for line in prototxt.splitlines():
         group, brace, fields = line.partition("_param {")
@@ -119,7 +119,7 @@ def laid_out(prototxt):
 
 
 def caffemodel(name, kind, blobs):
-    """The bytes of a layer's weights: a ``LayerParameter`` with its float32 blobs."""
+    """Returns the bytes of a layer's weights: a ``LayerParameter`` with its float32 blobs."""
     found = field(1, name.encode()) + field(2, kind.encode())
     for blob in blobs:
         dims = b"".join(varint(size) for size in blob.shape)
@@ -129,12 +129,12 @@ def caffemodel(name, kind, blobs):
 
 
 def field(number, content):
-    """A field of bytes: its key, its length, its content."""
+    """Returns a field of bytes: its key, its length, its content."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def varint(number):
-    """A whole number in groups of 7 bits, the lowest first."""
+    """Returns a whole number in groups of 7 bits, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -189,7 +189,7 @@ def axes(spec, sizes):
 
 
 def shown(kept):
-    """A slice as it is written in an index."""
+    """Returns a slice as it is written in an index."""
     return ":" if kept == slice(None) else f"{kept.start}:{kept.stop}"
 
 
@@ -208,7 +208,7 @@ def plan(spec, sizes):
 
 
 def prototxt(spec, shape, pads):
-    """The text of a Caffe model of one layer, ``y``, for an input of that shape."""
+    """Returns the text of a Caffe model of one layer, ``y``, for an input of that shape."""
     kind, fields = parameters(spec, pads, len(shape) - 1)
     return head("x", shape) + text("y", kind, ["x"], ["y"], fields)
 

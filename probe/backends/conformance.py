@@ -1,4 +1,4 @@
-"""What every backend must do, checked on small integers, where no order and no rounding can show.
+"""Checks what every backend must do, on small integers, which are never rounded.
 
 The expected outputs are worked out here in Python integers, one window at a time, from the
 definition of the operator alone. A library may refuse an operator; it may not give other numbers.
@@ -118,7 +118,7 @@ def _small(shape, salt, largest):
 
 
 def expected(made, x, w, b):
-    """The exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
+    """Returns the exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
     axes = [_axis(made, axis, size) for axis, size in enumerate(x.shape[1:-1])]
     y = np.zeros((x.shape[0],) + tuple(len(axis) for axis in axes) + (made["filters"],), np.int64)
     channels = made["in_channels"] // made["groups"]
@@ -150,7 +150,8 @@ def _axis(made, axis, size):
 
 
 def compare(made, sizes, batch, run):
-    """The Finding on one spec. ``run(spec, x, w, b)`` gives a container array, from such arrays."""
+    """Returns the Finding on one spec.
+    ``run(spec, x, w, b)`` gives a container array, from such arrays."""
     x, w, b = operands(made, sizes, batch)
     exact = expected(made, x, w, b)
     given = [
@@ -207,7 +208,7 @@ def asking(session):
 
 
 def check(run, dtypes=DTYPES):
-    """The list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
+    """Returns the list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
 
     ``run`` raises Unsupported for what the library refuses. See ``running`` and ``asking``.
     """

@@ -1,4 +1,4 @@
-"""What a library must provide to be a target: a :class:`Backend` that makes :class:`Operator`s.
+"""Defines what a library must provide to be a target: a :class:`Backend` with its operators.
 
 A backend module is imported in the parent (for its keys, devices and environment) and in the
 worker (to run). It imports its library in :meth:`Backend.start` alone. It also runs in the targets'
@@ -79,11 +79,11 @@ class Key:
         return text in self.values
 
     def describe(self):
-        """The values as a user writes them: ``0|1``, or ``N``."""
+        """Returns the values as a user writes them: ``0|1``, or ``N``."""
         return "N" if self.values is None else "|".join(self.values)
 
     def expects(self):
-        """The values in words, for an error's advice."""
+        """Returns the values in words, for an error's advice."""
         return "a whole number from 1 to 999999" if self.values is None else self.describe()
 
 
@@ -225,7 +225,7 @@ class Backend:
         raise NotImplementedError
 
     def lies(self, y):
-        """How the library's value lies in memory: see :meth:`Operator.lies`."""
+        """Returns how the library's value lies in memory: see :meth:`Operator.lies`."""
         return layout.CONTIGUOUS
 
     def operator(self, spec):
@@ -259,7 +259,7 @@ class Backend:
         return False
 
     def kernels(self, spec, shapes):
-        """What the library, when asked, says it would run: {source: [name, ...]}, or {}.
+        """Returns what the library, when asked, says it would run: {source: [name, ...]}, or {}.
 
         ``shapes``: of x and w as containers. A source is a word such as ``backend-choice``; no name
         may hold a path, a host or a process number.

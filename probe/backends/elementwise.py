@@ -1,4 +1,4 @@
-"""What stands between a network's windows, in NumPy: biases, scales, padding, activations.
+"""Computes in NumPy what stands between windows: biases, scales, padding, activations.
 
 One rounding an operation, in the container's dtype, so what rounds once at most has the bits that
 every library gives. Scales, which a compiler may fuse with their shifts, and functions such as
@@ -19,7 +19,7 @@ def extended_axis(spec, rank):
 
 
 def first(axis, count):
-    """The index of so many positions of an axis."""
+    """Returns the index of that many positions of an axis."""
     return (slice(None),) * axis + (slice(count),)
 
 

@@ -1,4 +1,4 @@
-"""JAX as its users call it: ``jax.lax`` and ``jax.numpy`` under ``jax.jit``, channels last.
+"""Runs JAX as its users call it: ``jax.lax`` and ``jax.numpy`` under ``jax.jit``, channels last.
 
 That is Flax's layout. A network is one function, so XLA may fuse what stands between its layers
 into them; weights are arguments of the compiled function, as parameters of a model are. XLA
@@ -63,7 +63,7 @@ class Jax(Writing):
 
     @classmethod
     def environment(cls, switches, device):
-        """The platform, the client's threads (``NPROC`` before 0.4.31) and XLA's flags."""
+        """Returns the platform, the client's threads (``NPROC`` before 0.4.31) and XLA's flags."""
         variables = {
             "JAX_PLATFORMS": "cpu" if device == "cpu" else "cuda",
             "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -150,7 +150,7 @@ class Jax(Writing):
         return products.restored(layer, found, shapes) if program.single else found
 
     def lines(self, layer, number, xs, y, given, shapes):
-        """Lines from the values named ``xs`` to ``y``; see ``source.straight``."""
+        """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x, op = xs[0], layer["op"]
         if pooling.kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
@@ -164,7 +164,7 @@ class Jax(Writing):
         return found + [f"{y} = {y} + {given.get('b')}"] * ("b" in given)
 
     def kernels(self, spec, shapes):
-        """The operations of XLA's program, in its order."""
+        """Returns the operations of XLA's program, in its order."""
         found = Lowering(self.namespace["jax"])
         self.watched(spec, shapes, jax=found)
         return {"xla-program": operations(found.text)}
@@ -191,7 +191,7 @@ class Lowering:
 
 
 def operations(program):
-    """The opcodes of XLA's text of a program, with the targets of its custom calls."""
+    """Returns the opcodes of XLA's text of a program, with the targets of its custom calls."""
     instruction = r"^ *(?:ROOT )?%?[\w.-]+ = (?:\([^)]*\)|\S+) ([a-z][\w-]*)\((.*)$"
     found = re.findall(instruction, program, re.MULTILINE)
     names = []
@@ -204,7 +204,7 @@ def operations(program):
 
 
 def array(text, layer):
-    """An array of JAX's own: a copy, since JAX may share NumPy's memory."""
+    """Returns an array of JAX's own: a copy, since JAX may share NumPy's memory."""
     return f"jnp.array({text}{', jnp.bfloat16' * (layer['dtype'] == 'bfloat16')})"
 
 

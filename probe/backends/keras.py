@@ -1,4 +1,4 @@
-"""Keras 3 layers, called on tensors as a model calls them; TensorFlow below by default.
+"""Runs Keras 3 layers on tensors as a model calls them, on TensorFlow by default.
 
 What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow/nn.py``):
 
@@ -70,7 +70,7 @@ class Keras(Writing):
 
     @classmethod
     def requires(cls, switches):
-        """The library below."""
+        """Returns the library below."""
         library = switches.get("backend", "tensorflow")
         return ((library, library),)
 
@@ -138,7 +138,7 @@ class Keras(Writing):
         return source._replace(load=source.load + ("",) + traced, run=run)  # it captures operands
 
     def traced(self, program, shapes):
-        """The arguments of ``tf.function``: one trace for all sizes."""
+        """Returns the arguments of ``tf.function``: one trace for all sizes."""
         layer = program.steps[0].layer
         shape = None  # of an activation alone: the same lines for every rank
         if "kernel" in layer or not program.single:
@@ -195,7 +195,7 @@ class Keras(Writing):
         return f"keras.ops.convert_to_tensor({array}{copied}{kind})"
 
     def lines(self, layer, number, xs, y, given, shapes):
-        """Lines from the values named ``xs`` to ``y``; see ``source.straight``."""
+        """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x = xs[0]
         if pooling.kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
@@ -224,7 +224,7 @@ class Keras(Writing):
 
 
 def made(program):
-    """Lines that make and build a program's layers, one of each operand ``w``."""
+    """Returns lines that make and build a program's layers, one of each operand ``w``."""
     found = {}
     for at, step in enumerate(program.steps):
         if pooling.kind(step.layer):
@@ -237,7 +237,7 @@ def made(program):
 
 
 def pool_name(program, at):
-    """The name of the pooling layer of step ``at``."""
+    """Returns the name of the pooling layer of step ``at``."""
     return "pool" if program.single else f"pool{at}"
 
 
@@ -274,7 +274,7 @@ def layer_lines(layer, name):
 
 
 def pooling_layer(layer):
-    """The expression of a pooling layer. Raises Unsupported where Keras has none."""
+    """Returns the expression of a pooling layer. Raises Unsupported where Keras has none."""
     name = {"max": "MaxPooling", "avg": "AveragePooling"}[pooling.kind(layer)]
     name = f"keras.layers.{name}{len(layer['kernel'])}D"
     if set(layer["dilation"]) != {1}:
@@ -288,7 +288,7 @@ def pooling_layer(layer):
 
 
 def typed(layer):
-    """The word for a layer's dtype where it isn't Keras' default."""
+    """Returns the word for a layer's dtype where it isn't Keras' default."""
     dtype = layer["dtype"]
     return {} if dtype == "float32" else {"dtype": f'"{dtype}"'}
 

@@ -1,4 +1,4 @@
-"""LiteRT's interpreter on .tflite models, written as TensorFlow's converter writes them.
+"""Runs LiteRT's interpreter on .tflite models such as TensorFlow's converter writes.
 
 A model holds its weights, and has one shape. ReLU and ReLU6 are fused into the operator before
 them, padding is PAD or PADV2 (TensorFlow's SAME and VALID are the operators' own), and what LiteRT
@@ -110,7 +110,7 @@ class LiteRT(Writing):
         )
 
     def kernels(self, spec, shapes):
-        """The operators that the interpreter runs, each with who runs it."""
+        """Returns the operators that the interpreter runs, each with who runs it."""
         if pooling.kind(spec):
             return {}
         program = case(spec)
@@ -164,7 +164,7 @@ def written(graph, program):
 
 
 def layer(graph, step, xs):
-    """The Value behind one step, which reads the Values ``xs``."""
+    """Returns the Value behind one step, which reads the Values ``xs``."""
     spec, x, op = step.layer, xs[0], step.layer["op"]
     if pooling.kind(spec):
         return pooled(graph, spec, x)
@@ -197,7 +197,7 @@ def layer(graph, step, xs):
 
 
 def operands(graph, step):
-    """The weights and the bias of a step; zeros where it has none."""
+    """Returns the weights and the bias of a step; zeros where it has none."""
     spec, w, b = step.layer, step.arrays["w"], step.arrays.get("b")
     found = [graph.operand("w", kernel_shape(spec), lambda given: weights(spec, given[w]))]
     if b is None:
@@ -211,7 +211,7 @@ def ahead(spec, name):
 
 
 def convolution(graph, step, x):
-    """A convolution, behind PAD where its padding is neither SAME nor VALID."""
+    """Returns a convolution, behind PAD where its padding is neither SAME nor VALID."""
     spec = step.layer
     same, inputs = spec["padding"] == "same", operands(graph, step)
     shape, pads = outputs(spec, x)
@@ -228,7 +228,8 @@ def convolution(graph, step, x):
 
 
 def outputs(spec, x):
-    """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
+    """Returns the shape of what windows give of x, and their padding.
+    Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
     spans = Windows.of(spec).spans(x.shape[-1 - rank : -1])
     if not all(one.outputs for one in spans):
@@ -262,7 +263,7 @@ def pooled(graph, spec, x):
 
 
 def activation(graph, spec, x):
-    """The operators of an activation: each name in its spelling is one."""
+    """Returns the operators of an activation: each name in its spelling is one."""
     spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
     names = re.findall(r"(\w+)\(", " ".join(spelled))
     given = {name: functools.partial(graph.each, name) for name in names}
@@ -285,19 +286,19 @@ def extended(graph, step, x):
 
 
 def joined(graph, axis, xs):
-    """Values one behind the other along an axis."""
+    """Returns values one behind the other along an axis."""
     shape = list(xs[0].shape)
     shape[axis] = sum(one.shape[axis] for one in xs)
     return graph.operator("CONCATENATION", xs, shape, axis=axis)
 
 
 def sizes(graph, numbers):
-    """A constant of whole numbers."""
+    """Returns a constant of whole numbers."""
     return graph.constant("sizes", np.array(numbers, np.int32))
 
 
 def kernel_shape(spec):
-    """The shape of the operator's weights."""
+    """Returns the shape of the operator's weights."""
     kernel, filters = tuple(ahead(spec, "kernel")), spec["filters"]
     channels = spec["in_channels"] // spec["groups"]
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
@@ -310,7 +311,7 @@ def kernel_shape(spec):
 
 
 def weights(spec, w):
-    """A container array (*kernel, channels/groups, filters) in the operator's layout."""
+    """Returns a container array (*kernel, channels/groups, filters) in the operator's layout."""
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
         w = w.reshape(w.shape[-2:]).T
     if OPERATORS[spec["op"]] == "CONV_2D":

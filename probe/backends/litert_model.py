@@ -1,4 +1,4 @@
-"""A .tflite model as it is written: tensors, constants and operators of LiteRT's own schema.
+"""Writes .tflite models: tensors, constants and operators of LiteRT's schema.
 
 A Graph is recorded without LiteRT; its Model is packed once by the schema of an installed one, no
 TensorFlow is needed, and arrays are copied into the finished bytes. Buffer 0 of a model is empty by
@@ -69,11 +69,11 @@ class Graph:
         self.x = self._tensor("x", shape[:1] + (1,) * self.flat + shape[1:], dtype)
 
     def axis(self, axis):
-        """Where an axis of (batch, *spatial, channels) is in the model."""
+        """Returns where an axis of (batch, *spatial, channels) is in the model."""
         return axis + (self.flat and axis > 0)
 
     def constant(self, name, array):
-        """A Value whose numbers the model holds."""
+        """Returns a Value whose numbers the model holds."""
         return self._tensor(name, array.shape, str(array.dtype), array)
 
     def operand(self, name, shape, layout):
@@ -81,7 +81,7 @@ class Graph:
         return self._tensor(name, shape, self.dtype, layout)
 
     def operator(self, name, inputs, shape, **fields):
-        """The Value of one operator's output. ``fields``: of its options."""
+        """Returns the Value of one operator's output. ``fields``: of its options."""
         y = self._tensor(name.lower(), shape, "bool" if name == "GREATER" else self.dtype)
         self.operations.append(Operation(name, [one.index for one in inputs], y.index, fields))
         return y
@@ -162,7 +162,7 @@ class Model:
 
 
 def _tensor(schema, one, buffers):
-    """A TensorT of the schema; what it holds gets a buffer."""
+    """Returns a TensorT of the schema; what it holds gets a buffer."""
     made = schema.TensorT()
     made.name, made.shape, made.buffer = one.name, one.shape, 0
     made.type = getattr(schema.TensorType, TYPES[one.dtype])
@@ -175,7 +175,7 @@ def _tensor(schema, one, buffers):
 
 
 def _operator(schema, one, codes):
-    """An OperatorT of the schema."""
+    """Returns an OperatorT of the schema."""
     made = schema.OperatorT()
     made.opcodeIndex, made.inputs, made.outputs = codes.index(one.name), one.inputs, [one.output]
     if one.name in OPTIONS:
@@ -195,7 +195,7 @@ def _code(schema, name):
 
 
 def aligned_buffer(schema):
-    """A BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
+    """Returns a BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
 
     def pack(self, builder):
         data = None

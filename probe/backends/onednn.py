@@ -1,4 +1,4 @@
-"""oneDNN's own limits on the instructions it uses: names, variables, and the CPU flags they need.
+"""Limits the instructions that oneDNN uses: names, variables, and the CPU flags they need.
 
 TensorFlow and PyTorch both carry oneDNN, which reads these variables once, when it is loaded.
 Source: oneDNN developer guide, "CPU dispatcher control". Eigen's and XLA's kernels ignore them.
@@ -24,7 +24,7 @@ KEY = Key(tuple(ISA), "the best this CPU has", "newest instructions that oneDNN 
 
 
 def environment(switches):
-    """The variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1."""
+    """Returns the variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1."""
     if "isa" not in switches:
         return {}
     limit = switches["isa"].upper()

@@ -1,4 +1,4 @@
-"""ONNX Runtime on a model made with the ``onnx`` package: a node or a few an operation, NCHW.
+"""Runs ONNX Runtime on models made with the ``onnx`` package, NCHW.
 
 The sizes of batch and space are symbolic, so one model serves every length. Weights and bias are
 initializers, as in users' models: ONNX Runtime then packs them, lays channels out in blocks, and
@@ -86,11 +86,11 @@ class OnnxRuntime(Writing):
         }
 
     def holds(self):
-        """Whether the model holds its weights."""
+        """Returns whether the model holds its weights."""
         return self.switches.get("weights", "constant") == "constant"
 
     def setup(self):
-        """The session's options. Idle threads sleep instead of spinning.
+        """Returns the session's options. Idle threads sleep instead of spinning.
 
         That moves no bits, and a model is rebuilt for every set of weights: its old threads would
         take the processor from the new ones.
@@ -136,7 +136,7 @@ class OnnxRuntime(Writing):
         return straight(Graph(program, shapes), program, shapes, distinct=True).run
 
     def model(self, graph, nodes, held, fed):
-        """Lines that make the session of nodes."""
+        """Returns lines that make the session of nodes."""
         inputs = [graph.value_info(name, graph.sizes()) for name in inputs_of(graph.program)]
         inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
         constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
@@ -155,7 +155,7 @@ class OnnxRuntime(Writing):
         )
 
     def kernels(self, spec, shapes):
-        """The nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
+        """Returns the nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
         import onnx
 
         options = self.namespace["options"]
@@ -188,11 +188,11 @@ class Graph:
         self.pool = pooling.kind(layer)
 
     def value_info(self, name, sizes):
-        """The declaration of a value; of sizes None it is open."""
+        """Returns the declaration of a value; of sizes None it is open."""
         return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
 
     def sizes(self):
-        """The sizes of x, all open but the channels; of several inputs these too, None."""
+        """Returns the sizes of x, all open but the channels; of several inputs these too, None."""
         layer = self.program.steps[0].layer
         if self.program.inputs > 1:
             return None
@@ -204,7 +204,7 @@ class Graph:
         return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
 
     def sizes_of(self, operand):
-        """The sizes of an operand, None for the constant tail of a splice."""
+        """Returns the sizes of an operand, None for the constant tail of a splice."""
         steps = self.program.steps
         found = ((s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand)
         layer, name = next(found)
@@ -247,7 +247,7 @@ class Graph:
         return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
 
     def lines(self, layer, number, x, y, given, shapes):
-        """The nodes from the value named ``x`` to ``y``."""
+        """Returns the nodes from the value named ``x`` to ``y``."""
         if layer["op"] in products.OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
         if pooling.kind(layer):
@@ -283,7 +283,7 @@ class Graph:
         return matmul(x, y, given)
 
     def product_of(self, layer, x, y):
-        """The product of two values' rows of channels."""
+        """Returns the product of two values' rows of channels."""
         names = ["%s_%s" % (y, word) for word in ("left", "right")]
         found = [self.last(x[0], names[0]), self.last(x[1], names[1])]
         if layer["transposed"]:
@@ -294,15 +294,15 @@ class Graph:
         return [*found, self.first(y + "_first", y)]
 
     def last(self, x, y):
-        """The node that puts the channels last."""
+        """Returns the node that puts the channels last."""
         return node("Transpose", [x], y, {"perm": [0, *range(2, self.rank + 2), 1]})
 
     def first(self, x, y):
-        """The node that puts them first again."""
+        """Returns the node that puts them first again."""
         return node("Transpose", [x], y, {"perm": [0, self.rank + 1, *range(1, self.rank + 1)]})
 
     def windows(self, layer, number):
-        """A convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
+        """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
 
         ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
         sizes and are written out, as converters do.
@@ -375,7 +375,7 @@ class Graph:
         return found
 
     def constant(self, name, number):
-        """A number of the model's dtype."""
+        """Returns a number of the model's dtype."""
         return tensor(name, self.kind, [], [float(number)])
 
 
@@ -392,13 +392,13 @@ def integers(name, numbers):
 
 
 def tensor(name, kind, sizes, numbers):
-    """A node that gives numbers."""
+    """Returns a node that gives numbers."""
     text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
     return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
 
 
 def node(kind, inputs, output, attributes=None):
-    """The text of a node."""
+    """Returns the text of a node."""
     words = {name: json.dumps(value) for name, value in (attributes or {}).items()}
     text = 'helper.make_node("%s", %s, ["%s"]' % (kind, json.dumps(inputs), output)
     return text + (", " + keywords(words) if words else "") + ")"

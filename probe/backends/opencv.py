@@ -1,4 +1,4 @@
-"""Caffe models, run for real: ``cv2.dnn.readNetFromCaffe`` on a prototxt, NCHW.
+"""Runs Caffe models with ``cv2.dnn.readNetFromCaffe``, NCHW.
 
 The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV's. A model has one
 shape, and one spatial axis gets a height of 1. Of a single convolution ``blobs`` take the weights
@@ -92,7 +92,7 @@ class OpenCV(Writing):
         return ['prototxt = """', *caffe.laid_out(prototxt), '"""', made] + plain
 
     def product(self, step, shape):
-        """One matrix product, over the last axis of x."""
+        """Returns one matrix product, over the last axis of x."""
         prototxt = caffe.prototxt(step.layer, shape, ())
         model = caffe.Model(shape)
         model.weights.append(("y", "InnerProduct", blobs_of(step)))
@@ -104,7 +104,7 @@ class OpenCV(Writing):
         )
 
     def windowed(self, step, shape):
-        """One convolution or pool, whose outputs NumPy crops."""
+        """Returns one convolution or pool, whose outputs NumPy crops."""
         layer, flat = step.layer, len(shape) == 3
         plan = caffe.plan(layer, shape[1:-1])
         load = self.net(
@@ -128,7 +128,7 @@ class OpenCV(Writing):
         )
 
     def network(self, program, shape):
-        """All steps as one model, which OpenCV fuses as it does every model."""
+        """Returns all steps as one model, which OpenCV fuses as it does every model."""
         if program.inputs > 1:
             raise Unsupported(f"inputs={program.inputs}: Caffe models are built for one")
         model = caffe.Model(shape)
@@ -154,7 +154,7 @@ class OpenCV(Writing):
 
 
 def entering(flat):
-    """Lines that give x this shape."""
+    """Returns lines that give x this shape."""
     found = ("x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",)
     return found + ("x = x[:, :, None]",) * flat
 
@@ -170,7 +170,7 @@ def blobs_of(step):
 
 
 def weights(layer, w):
-    """A container array (*kernel, channels/groups, filters) as Caffe's blob has it."""
+    """Returns a container array (*kernel, channels/groups, filters) as Caffe's blob has it."""
     if layer["op"] in caffe.PRODUCTS:
         return w.reshape(w.shape[-2:]).T
     if layer["op"].startswith("depthwise"):
@@ -179,7 +179,7 @@ def weights(layer, w):
 
 
 def layer(model, step, xs):
-    """The Value behind one step, which reads the Values ``xs``."""
+    """Returns the Value behind one step, which reads the Values ``xs``."""
     spec, x, op = step.layer, xs[0], step.layer["op"]
     caffe.supported(spec)
     if op in caffe.PRODUCTS:
@@ -205,7 +205,7 @@ def layer(model, step, xs):
 
 
 def windowed(model, step, x):
-    """A convolution or a pool, and what is cropped off it."""
+    """Returns a convolution or a pool, and what is cropped off it."""
     spec = step.layer
     plan = caffe.plan(spec, x.shape[-len(spec["kernel"]) :])
     kind, fields = caffe.parameters(spec, [one.pad for one in plan])
@@ -221,7 +221,7 @@ def windowed(model, step, x):
 
 
 def product(model, step, x):
-    """The product over the channels, which are put last for it."""
+    """Returns the product over the channels, which are put last for it."""
     spec, last = step.layer, len(x.shape) - 1
     x = permuted(model, x, [0] + list(range(2, last + 1)) + [1])
     kind, fields = caffe.parameters(spec, (), last)
@@ -271,7 +271,7 @@ def cropped(model, x, axis, start, count):
 
 
 def joined(model, axis, parts):
-    """Values one behind the other along an axis; None are left out."""
+    """Returns values one behind the other along an axis; None are left out."""
     parts = [one for one in parts if one is not None]
     if len(parts) == 1:
         return parts[0]
@@ -280,5 +280,5 @@ def joined(model, axis, parts):
 
 
 def resized(shape, axis, size):
-    """A shape with another size of one axis."""
+    """Returns a shape with another size of one axis."""
     return shape[:axis] + (size,) + shape[axis + 1 :]

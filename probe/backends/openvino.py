@@ -1,4 +1,4 @@
-"""OpenVINO's CPU plugin on models of its opsets, NCHW: ``ov.compile_model(model, "CPU")``.
+"""Runs OpenVINO's CPU plugin (``ov.compile_model(model, "CPU")``) on its opsets, NCHW.
 
 The sizes of batch and space are open (-1), so one compiled model serves every length. Weights and
 bias are constants, as in users' models; ``weights=argument`` makes them parameters. On processors
@@ -80,7 +80,7 @@ class OpenVino(Writing):
         }
 
     def holds(self):
-        """Whether the model holds its weights."""
+        """Returns whether the model holds its weights."""
         return self.switches.get("weights", "constant") == "constant"
 
     def check(self, program):
@@ -118,7 +118,7 @@ class OpenVino(Writing):
         return straight(Graph(program, shapes, True), program, shapes, distinct=True).run
 
     def kernels(self, spec, shapes):
-        """The nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
+        """Returns the nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
         recorder = Recorder(self.namespace["ov"])
         self.watched(spec, shapes, ov=recorder)
         nodes = [node.get_rt_info() for node in recorder.made.get_runtime_model().get_ordered_ops()]
@@ -151,11 +151,11 @@ class Graph:
         self.product = program.single and layer["op"] in products.OPS
 
     def parameter(self, name, sizes):
-        """The line of an input of the model; -1: an open size."""
+        """Returns the line of an input of the model; -1: an open size."""
         return "%s = ops.parameter(%s, %s)" % (name, sizes, self.dtype)
 
     def sizes(self):
-        """The sizes of x, all open but the channels; of several inputs these too."""
+        """Returns the sizes of x, all open but the channels; of several inputs these too."""
         layer = self.program.steps[0].layer
         if self.program.inputs > 1:
             return [-1] * (self.rank + 2)
@@ -166,7 +166,7 @@ class Graph:
         return [-1, channels] + [-1] * self.rank
 
     def sizes_of(self, operand):
-        """The sizes of an operand as ``operand`` hands it over."""
+        """Returns the sizes of an operand as ``operand`` hands it over."""
         steps = self.program.steps
         found = ((s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand)
         layer, name = next(found)
@@ -204,7 +204,7 @@ class Graph:
         return found + [grouped] * (layer["groups"] > 1)
 
     def lines(self, layer, number, x, y, given, shapes):
-        """Lines from the values named ``x`` to ``y``."""
+        """Returns lines from the values named ``x`` to ``y``."""
         op = layer["op"]
         if op in products.OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
@@ -239,19 +239,19 @@ class Graph:
         return ["%s = %s" % (y, call if self.product else self.first(call))]
 
     def last(self, x):
-        """The expression that puts the channels last."""
+        """Returns the expression that puts the channels last."""
         return "ops.transpose(%s, %s)" % (x, [0, *range(2, self.rank + 2), 1])
 
     def first(self, x):
-        """The expression that puts them first again."""
+        """Returns the expression that puts them first again."""
         return "ops.transpose(%s, %s)" % (x, [0, self.rank + 1, *range(1, self.rank + 1)])
 
     def auto(self, layer):
-        """The word for padding that depends on the size, or none."""
+        """Returns the word for padding that depends on the size, or none."""
         return [one for one in AUTO_PAD if one.replace("_upper", "") == layer["padding"]]
 
     def around(self, layer, number):
-        """Zeros before all axes and behind them: two lists."""
+        """Returns zeros before all axes and behind them: two lists."""
         if self.auto(layer):
             return [[0] * self.rank] * 2
         return [list(one) for one in zip(*self.shapes.around(number))]
@@ -275,7 +275,7 @@ class Graph:
         return found + ["%s = ops.max_pool(%s, %s).output(0)" % (y, x, joined(words))]
 
     def between(self, layer, x, y, given):
-        """What stands between a network's windows."""
+        """Returns what stands between a network's windows."""
         op, parameters = layer["op"], layer["parameters"]
         if op == "bias":
             return ["%s = ops.add(%s, %s)" % (y, x, given["b"])]
@@ -299,7 +299,7 @@ class Graph:
 
 
 def shape_of_weights(layer):
-    """The shape of a layer's weights as OpenVINO has them."""
+    """Returns the shape of a layer's weights as OpenVINO has them."""
     filters, channels, groups = layer["filters"], layer["in_channels"], layer["groups"]
     if layer["op"] == "dense":
         return filters, channels
@@ -318,5 +318,5 @@ def padded(x, before, after, value, dtype):
 
 
 def joined(words):
-    """Arguments of a call."""
+    """Returns arguments of a call."""
     return ", ".join(map(str, words))

@@ -1,4 +1,4 @@
-"""Pooling windows, and pooling made of a library's padding and its pooling of whole windows.
+"""Composes pooling from a library's padding and its pooling of whole windows.
 
 A pooling spec is a depthwise one without weights, with two entries more: ``ceil_mode`` (a last
 window may reach beyond the padded input, as long as it starts in the input or before it) and
@@ -17,7 +17,7 @@ def kind(spec):
 
 
 def spans(spec, sizes):
-    """The Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
+    """Returns the Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
     needed = spec["ceil_mode"] or spec["padding"] in BY_SIZE
     if needed and any(size is None for size in sizes):
         raise Unsupported(
@@ -41,7 +41,7 @@ class Library:
 def pool(spec, library, sizes):
     """f(x) for an input of these spatial sizes.
 
-    What the library has no word for is padded by hand: a maximum with -inf or 0; an average that
+    What the library does not support is padded by hand: a maximum with -inf or 0; an average that
     leaves padding out is divided by the average of ones.
     """
     found = spans(spec, sizes)

@@ -1,4 +1,4 @@
-"""Matrix products and sums as libraries' users write them: which arrays are handed over.
+"""Says which arrays matrix products and sums get, as users of the libraries write them.
 
 ``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one, x is
             a stack of matrices that share w
@@ -13,14 +13,14 @@ OPS = ("matmul", "dot", "sum", "dense")
 
 
 def left(spec, shapes):
-    """The expression of x (batch, length, in_channels) as it is written in the call."""
+    """Returns the expression of x (batch, length, in_channels) as it is written in the call."""
     if spec["op"] not in ("matmul", "dot") or shapes.stacked:
         return "x"
     return "x[0, 0]" if spec["op"] == "dot" and shapes.shape[1] == 1 else "x[0]"
 
 
 def right(spec, w):
-    """The expression of w (1, in_channels, filters), of the name given, in the call."""
+    """Returns the expression of w (1, in_channels, filters), of the name given, in the call."""
     if spec["op"] not in ("matmul", "dot"):
         return w
     return w + ("[0, :, 0]" if spec["op"] == "dot" and spec["filters"] == 1 else "[0]")

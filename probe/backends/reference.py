@@ -1,4 +1,4 @@
-"""Convolutions in NumPy, each operation rounded once: what a library may be compared with.
+"""Computes convolutions in NumPy, each operation rounded once, to compare libraries with.
 
 The summands of an output are numbered by kernel position (row-major), then by channel. By default
 they are added in that order, starting from the first product; the bias is added last. So bits
@@ -37,19 +37,19 @@ class Arithmetic:
         self.working = np.dtype("float64" if name == "float64" else "float32")
 
     def widen(self, array):
-        """A container array in the working dtype (exact)."""
+        """Returns a container array in the working dtype (exact)."""
         return array if self.native else floats.widen(array, self.name).astype(self.working)
 
     def narrow(self, array):
-        """The container array of values that are in the format already."""
+        """Returns the container array of values that are in the format already."""
         return array if self.native else floats.round_float32_to(array, self.name)
 
     def rounded(self, array):
-        """Values of the working dtype rounded to the format."""
+        """Returns values of the working dtype rounded to the format."""
         return array if self.native else self.widen(floats.round_float32_to(array, self.name))
 
     def flushed(self, array):
-        """Values of the format with zeros of their sign for subnormal ones."""
+        """Returns values of the format with zeros of their sign for subnormal ones."""
         small = np.abs(array) < floats.tiny(self.name, "before")
         return np.where(small, np.copysign(np.zeros_like(array), array), array)
 
@@ -90,7 +90,8 @@ BLOCK = 1 << 15
 
 
 def sequential(n, factors, arithmetic):
-    """Products one by one, in order. They are formed in blocks, which saves calls of NumPy."""
+    """Returns products one by one, in order.
+    They are formed in blocks, which saves calls of NumPy."""
     leaf, total = 0, None
     while leaf < n:
         terms = arithmetic.multiply(*factors.block(leaf))
@@ -101,7 +102,7 @@ def sequential(n, factors, arithmetic):
 
 
 def in_order(order):
-    """An algorithm that adds products one by one; ``order(n)`` says in which order."""
+    """Returns an algorithm that adds products one by one; ``order(n)`` says in which order."""
 
     def algorithm(n, factors, arithmetic):
         leaves = iter(order(n))
@@ -289,7 +290,7 @@ class Factors:
         return len(self.positions) * self.channels
 
     def __call__(self, leaf):
-        """The input and the weight of one leaf."""
+        """Returns the input and the weight of one leaf."""
         position, channel = divmod(leaf, self.channels)
         return self.x.array[(slice(None), channel, None) + self._window(position)], self.w[leaf]
 
@@ -403,7 +404,7 @@ class ReferencePool(Operator):
             return self.arithmetic.rounded(total / count)
 
     def _taps(self, x, inside, beyond):
-        """What every place of the window meets, (batch, *outputs, channels), row by row."""
+        """Yields what every place of the window meets, (batch, *outputs, channels), row by row."""
         windows = Windows.of(self.spec)
         found = windows.spans(x.shape[1:-1])
         none = [(0, 0)]

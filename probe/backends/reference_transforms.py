@@ -1,4 +1,4 @@
-"""Convolutions that do not form the products: test doubles that no summation tree describes.
+"""Computes convolutions that do not add the products, as test doubles.
 
 Both are in float32 and float64, groups=1. Sources: Lavin and Gray, "Fast Algorithms for
 Convolutional Neural Networks", CVPR 2016 (Winograd's F(2,3)); the convolution theorem.
@@ -25,7 +25,7 @@ def refuse(spec, name, arithmetic):
 
 
 def transformed(matrix, array, axis):
-    """A small matrix applied along one axis, its terms added in order."""
+    """Returns a small matrix applied along one axis, its terms added in order."""
     rows = []
     for row in matrix:
         terms = [c * array.take(i, axis) for i, c in enumerate(row) if c]

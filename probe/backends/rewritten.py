@@ -1,4 +1,4 @@
-"""Programs that compute the same otherwise: in pieces, wider, in two calls, with axes swapped.
+"""Rewrites programs: in pieces, wider, in two calls, or with axes swapped.
 
 A spec may carry words that no library knows; each stands for other steps, made of the library's
 own operations, once the input's shape is known:
@@ -42,7 +42,8 @@ JOINING = ("slice", "concat", "cast", "add", "pad")
 
 
 def operator(backend, spec):
-    """The operator of a spec, whatever words it carries. Raises Unsupported where there is none."""
+    """Returns the operator of a spec, whatever words it carries.
+    Raises Unsupported where there is none."""
     backend.lay(layout.of(spec))
     if "turned" in spec:
         return Transposed(operator(backend, library_spec(spec)), spec)
@@ -74,7 +75,7 @@ def whole(backend, given):
 
 
 def parts(spec):
-    """The specs of the calls that a spec stands for: itself, or the two of a split one.
+    """Returns the specs of the calls that a spec stands for: itself, or the two of a split one.
 
     The bias, if there is one, belongs to the first call.
     """
@@ -163,7 +164,7 @@ class Rewriting:
                 values.append(self._add(step.layer, reads, step.arrays))
 
     def _merged(self, step, reads):
-        """The value of a step that joins the program before it, or begins one."""
+        """Returns the value of a step that joins the program before it, or begins one."""
         last = self.steps[-1].layer if self.steps else {}
         if last.get("op") != "program" or reads != (len(self.steps),):
             layer = {"op": "program", "steps": [step._replace(reads=(0,))]}
@@ -215,7 +216,7 @@ class Rewriting:
         return self._add({"op": "cast", "to": dtype, "dtype": "float64", "parameters": {}}, [y])
 
     def _samples(self, step, value):
-        """``chunks`` and ``pad`` of the batch: calls of so many samples."""
+        """``chunks`` and ``pad`` of the batch: calls of that many samples."""
         spec, remedy = _plain(step.layer), step.layer["remedy"]
         self.dtype = spec["dtype"]
         count = self.shapes[value][0]
@@ -266,12 +267,13 @@ class Rewriting:
 
 
 def of_batch(step):
-    """Whether a step's remedy cuts the batch."""
+    """Returns whether a step's remedy cuts the batch."""
     return step.layer.get("remedy", {}).get("axis") == "batch"
 
 
 def piece(remedy, count):
-    """The size of the pieces that give so many outputs. Raises Unsupported where none does."""
+    """Returns the size of the pieces that give that many outputs.
+    Raises Unsupported where none does."""
     if remedy["kind"] == "chunks":
         return remedy["outputs"]
     sizes = sorted(remedy["outputs"])
@@ -283,7 +285,7 @@ def piece(remedy, count):
 
 
 def inside(spec, axis, pads):
-    """The spec without zeros on ``axis``; ``pads``: what all axes have."""
+    """Returns the spec without zeros on ``axis``; ``pads``: what all axes have."""
     pads = [list(pair) for pair in pads[:axis] + ((0, 0),) + pads[axis + 1 :]]
     return dict(spec, padding=pads if any(map(any, pads)) else "valid")
 
@@ -302,7 +304,7 @@ class Stepwise(Operator):
         self.operators = [made[self._key(number)] for number in range(len(given.steps))]
 
     def _key(self, number):
-        """What makes two steps the same call: pieces of one size share an operator."""
+        """Returns what makes two steps the same call: pieces of one size share an operator."""
         step = self.steps[number]
         return repr(sorted(step.layer.items())), self.shapes[step.reads[0]]
 
@@ -374,7 +376,8 @@ def _joined(layer):
 
 
 def library_spec(spec):
-    """The spec as the library has it, without ``turned``. Others, of rows of a product, stay."""
+    """Returns the spec as the library has it, without ``turned``.
+    Others, of rows of a product, stay."""
     if "turned" not in spec:
         return spec
     found = {name: value for name, value in spec.items() if name != "turned"}
@@ -394,12 +397,12 @@ def activations(x):
 
 
 def kernel(w):
-    """Weights (height, length, ...) as (length, height, ...), or back."""
+    """Returns weights (height, length, ...) as (length, height, ...), or back."""
     return np.ascontiguousarray(np.swapaxes(w, 0, 1))
 
 
 def shapes(given):
-    """Shapes of x and w as the library has them."""
+    """Returns shapes of x and w as the library has them."""
     x, w = given["x"], given["w"]
     return {"x": (x[0], x[2], x[1]) + x[3:], "w": (w[1], w[0]) + w[2:]}
 

@@ -1,4 +1,4 @@
-"""A program in a library's own words: lines that its user would write, run as they are printed.
+"""Writes a program in a library's own words: lines that are run exactly as they are printed.
 
 A library's ``emit`` gives the lines of a program; the worker compiles and runs these very lines,
 bug reports print them. Python 3.6 runs this file.
@@ -48,7 +48,7 @@ class Source(NamedTuple):
     hold: Optional[Callable] = None
 
     def body(self):
-        """The lines of a function of ``x`` and the operands, as scripts print it."""
+        """Returns the lines of a function of ``x`` and the operands, as scripts print it."""
         return self.make + self.enter + self.load + self.run + ("return " + self.leave,)
 
 
@@ -87,7 +87,7 @@ class Writing(Backend):
         exec("\n".join(self.imports + self.setup()), self.namespace)
 
     def setup(self):
-        """Lines that apply the switches which are no variables, before anything is computed."""
+        """Lines that apply the switches which are not variables, before anything is computed."""
         return ()
 
     def emit(self, program, shapes):
@@ -129,7 +129,7 @@ class Writing(Backend):
         return release(self.version or "999")
 
     def said(self, error):
-        """What an error of the library says, in one line of at most 300 characters."""
+        """Returns what an error of the library says, in one line of at most 300 characters."""
         return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
     def guarded(self, call):
@@ -154,7 +154,7 @@ class Writing(Backend):
 
 
 def short_of_memory(error):
-    """Whether a library's general error says that it could not allocate."""
+    """Returns whether a library's general error says that it could not allocate."""
     texts = (
         "can't allocate memory",
         "Failed to allocate memory",
@@ -184,7 +184,7 @@ class Shapes:
 
     @property
     def shape(self):
-        """The input's: (batch, *spatial, channels)."""
+        """Returns the input's: (batch, *spatial, channels)."""
         self.asked = True
         return self._shape
 
@@ -196,16 +196,16 @@ class Shapes:
         return Windows.of(layer).pads(self._sizes(number))
 
     def spatial(self, number):
-        """Sizes of the spatial axes of what step ``number`` reads."""
+        """Returns sizes of the spatial axes of what step ``number`` reads."""
         self.asked = True
         return self._sizes(number)
 
     def _sizes(self, number):
-        """Sizes of the first value that a step reads."""
+        """Returns sizes of the first value that a step reads."""
         return self._of(self.program.steps[number].reads[0])[1:-1]
 
     def _of(self, value):
-        """The shape of a value; inputs have the same, as far as it is asked for."""
+        """Returns the shape of a value; inputs have the same, as far as it is asked for."""
         if value < self.program.inputs:
             return self._shape
         step = self.program.steps[value - self.program.inputs]
@@ -234,7 +234,7 @@ def shape_of(layer, shapes):
 
 
 def straight(backend, program, shapes, distinct=False):
-    """The Source of a library whose operations are calls, a line or a few for each step.
+    """Returns the Source of a library whose operations are calls, a line or a few for each step.
 
     ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
     assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, given, shapes)``,
@@ -322,12 +322,12 @@ class Compiled(Operator):
 
 
 def _entering(array, dtype):
-    """A container array as lines get it."""
+    """Returns a container array as lines get it."""
     return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
 
 
 def returned(program):
-    """The dtype of a program's output."""
+    """Returns the dtype of a program's output."""
     layer = program.steps[-1].layer
     return layer.get("to", layer["dtype"])
 
@@ -345,7 +345,8 @@ class Written(Operator):
         self.by_source = functools.lru_cache(16)(functools.partial(Compiled, backend, program))
 
     def at(self, shape):
-        """The Compiled for inputs (batch, *spatial, channels) of this shape. Raises Unsupported."""
+        """Returns the Compiled for inputs (batch, *spatial, channels) of this shape.
+        Raises Unsupported."""
         return self.every.get(_kind(shape)) or self.by_shape(tuple(shape))
 
     def _for_shape(self, shape):
@@ -363,7 +364,7 @@ def _kind(shape):
 
 
 def inputs_of(program):
-    """The names of the inputs in ``run``: ``x``, and ``x1``, ``x2`` of further ones."""
+    """Returns the names of the inputs in ``run``: ``x``, and ``x1``, ``x2`` of further ones."""
     return ["x"] + ["x%d" % number for number in range(1, program.inputs)]
 
 
@@ -384,7 +385,7 @@ def compiled(source, program, namespace):
 
 @functools.lru_cache(256)
 def _code(text):
-    """The lines of a program compiled, under a name by which tracebacks find them."""
+    """Returns the lines of a program compiled, under a name by which tracebacks find them."""
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     return compile(text, name, "exec")
@@ -403,19 +404,19 @@ def joins_windows(program):
 
 
 def defined(name, parameters, lines):
-    """The lines of a function that returns what its last line assigns to ``y``."""
+    """Returns the lines of a function that returns what its last line assigns to ``y``."""
     *body, last = lines
     head = "def %s(%s):" % (name, ", ".join(parameters))
     return (head, *indented(body + [last.replace("y = ", "return ", 1)]), "")
 
 
 def indented(lines):
-    """The lines of a block."""
+    """Returns the lines of a block."""
     return tuple("    " + line for line in lines)
 
 
 def assigned(name, expression):
-    """The line that assigns to a name; none where it would assign the name to itself."""
+    """Returns the line that assigns to a name; none where it would assign the name to itself."""
     return [] if expression == name else ["%s = %s" % (name, expression)]
 
 
@@ -430,7 +431,7 @@ def one_or_all(entries):
 
 
 def number(value):
-    """A number in Python's words, infinity too."""
+    """Returns a number in Python's words, infinity too."""
     return 'float("%s")' % value if math.isinf(value) else str(value)
 
 

@@ -105,7 +105,7 @@ class TensorFlow(Writing):
         return process.configured(self.switches, self.device, self.version)
 
     def mode(self):
-        """How lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
+        """Returns how lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
         switches = self.switches
         if self.release() < (2, 0) and switches.get("mode") != "eager":
             return "session"
@@ -148,11 +148,11 @@ class TensorFlow(Writing):
 
     @property
     def constant(self):
-        """Whether weights are constants of the graph."""
+        """Returns whether weights are constants of the graph."""
         return self.switches.get("weights") == "constant"
 
     def in_function(self, source, program, shapes):
-        """The Source whose ``run`` calls a tf.function with the lines of ``source``."""
+        """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
         layer, names = program.steps[0].layer, program.operands()
         argument = program.single and not self.constant
         given = inputs_of(program) + names if argument else ["x"]
@@ -194,7 +194,7 @@ class TensorFlow(Writing):
         return source._replace(make=lines, run=run)
 
     def fed(self, program, shapes):
-        """Shapes of the input and of the operands as texts; batch and sizes are open."""
+        """Returns shapes of the input and of the operands as texts; batch and sizes are open."""
         layer = program.steps[0].layer
         names = program.operands()
         if program.single and "kernel" not in layer:  # the same lines for every rank
@@ -214,7 +214,7 @@ class TensorFlow(Writing):
         return [str(outer + (channels,))] + [str(found[name]) for name in names]
 
     def operand_shape(self, layer, name, rank):
-        """The shape of an operand as the call takes it, with None for what is open."""
+        """Returns the shape of an operand as the call takes it, with None for what is open."""
         if name == "tail":
             return (None,) * (rank + 1) + (layer["channels"],)
         if name != "w":
@@ -228,7 +228,7 @@ class TensorFlow(Writing):
         return tuple(layer["kernel"]) + (channels // groups, filters)
 
     def by_hand(self, layer):
-        """Whether lines compute a layer by elementwise operations."""
+        """Returns whether lines compute a layer by elementwise operations."""
         chosen = self.switches.get("algorithm") == "elementwise" and "kernel" in layer
         return "stable" in layer or (chosen and not pooling.kind(layer))
 
@@ -237,7 +237,7 @@ class TensorFlow(Writing):
         return layer["op"] in products.OPS and not self.by_hand(layer)
 
     def multiplied(self, layer):
-        """Whether a layer's weights are (*kernel, channels, multiplier)."""
+        """Returns whether a layer's weights are (*kernel, channels, multiplier)."""
         return layer["op"] == "depthwise_conv2d" and not self.by_hand(layer)
 
     def enter(self, program, shapes):
@@ -265,7 +265,7 @@ class TensorFlow(Writing):
         return array
 
     def lines(self, layer, number, x, y, given, shapes):
-        """Lines from the values named ``x`` to ``y``; see ``source.straight``."""
+        """Returns lines from the values named ``x`` to ``y``; see ``source.straight``."""
         if self.constant:
             given = {name: tensor(at, layer) for name, at in given.items()}
         if pooling.kind(layer):
@@ -343,7 +343,7 @@ class TensorFlow(Writing):
         return found + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]
 
     def pooled(self, layer, x, number, shapes):
-        """The expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
+        """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
         kind, rank, padding = pooling.kind(layer), len(layer["kernel"]), layer["padding"]
         name = f"tf.nn.{kind}_pool{rank}d"
         if set(layer["dilation"]) != {1}:
@@ -415,7 +415,7 @@ def traced(names, lines, *decorators):
 
 
 def section(layer, axes):
-    """The axis along which ``extend`` goes, and the begin and size of what it keeps."""
+    """Returns the axis along which ``extend`` goes, and the begin and size of what it keeps."""
     axis = elementwise.extended_axis(layer, axes)
     size = [-1] * axes
     size[axis] = layer["kept"]
@@ -434,25 +434,25 @@ def sections(program, shapes):
 
 
 def tensor(array, layer):
-    """The expression of a tensor with the values of an array."""
+    """Returns the expression of a tensor with the values of an array."""
     if layer["dtype"] == "bfloat16":
         return f"tf.cast(tf.constant({array}), tf.bfloat16)"
     return f"tf.constant({array})"
 
 
 def outside(pairs):
-    """Pairs of the spatial axes, with those of the batch and the channels."""
+    """Returns pairs of the spatial axes, with those of the batch and the channels."""
     return [[0, 0]] + [list(pair) for pair in pairs] + [[0, 0]]
 
 
 def padded(x, pairs, value=0.0):
-    """The expression of x with ``value`` around its spatial axes."""
+    """Returns the expression of x with ``value`` around its spatial axes."""
     fill = f", constant_values={number(value)}" if value else ""
     return f"tf.pad({x}, {outside(pairs)}{fill})"
 
 
 def stable(layer, x, given):
-    """The expression of ``probe.stable``'s convolution or dense layer."""
+    """Returns the expression of ``probe.stable``'s convolution or dense layer."""
     w = given.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
     words = {"accumulate": layer["stable"]}
     if layer["op"] != "dense":
@@ -464,7 +464,7 @@ def stable(layer, x, given):
 
 
 def by_hand(layer, given, pairs, graph):
-    """Lines from ``x`` to ``y``: a multiplication and an addition for each product.
+    """Returns lines from ``x`` to ``y``: a multiplication and an addition for each product.
 
     Products are added row by row of the window, channels innermost, as ``probe.stable`` does, so no
     length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph

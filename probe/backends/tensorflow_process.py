@@ -32,7 +32,7 @@ HEADINGS = ("in user code", "Graph execution error")
 
 
 def environment(switches, device):
-    """The variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
+    """Returns variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "ABSL_MIN_LOG_LEVEL": "3"}
     variables.update(onednn.environment(switches))
     if "onednn" in switches:
@@ -110,7 +110,7 @@ def refusals(tf):
 
 
 def said(error):
-    """What a library's error says, in one line of at most 300 characters.
+    """Returns what a library's error says, in one line of at most 300 characters.
 
     That is its first line after Keras' heading, and its last one where a call stack is in between.
     """

@@ -1,4 +1,4 @@
-"""PyTorch as its users call it: ``torch.nn.functional`` on contiguous NCHW tensors, no gradients.
+"""Runs PyTorch as its users call it: ``torch.nn.functional`` on NCHW tensors, no gradients.
 
 Symmetric padding goes to the convolution. What isn't symmetric goes through ``F.pad`` first, since
 ``F.conv2d`` takes one number an axis; so does TensorFlow's ``same`` where it is uneven (PyTorch's
@@ -185,7 +185,7 @@ class Torch(Writing):
         return f"torch.tensor({array}{kind}{where})"
 
     def lines(self, layer, number, x, y, given, shapes):
-        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in products.OPS:
             return [f"{y} = {self.product(layer, x[0], given, shapes)}"]
         if pooling.kind(layer):
@@ -205,7 +205,7 @@ class Torch(Writing):
         return [f"{y} = {self.between(layer, x[0], given, shapes)}"]
 
     def product(self, layer, x, given, shapes):
-        """The expression of a matrix product or a sum."""
+        """Returns the expression of a matrix product or a sum."""
         if layer["op"] == "sum":
             return f"torch.sum({x}, -1)"
         operands = ", ".join(given.values())
@@ -216,7 +216,7 @@ class Torch(Writing):
         return f"torch.matmul({x}, {given['w']})" + f" + {given.get('b')}" * ("b" in given)
 
     def linear(self, layer):
-        """Whether ``F.linear`` computes a product; ``rows``: of a network's positions."""
+        """Returns whether ``F.linear`` computes a product; ``rows``: of a network's positions."""
         op = layer["op"]
         if layer.get("rows"):
             return True
@@ -225,7 +225,7 @@ class Torch(Writing):
         return self.switches["linear"] == "1"
 
     def between(self, layer, x, given, shapes):
-        """The expression of what stands between a network's windows."""
+        """Returns the expression of what stands between a network's windows."""
         op, parameters = layer["op"], layer["parameters"]
         if op == "bias":
             return f"{x} + {column(given['b'], shapes.rank)}"
@@ -308,7 +308,7 @@ def convolution(layer, x, y, given, pairs):
 
 
 def placed(x, layer, word):
-    """Lines that lay a tensor out as a word says, where turning an array does not do it."""
+    """Returns lines that lay a tensor out as a word says, where turning an array does not do it."""
     if word == CHANNELS_LAST:
         three = "_3d" * (len(layer["kernel"]) == 3)
         return [f"{x} = {x}.to(memory_format=torch.channels_last{three})"]
@@ -361,19 +361,19 @@ def pooled(layer, x, sizes):
 
 
 def first(layer, shapes):
-    """The axis of a step where channels come first."""
+    """Returns the axis of a step where channels come first."""
     return 1 if layer["axis"] == shapes.rank + 1 else layer["axis"] + (layer["axis"] > 0)
 
 
 def stable_words(layer):
-    """The words of ``probe.stable.conv``."""
+    """Returns the words of ``probe.stable.conv``."""
     words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
     words["accumulate"] = layer["stable"]
     return keywords({name: repr(value) for name, value in words.items()})
 
 
 def column(vector, rank):
-    """A number a channel, to be spread over the positions of a tensor."""
+    """Returns a number a channel, to be spread over the positions of a tensor."""
     return f"{vector}.reshape({(1, -1) + (1,) * rank})"
 
 
@@ -386,7 +386,7 @@ def require_gpu(torch, device):
 
 
 def facts(torch, device):
-    """What to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
+    """Returns what to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
     cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
     enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)  # a switch from 1.11 on
     found = {

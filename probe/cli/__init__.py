@@ -1,4 +1,4 @@
-"""The command line: thin. It reads words, calls the rooms, and prints what they found.
+"""The command line reads words, calls the rooms, and prints what they found.
 
 Results go to stdout (``--json``: exactly one object), progress and notes to stderr. It exits with
 0 when done, 1 for a finding where ``--fail-on`` asks for it, 2 where the input is wrong or needs

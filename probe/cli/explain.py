@@ -1,4 +1,4 @@
-"""``probe explain``, ``window``, ``order``, ``thresholds``: how outputs add, why runs differ."""
+"""Commands ``probe explain``, ``window``, ``order`` and ``thresholds``."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def explain(
 def _after(
     found: Comparison, vary: str, words: dict[str, str], target: str, sides: Sides
 ) -> list[tuple[str, str]]:
-    """The next commands, each with what it does, of the words that the user gave."""
+    """Returns the next commands, each with what it does, of the words that the user gave."""
     case = said_again(words, () if vary != "length" else ("length",)) + f" --target {target}"
     at = sides["at"] or words.get(vary) or str(getattr(found.left.case, vary, ""))
     sized = f"{case} --at {at}" if sides["against"] and at else case

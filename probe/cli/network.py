@@ -1,4 +1,4 @@
-"""``probe network`` and ``probe remedies``: whole networks, and what to do about lengths."""
+"""Commands ``probe network`` and ``probe remedies``."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _renamed(given: dict[str, Any]) -> dict[str, Any]:
 def _bare(
     model: str, fixed: str | None, lengths: str | None, plan: Path | None, given: dict[str, Any]
 ) -> bool:
-    """Whether nothing says what to pad: then what two runs need is said."""
+    """Returns whether nothing says what to pad: then what two runs need is said."""
     from probe.recording.subject import of_no_chain
 
     padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
@@ -193,7 +193,7 @@ def _bare(
 
 
 def _given(name: str) -> bool:
-    """Whether an option was given, rather than left at its default."""
+    """Returns whether an option was given, rather than left at its default."""
     source = click.get_current_context().get_parameter_source(name)
     return source not in (click.core.ParameterSource.DEFAULT, None)
 

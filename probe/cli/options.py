@@ -1,4 +1,4 @@
-"""Options that several commands share, and how words become cases, targets and numbers."""
+"""Defines options that several commands share, and turns words into cases and targets."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def has_length(words: Mapping[str, str]) -> bool:
 
 
 def axis_given(words: Mapping[str, str], vary: str | None) -> str:
-    """The axis that is varied, as far as the words say: ``vary``, or the operation's own."""
+    """Returns axis that is varied, as far as the words say: ``vary``, or the operation's own."""
     from probe.case import ALIASES
     from probe.operation import OF_CASES, OPERATIONS
 
@@ -274,7 +274,8 @@ HOW = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """The numbers of ``text``, ascending, each once; the end of a range is included. InputError."""
+    """Returns the numbers of ``text``, ascending, each once; the end of a range is included.
+    InputError."""
     found: set[int] = set()
     for part in text.split(","):
         match = _PART.match(part.strip())
@@ -445,7 +446,7 @@ def axis_value(name: str, text: str | None, vary: str | None) -> int | str | Non
 def finding_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[Finding, tuple[Target, Target]]:
-    """Returns the two runs that ought to agree, and both sides' targets. Raises InputError."""
+    """Returns the two runs that are to be compared, and both sides' targets. Raises InputError."""
     from probe.comparison import Finding
 
     at, against, given = runs_of(words, target, sides)

@@ -1,4 +1,4 @@
-"""``probe record`` and ``probe diff``: a run on disk, and two of them compared."""
+"""Commands ``probe record`` and ``probe diff``: a run on disk, and two of them compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves the house: ``probe shrink``, ``reproduce``, ``verify`` and ``emulate``."""
+"""Commands ``probe shrink``, ``reproduce``, ``verify`` and ``emulate``."""
 
 from __future__ import annotations
 

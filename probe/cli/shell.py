@@ -1,4 +1,4 @@
-"""The frame around every command: which there are, and every error as one line and a status."""
+"""Runs the commands; prints every error as one line, with its exit status."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _failed(error: BaseException, verbose: bool) -> int:
 
 
 def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
-    """The error, with the libraries that are here where the default target is not."""
+    """Returns the error, with the libraries that are here where the default target is not."""
     from probe import backends
     from probe.cli.options import DEFAULT_TARGET
     from probe.target import Target, unavailable
@@ -201,7 +201,8 @@ KINDS = {
 
 
 def _object(error: BaseException) -> dict[str, object]:
-    """An error as ``--json`` has it. ``kind``: ``input``, a TargetError's, or what it is."""
+    """Returns an error as ``--json`` has it.
+    ``kind``: ``input``, a TargetError's, or what it is."""
     told = ("name", "value", "why", "todo", "kind")
     found: tuple[object, ...]
     if isinstance(error, InputError):
@@ -229,7 +230,7 @@ def _say(text: str) -> None:
 
 
 def _meant(words: str) -> str:
-    """What to write for an operation without --op, or for a model of another command."""
+    """Returns what to write for an operation without --op, or for a model of another command."""
     from probe.case import ALIASES
     from probe.operation import OF_CASES
 

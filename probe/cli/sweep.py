@@ -1,4 +1,4 @@
-"""``probe sweep`` and ``probe bisect``: where bits differ, and since which release."""
+"""Commands ``probe sweep`` and ``probe bisect``."""
 
 from __future__ import annotations
 

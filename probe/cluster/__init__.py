@@ -1,4 +1,4 @@
-"""Questions asked on other machines: Dask moves them, nodes answer, and this process stores.
+"""Runs questions on other machines: Dask moves them, nodes answer, this process stores.
 
 ``nodes`` connects to a scheduler, learns what every node is and has, and moves question sets;
 ``node`` is what runs there; ``answers`` judges and reads what comes back; ``sweeps`` and

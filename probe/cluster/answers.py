@@ -1,4 +1,4 @@
-"""Answers of nodes: unpacked, judged, and cut to the questions that were asked.
+"""Unpacks and checks the answers of nodes, and keeps the part that belongs to the question.
 
 Bytes of an answer are data: tables of the schema's columns and types, or the answer is refused.
 """
@@ -26,7 +26,7 @@ ORDER = ("runs", "cases", "differences", "outputs")
 
 
 def unpacked(packed: Mapping[str, bytes]) -> Tables:
-    """The tables of an answer. ValueError says what they are not."""
+    """Returns the tables of an answer. ValueError says what they are not."""
     tables = {}
     for name, data in packed.items():
         if name not in schema.TABLES:
@@ -52,7 +52,7 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     """
     rows = tables.get("runs", pa.table({})).to_pylist()
     if len(rows) != 1 or rows[0]["target"] != target:
-        raise ValueError(f"it was asked about {target} and answered with different runs")
+        raise ValueError(f"the question was about {target}, and the answer has different runs")
     (row,) = rows
     plain = {name: _parsed(name, value) for name, value in row.items()}
     known = [name for name in schema.RUN_IDENTITY if name != "environment"]
@@ -85,11 +85,11 @@ def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
         if set(rows[name].to_pylist()) - {value}:
             raise ValueError(f"it answered about a different {name}")
     if set(rows["at"].to_pylist()) - set(asked["values"]):
-        raise ValueError(f"it answered about different values of {asked['vary']} than it was asked")
+        raise ValueError(f"it answered about different values of {asked['vary']} than the question")
 
 
 def cut(tables: Tables, values: Collection[int]) -> Tables:
-    """The rows of these values of the axis alone, and those that are of none."""
+    """Returns the rows of these values of the axis alone, and those that are of none."""
     found = {}
     for name, rows in tables.items():
         if "at" in rows.column_names:

@@ -1,4 +1,4 @@
-"""What runs on a node of a cluster: it says what it is, and answers question sets.
+"""Runs on a node of a cluster: reports the node's facts, and answers question sets.
 
 A question set comes as JSON text; what goes back are tables of the store as bytes of Arrow's
 stream format, and the facts of the node, taken again. Nothing of a question is executed but the
@@ -136,13 +136,13 @@ def sweep(text: str) -> dict[str, Any]:
 
 
 def _tables(folder: Path) -> dict[str, bytes]:
-    """The rows of a store that count, by table."""
+    """Returns the rows of a store that count, by table."""
     there = [name for name in schema.TABLES if parquet.files(folder, name)]
     return {name: packed(parquet.table(folder, name)) for name in there}
 
 
 def packed(rows: pa.Table) -> bytes:
-    """Rows as bytes of Arrow's stream format, compressed."""
+    """Returns rows as bytes of Arrow's stream format, compressed."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
@@ -178,7 +178,7 @@ def script(text: str) -> dict[str, Any]:
 
 
 def script_path(name: str) -> Path | None:
-    """The experiment of this name in probe's checkout; None where there is none."""
+    """Returns the experiment of this name in probe's checkout; None where there is none."""
     path = Path(__file__).resolve().parents[2] / "experiments" / f"{name}.py"
     return path if Path(name).name == name and path.is_file() else None
 

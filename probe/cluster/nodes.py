@@ -1,4 +1,4 @@
-"""The nodes behind a scheduler of Dask: what each says of itself, and question sets moved to them.
+"""Keeps the nodes behind a Dask scheduler: their facts, and the question sets sent to them.
 
 Dask connects, schedules, restarts and repeats; what is added here is belief. A node's first word
 about itself is kept, and a node that says something else later is refused.
@@ -60,11 +60,11 @@ class Node:
         return f"node {self.number}"
 
     def has(self, text: str) -> bool:
-        """Whether it can run a target."""
+        """Returns whether it can run a target."""
         return self.said["targets"][text]["why"] is None
 
     def run(self, text: str) -> dict[str, Any]:
-        """The run that it expects of a target: a row of ``runs`` without its time."""
+        """Returns the run that it expects of a target: a row of ``runs`` without its time."""
         return dict(self.said["targets"][text]["run"])
 
 
@@ -112,7 +112,7 @@ class Cluster:
         self._looked = 0.0
 
     def good(self) -> list[Node]:
-        """The nodes that are there and believed."""
+        """Returns the nodes that are there and believed."""
         return [one for one in self.nodes.values() if not one.refused]
 
     def gather(self) -> None:
@@ -217,7 +217,7 @@ class Cluster:
         self._done.add(future)
 
     def load(self, nodes: Sequence[Node]) -> int:
-        """How many question sets are under way that any of the nodes may answer."""
+        """Returns how many question sets are under way that any of the nodes may answer."""
         some = {one.address for one in nodes}
         return sum(any(n.address in some for n in one.nodes) for one in self._asked.values())
 
@@ -284,14 +284,14 @@ def _gone() -> ClusterError:
 
 
 def one_line(error: object) -> str:
-    """An error's first line that says something, without what may not be published."""
+    """Returns an error's first line that says something, without what may not be published."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kind = "" if isinstance(error, str) else f"{type(error).__name__}: "
     return machine.publishable(kind + (lines[0] if lines else "no message"))[:300]
 
 
 def _foreign(said: Said) -> str:
-    """Why a node's rows could not be stored beside ours."""
+    """Returns why a node's rows could not be stored beside ours."""
     own, its = machine.facts(), said["machine"]
     for name in ("schema_version", "probe_version", "git_commit"):
         if its.get(name) != own[name] and None not in (its.get(name), own[name]):
@@ -318,7 +318,7 @@ def changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def differing(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first fact in which two runs differ, in words; empty where none does."""
+    """Returns the first fact in which two runs differ, in words; empty where none does."""
     for name in dict.fromkeys([*first, *now]):
         if name not in (*_UNSAID, "run_id", "started") and first.get(name) != now.get(name):
             return f"its {name} was {first.get(name)}, and is {now.get(name)} now"

@@ -1,4 +1,4 @@
-"""An experiment on a cluster: its shards are run by nodes, and kept in the folders of shards.
+"""Runs an experiment on a cluster: nodes run its shards, which are stored here.
 
 Every kind of machine runs the whole experiment: results are told apart by machine, so half of them
 from one and half from another would be neither's. What a node runs is ``experiments/NAME.py`` of

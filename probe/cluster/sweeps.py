@@ -1,8 +1,8 @@
-"""One case's sweep on a cluster: values go out in batches, and rows are stored as without one.
+"""Runs a case's sweep on a cluster: values go out in batches, and rows are stored here.
 
 A target's values are asked on nodes of one kind: alike in machine, library, versions and switches,
-so that all rows are of one run. A node begins with a value whose digest is known: who gives other
-bits for the same question is not of that kind, whatever it says.
+so that all rows are of one run. A node begins with a value whose digest is known: who gives
+different bits for the same question is not of that kind, whatever it says.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ FIRST = 4
 """Values of a target's first batches, before it is known what a value costs."""
 
 GROWTH = 16
-"""A batch is at most so many times as large as the one before."""
+"""A batch is at most that many times as large as the one before."""
 
 SHARE = 20
-"""A batch costs at least so many times what it costs beside its values."""
+"""A batch costs at least that many times what it costs beside its values."""
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The target's text, with the machine where one was asked for."""
+        """Returns the target's text, with the machine where one was asked for."""
         return self.target.text + (f",machine={self.label}" if self.label else "")
 
 
@@ -93,7 +93,7 @@ class Asking:
     zeros: str = "equal"
 
     def question(self, target: Target, values: Sequence[int]) -> dict[str, Any]:
-        """A question set as JSON has it."""
+        """Returns a question set as JSON has it."""
         return {
             "case": self.case.to_json(),
             "target": target.text,
@@ -265,7 +265,7 @@ class _Sweep:
         self._recall(part)
 
     def _stored(self, label: str, run_id: str, text: str) -> list[dict[str, Any]]:
-        """The rows of comparisons that need not be measured again."""
+        """Returns the rows of comparisons that need not be measured again."""
         if self.folder is None or not (self.folder / label).is_dir():
             return []
         rows = parquet.table(self.folder / label, "comparisons")

@@ -1,4 +1,4 @@
-"""Two runs: which outputs must agree, what differs, and why.
+"""Compares two runs: which outputs must agree, what differs, and why.
 
 ``runs`` says what is compared, computes each side and reveals how its outputs are added;
 ``judged`` pairs the outputs of two runs and names the cause of each difference.

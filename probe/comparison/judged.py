@@ -1,10 +1,10 @@
-"""What differs between two runs, output by output, and why, with replay as proof.
+"""Judges what differs between two runs, output by output, and why; replay is the proof.
 
 Outputs that read the same inputs with the same weights must agree. Where they don't, the order or
 the rounding of their sums differs: both are revealed on both sides, and count as the cause only if
 replaying them gives both sides' bits. What does not replay is ``unexplained``. Infinities and NaN
 may also get into an output from elsewhere, where a kernel multiplies more than the window by zeros
-of its own: what reaches an output is asked on both sides where operands are not finite.
+of its own: what reaches an output is tested on both sides where operands are not finite.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Comparison:
     """Two runs, the pairs of their outputs that are compared, what differs, and why.
 
     Orders are to be revealed before a cause is asked for. ``case``: what both are shapes of.
-    ``kernels``: what both libraries say that they ran, where that was asked.
+    ``kernels``: the kernels that both libraries report, if these were asked for.
     """
 
     case: Case
@@ -147,7 +147,7 @@ class Comparison:
         return self.left.replays[tuple(left.T)] & self.right.replays[tuple(right.T)]
 
     def certified(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Returns whether both sides were asked for all that they add: bool, one a pair."""
+        """Returns whether both sides were tested for every addition: bool, one a pair."""
         found = np.ones(len(self.pairs.left[which]), bool)
         for side, places in ((self.left, self.pairs.left), (self.right, self.pairs.right)):
             found &= False if side.orders is None else side.orders.sure[tuple(places[which].T)]
@@ -155,22 +155,22 @@ class Comparison:
 
     @cached_property
     def differences(self) -> ulp.Differences:
-        """The pairs whose bits differ, by how much."""
+        """Returns the pairs whose bits differ, by how much."""
         return ulp.differences(*self.values(), self.left.case.dtype, self.zeros)
 
     @property
     def zeros(self) -> str:
-        """``"equal"``, or ``"differ"``: zeros of other signs are differences too."""
+        """``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
         return self.left.operands.zeros
 
     @cached_property
     def signed_zero(self) -> int:
-        """How many pairs are zeros of other signs."""
+        """Returns how many pairs are zeros of different signs."""
         return ulp.signed_zeros(*self.values(), self.left.case.dtype)
 
     @property
     def differing(self) -> np.ndarray:
-        """Indices of the pairs whose bits differ."""
+        """Returns indices of the pairs whose bits differ."""
         return self.differences.index
 
     @property
@@ -180,7 +180,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Outputs that must agree."""
+        """Returns outputs that must agree."""
         return len(self.pairs)
 
     @property
@@ -195,7 +195,7 @@ class Comparison:
 
     @cached_property
     def cause(self) -> list[str]:
-        """The cause of each differing pair."""
+        """Returns the cause of each differing pair."""
         which = self.differing
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
@@ -213,7 +213,7 @@ class Comparison:
         return found.tolist()  # type: ignore[no-any-return]
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
-        """Pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
+        """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
 
         Summations say what is done to any operands, and of most operands nothing is subnormal.
         """
@@ -237,7 +237,7 @@ class Comparison:
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """What is added otherwise, whatever the finite operands are: pairs (indices) by cause.
+        """What is added differently, whatever the finite operands are: pairs (indices) by cause.
 
         Only pairs with the same window count; summations are compared over the leaves that the
         outputs read: in the padding all add zeros.
@@ -246,12 +246,12 @@ class Comparison:
 
     @property
     def unknown(self) -> int:
-        """Pairs with the same window that have no proved way of adding on a side."""
+        """Returns pairs with the same window that have no proved way of adding on a side."""
         return self._apart[1]
 
     @property
     def by_order(self) -> int:
-        """Pairs that are added in another way."""
+        """Returns pairs that are added in a different order."""
         return sum(map(len, self.apart.values()))
 
     @cached_property
@@ -354,7 +354,7 @@ class Comparison:
         } | ({"reached": reached} if (reached := self._reached()) else {})
 
     def _reached(self) -> dict[str, int]:
-        """How many outputs of a side are NaN by what they don't read; {} where none is."""
+        """Returns how many outputs of a side are NaN by what they don't read; {} where none is."""
         sides = {"left": self.left, "right": self.right}
         found = {name: int(side.reached.sum()) for name, side in sides.items()}
         return found if any(found.values()) else {}
@@ -379,7 +379,7 @@ class Comparison:
 
     @property
     def _shared(self) -> Case:
-        """The case without what sets the sides apart."""
+        """Returns the case without what sets the sides apart."""
         alike = self.left.case.layout == self.right.case.layout
         case = self.case if alike else self.case.with_(layout=CONTIGUOUS)
         return case.with_(length=None)

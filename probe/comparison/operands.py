@@ -71,7 +71,7 @@ def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
 
 
 def _met(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
-    """The pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
+    """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True
     return np.stack(np.nonzero(found))
@@ -111,7 +111,7 @@ def settle(run: Run, session: AnySession, orders: Orders) -> None:
 
 
 def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
-    """Where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
+    """Returns where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
     found = np.zeros_like(which)
     for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(which & (orders.index == number))
@@ -167,7 +167,7 @@ def applies(summation: Summation, dtype: str) -> bool:
 
 
 def overflowing(operator: SessionOperator, summation: Summation) -> np.ndarray:
-    """Which fused leaves overflow before they are added: bool (leaves, positions, filters).
+    """Returns which fused leaves overflow before they are added: bool (leaves, positions, filters).
 
     ``leaves`` as ``summation.rounding.fused`` has them, sorted. Asked of all the operator's outputs
     at once, and of use for those that add so. An output that does not read both leaves of a
@@ -198,7 +198,7 @@ def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summat
 
 
 def may_overflow(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
-    """Whether a product of finite operands can be too large for the partial sums."""
+    """Returns whether a product of finite operands can be too large for the partial sums."""
     sizes = [np.abs(floats.widen(one, dtype)) for one in (x, w)]
     most = [float(one[np.isfinite(one)].max(initial=0.0)) for one in sizes]
     return most[0] * most[1] > floats.largest(WIDE)

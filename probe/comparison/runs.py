@@ -1,4 +1,4 @@
-"""What is compared: two shapes of a case, with operands a finding; and the runs of both sides.
+"""Defines what is compared: two shapes of a case with their operands, and both sides' runs.
 
 A run holds its outputs, the windows that they read, and how they are added.
 """
@@ -67,7 +67,7 @@ class Shapes:
         against: Value | None = None,
         padding: object = None,
     ) -> Shapes:
-        """Returns the shapes that ``probe explain`` is asked about with these words. InputError.
+        """Returns the shapes that ``probe explain`` compares for these words. InputError.
 
         ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own. Values
         of the axis ``layout`` are words or their numbers.
@@ -85,12 +85,12 @@ class Shapes:
 
     @property
     def paired(self) -> bool:
-        """Whether the two sides differ in the axis ``vary``."""
+        """Returns whether the two sides differ in the axis ``vary``."""
         return self.against is not None
 
     @property
     def larger(self) -> Case:
-        """A case whose operands hold those of both sides."""
+        """Returns a case whose operands hold those of both sides."""
         left, right = self.left, self.right
         assert left.length is not None and right.length is not None
         length, batch = max(left.length, right.length), max(left.batch, right.batch)
@@ -116,7 +116,7 @@ def common(left: Case, right: Case) -> Blocks:
 
 
 MOST_KNOWN = 24
-"""Summations of other shapes that are tried before any question is asked."""
+"""Summations of other shapes that are tried before one is revealed."""
 
 
 @dataclass
@@ -243,7 +243,7 @@ def run(
 
 
 def _unsteady(where: Target, control: str) -> str:
-    """What a control showed: different bits, which an offset may pin to an address."""
+    """Returns what a control showed: different bits, which an offset may pin to an address."""
     found = "the same shape, run again, gives different bits"
     if control != "alignment differs":
         return found
@@ -282,11 +282,11 @@ def replays(orders: Orders, operands: Operands) -> np.ndarray:
 class Revealer:
     """Reveals runs, and tries what was revealed before.
 
-    ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
-    ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
-    for all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
-    ``small``: up to so many outputs all are revealed, though some are wanted. ``budget``: questions
-    to a run that may be spent on certifying it.
+    ``tried``: how many summations of earlier runs are tried before any is revealed; None: all.
+    ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape, for
+    all finite operands: where a replay of kept ones gives a run's bits, nothing is revealed.
+    ``small``: up to that many outputs all are revealed, though some are wanted. ``budget``:
+    questions to a run that may be spent on certifying it.
     """
 
     def __init__(
@@ -346,12 +346,13 @@ class Finding(Shapes):
         against: Value | None = None,
         padding: object = None,
     ) -> Self:
-        """The finding that ``probe explain`` is asked about with the same words. InputError."""
+        """Returns the finding that ``probe explain`` explains for the same words.
+        InputError."""
         return cls.drawn_from(Shapes.named(case, vary, at, against, padding))
 
     @classmethod
     def drawn_from(cls, shapes: Shapes) -> Self:
-        """Shapes with the case's own operands. InputError: the length is open."""
+        """Returns shapes with the case's own operands. InputError: the length is open."""
         case, vary, at, against = shapes.case, shapes.vary, shapes.at, shapes.against
         if shapes.left.length is None:
             raise InputError("length", None, "the length is not given", "give --length N")

@@ -1,4 +1,4 @@
-"""Which inputs every output reads, for many cases on many targets: revealed, and stored.
+"""Reveals which inputs every output reads, for many cases on many targets, and stores it.
 
 Half of the reports that look like numerical bugs are conventions. What is stored here is read off
 the targets; whether it is what the case's padding says stands beside it.

@@ -1,4 +1,4 @@
-"""The frame of the scripts in ``experiments/``, and how a checkout runs a script and its notebook.
+"""Runs a script of ``experiments/`` and executes its notebook.
 
 A script has two options, a bar, and every error as one line; its notebook is executed in place.
 """
@@ -51,7 +51,7 @@ def script(main: Main) -> click.Command:
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
     @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
     @click.option("--cluster", help="local:2, or tcp://HOST:PORT: nodes run shards of it")
-    @click.option("--time", "limit", help="30m, 90s, 2h: ask for so long; the same again goes on")
+    @click.option("--time", "limit", help="30m, 90s, 2h: stop after that; run again to continue")
     @functools.wraps(main)
     def command(
         store: Path | None, quick: bool, shard: str, cluster: str | None, limit: str | None
@@ -186,7 +186,8 @@ def reproduced(tried: Tally, source: str, drawn: int) -> bool:
 
 
 def checkout(name: str) -> Path:
-    """The folder with ``experiments/NAME.py``. InputError says which experiments there are."""
+    """Returns the folder with ``experiments/NAME.py``.
+    InputError says which experiments there are."""
     there: list[str] = []
     for root in _roots():
         folder = root / "experiments"

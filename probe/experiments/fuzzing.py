@@ -1,8 +1,8 @@
-"""Random pairs of runs, explained, and refereed by direct calls of the libraries.
+"""Draws random pairs of runs, explains them, and checks them by direct calls of the libraries.
 
 A trial is a random case at two values of an axis on one target, or at one shape on two. It is
 explained as ``probe explain`` does. Then the libraries' own calls (``referee``) say whether the
-outputs are right, whether a difference was missed, and whether one was told that there is not.
+outputs are right, whether a difference was missed, and whether one was reported that is not there.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Drawing:
         return found
 
     def _trial(self, rng: random.Random, target: str, number: int) -> Trial | None:
-        """None where the draw is no case, or too large."""
+        """None where the draw is not a case, or too large."""
         arguments, largest = self._case(rng)
         vary = rng.choice(AXES.get(arguments["op"], ("length", "length", "batch", "filters")))
         other = rng.choice(self.others) if self.others and rng.random() < 0.15 else None
@@ -102,7 +102,7 @@ class Drawing:
         return Trial(number, target, shapes, other)
 
     def _case(self, rng: random.Random) -> tuple[Row, int]:
-        """Arguments of ``Case``, and the longest length."""
+        """Returns arguments of ``Case``, and the longest length."""
         op, rank = _one(rng, self.operations), {"conv1d": 1, "conv3d": 3}
         windows = op in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
         axes = rank.get(op, 2) if windows else 0
@@ -140,7 +140,7 @@ def _one(rng: random.Random, often: Mapping[str, int]) -> str:
 
 
 def _pair(rng: random.Random, case: Case, vary: str, longest: int) -> tuple[Case, str, int, int]:
-    """A case at two values of an axis."""
+    """Returns a case at two values of an axis."""
     if vary == "length":
         least = case.shortest_length
         at, against = rng.randint(least, least + longest), rng.randint(least, least + longest)
@@ -197,7 +197,7 @@ class _Fuzzing(Campaign[Trial]):
             row |= self.sides[question.target].judged(question)
         except ProbeError as error:
             row |= {"reason": machine.publishable(str(error))}
-        except Exception as error:  # which nobody wants to see, and the next trials go on
+        except Exception as error:  # recorded as a mistake of probe, so that the next trials run
             said = f"{MISTAKE}{type(error).__name__}: {error}"
             row |= {"reason": machine.publishable(said.splitlines()[0])}
         else:
@@ -233,7 +233,7 @@ class _Sides:
         return told(found) | self._refereed(found, finding)
 
     def _refereed(self, found: Comparison, finding: Finding) -> Row:
-        """What direct calls say; nulls, and why, where there is none."""
+        """Returns what direct calls say; nulls, and why, where there is none."""
         direct = []
         for side in (found.left, found.right):
             try:
@@ -262,7 +262,7 @@ class _Sides:
 
 
 def told(found: Comparison) -> Row:
-    """What probe says of a comparison, in columns of ``trials``."""
+    """Returns what probe says of a comparison, in columns of ``trials``."""
     return {
         "compared": found.compared,
         "differing": len(found.differing),

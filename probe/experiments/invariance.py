@@ -117,14 +117,14 @@ _SIZES = ("sizes", "plain_sizes", "differing_sizes")
 
 
 def spans(sizes: Iterable[int]) -> list[int]:
-    """Sizes as start, stop, start, stop, ..."""
+    """Returns sizes as start, stop, start, stop, ..."""
     mask = np.zeros(max(sizes, default=0) + 1, bool)
     mask[list(sizes)] = True
     return ranges(mask)
 
 
 def different(y: np.ndarray, wanted: np.ndarray, dtype: str) -> int:
-    """How many numbers have different bits; +0 and -0 are different."""
+    """Returns how many numbers have different bits; +0 and -0 are different."""
     if ulp.equal(y, wanted, dtype) and y.all() and wanted.all():
         return 0
     return int(np.count_nonzero(ulp.apart(y, wanted, dtype, zeros="differ")))
@@ -167,7 +167,7 @@ def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]
 
 
 def subjects() -> Iterator[Subject]:
-    """Those of every library."""
+    """Yields those of every library."""
     for name in SUBJECTS:
         yield from import_module(name).subjects()
 

@@ -1,4 +1,4 @@
-"""PyTorch's models for the experiment of the invariant mode: batches, orders, padding."""
+"""PyTorch's models for the invariance experiment: batches, orders, padding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Build = Callable[[Any], Any]
 
 
 def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]) -> Subject:
-    """A model with seeded weights, of samples of one shape."""
+    """Returns a model with seeded weights, of samples of one shape."""
 
     def make(like: str) -> Made:
         import torch
@@ -218,7 +218,7 @@ def _batches(told: Sequence[Any], longest: int) -> Iterator[Group]:
 
 
 def _padded(told: Sequence[Any], longest: int) -> Iterator[Group]:
-    """Every sentence alone, with no padding and with more of it."""
+    """Yields every sentence alone, with no padding and with more of it."""
     questions = [
         _question(told, [number], length, length)
         for number, one in enumerate(told)
@@ -251,7 +251,7 @@ def encoder(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
 
 
 def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
-    """The packaged sentence transformer, its last hidden states."""
+    """Returns the packaged sentence transformer, its last hidden states."""
     provide(FOLDER)
     if str(FOLDER) not in sys.path:
         sys.path.insert(0, str(FOLDER))
@@ -274,7 +274,7 @@ def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
 
 
 def models() -> tuple[list[Subject], list[Subject]]:
-    """Those that take seconds, and the others."""
+    """Returns those that take seconds, and the others."""
     small = [
         pictures("nine-layers", nine_layers, (1, 1, 2560), EVERY),
         pictures("residual, LayerNorm", residual, (3, 32, 32), EVERY),

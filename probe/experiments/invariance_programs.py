@@ -1,4 +1,4 @@
-"""Other libraries for the experiment of the invariant mode: Keras, JAX, ONNX Runtime, LiteRT."""
+"""Keras, JAX, ONNX Runtime and LiteRT for the invariance experiment."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def drawn(*shape: int) -> np.ndarray:
 
 
 def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Weights that keep the size of what they are multiplied with."""
+    """Returns weights that keep the size of what they are multiplied with."""
     return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
 
 
 def made(x: np.ndarray, plain: Run, same: Run, report: Any, compiled: Run | None = None) -> Made:
-    """A subject whose samples lie along the first axis of one array."""
+    """Returns a subject whose samples lie along the first axis of one array."""
 
     def threads(count: int) -> None:
         """Leaves them as they are."""
@@ -54,7 +54,7 @@ def mobilenet() -> tuple[Any, np.ndarray]:
 
 
 def encoder() -> tuple[Any, np.ndarray]:
-    """A layer of a transformer in Keras."""
+    """Returns a layer of a transformer in Keras."""
     import keras
 
     keras.utils.set_random_seed(SEED)
@@ -81,7 +81,7 @@ def of_keras(like: str, build: Callable[[], tuple[Any, np.ndarray]]) -> Made:
 
 
 def of_jax(like: str, f: Callable[..., Any], parameters: Any, x: np.ndarray) -> Made:
-    """A function of parameters and samples, jitted."""
+    """Returns a function of parameters and samples, jitted."""
     import jax
 
     given = jax.tree.map(jax.numpy.asarray, parameters)
@@ -93,7 +93,7 @@ def of_jax(like: str, f: Callable[..., Any], parameters: Any, x: np.ndarray) -> 
 
 
 def convolutions(like: str) -> Made:
-    """Three convolutions, a mean over places and a product, in JAX."""
+    """Returns three convolutions, a mean over places and a product, in JAX."""
     import jax
 
     rng = np.random.default_rng(SEED)
@@ -113,7 +113,7 @@ def convolutions(like: str) -> Made:
 
 
 def block(like: str) -> Made:
-    """A layer of a transformer in JAX."""
+    """Returns a layer of a transformer in JAX."""
     import jax
 
     rng = np.random.default_rng(SEED)
@@ -137,7 +137,7 @@ def block(like: str) -> Made:
 
 
 def perceptron(like: str) -> Made:
-    """Three matrix products with ReLU between them, an ONNX file."""
+    """Returns three matrix products with ReLU between them, an ONNX file."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 

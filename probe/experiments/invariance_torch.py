@@ -1,4 +1,4 @@
-"""PyTorch's layers and models for the experiment of the invariant mode."""
+"""PyTorch's layers for the invariance experiment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Layer:
 
     @property
     def leaves(self) -> int:
-        """Products of an output."""
+        """Returns products of an output."""
         if not self.words:
             return self.weights[1]
         groups = dict(self.words).get("groups", 1)
@@ -114,7 +114,7 @@ _DRAW: dict[str, Callable[..., Layer]] = {
 
 
 def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One sample, weights and bias whose sums show nearly every order; float64.
+    """Returns one sample, weights and bias whose sums show nearly every order; float64.
 
     The second set has a bias that takes a product away, the third of a convolution has no two
     windows alike.
@@ -134,7 +134,7 @@ def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def built(layer: Layer) -> Any:
-    """The module, with whatever weights."""
+    """Returns the module, with whatever weights."""
     import torch
 
     class Product(torch.nn.Module):
@@ -162,7 +162,7 @@ def built(layer: Layer) -> Any:
 
 
 def of_layer(layer: Layer) -> Subject:
-    """The subject of a layer: every size, the same sample at every place."""
+    """Returns the subject of a layer: every size, the same sample at every place."""
 
     def make(like: str) -> Made:
         import torch
@@ -239,14 +239,14 @@ def _loaded(module: Any, sets: dict[int, Any], layer: Layer, seed: int) -> None:
 
 
 def read(y: Any) -> np.ndarray:
-    """An answer as a container array."""
+    """Returns an answer as a container array."""
     from probe.invariant.torch_calls import container
 
     return container(y)[0]
 
 
 def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
-    """The first samples of a batch, and the last ones: against the whole batch."""
+    """Yields the first samples of a batch, and the last ones: against the whole batch."""
     count = len(x)
     parts = [
         slice(start, start + size) for size in sizes for start in dict.fromkeys((0, count - size))
@@ -258,7 +258,7 @@ def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
 
 
 def orders(x: Any, seeds: Sequence[int] = range(5)) -> Iterator[Group]:
-    """The same batch in other orders."""
+    """Yields the same batch in other orders."""
     turned = [np.random.default_rng(seed).permutation(len(x)) for seed in seeds]
     yield Group((x,), [Question(len(x), (x[one],), partial(_taken, one)) for one in turned])
 

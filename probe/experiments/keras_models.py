@@ -61,7 +61,7 @@ def application(name: str, size: int) -> Callable[[Path], Any]:
 
 
 def both_ways(_: Path) -> Any:
-    """A bidirectional LSTM and a GRU, called eagerly or as a graph."""
+    """Returns a bidirectional LSTM and a GRU, called eagerly or as a graph."""
     import keras
 
     keras.utils.set_random_seed(0)
@@ -83,7 +83,7 @@ def both_ways(_: Path) -> Any:
 
 
 def converted(name: str, size: int) -> Callable[[Path], Any]:
-    """The same network as ``tf.lite`` converts it; against Keras itself too."""
+    """Returns the same network as ``tf.lite`` converts it; against Keras itself too."""
 
     def sides(_: Path) -> Any:
         import tensorflow
@@ -112,8 +112,8 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
 
 
 def plain(size: int) -> Callable[[Path], Any]:
-    """A residual network without BatchNorm, whose weights no converter folds, as ``tf.lite`` has
-    it, against Keras itself."""
+    """Returns a residual network without BatchNorm, whose weights no converter folds, as
+    ``tf.lite`` has it, against Keras itself."""
 
     def sides(_: Path) -> Any:
         import keras

@@ -1,4 +1,4 @@
-"""What several kinds of processor gave to the same questions, side by side."""
+"""Compares what several kinds of processor gave for the same questions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = ("#d9d9d9", "#56b4e9", "#d55e00", "#0072b2")
 
 
 def by_machine(store: str | Path) -> dict[str, Results]:
-    """The results of every machine of an experiment, by its processor's name.
+    """Returns the results of every machine of an experiment, by its processor's name.
 
     Processors of one name are told by their labels too. Errors: StoreError where there are none.
     """
@@ -44,12 +44,12 @@ def _processor(found: Results) -> str:
 
 
 def pairs(found: Mapping[str, Results]) -> list[tuple[str, str]]:
-    """All pairs of machines."""
+    """Returns all pairs of machines."""
     return list(combinations(found, 2))
 
 
 def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
-    """Comparisons that both machines have, by target (rows) and by what is alike (columns).
+    """Returns comparisons that both machines have, by target (rows) and by what is alike (columns).
 
     ``same bits``; ``different bits``: stable, or unstable, on both; ``changes only on`` one.
     The bits are those of the shorter side (``digest_at``); of the same library version alone.

@@ -1,4 +1,4 @@
-"""Models that a comparison of two runs is tried on: real weights from packages, and seeded ones.
+"""Lists the models of real_models: real weights from packages, and seeded weights.
 
 The packages are data: they are unpacked into a folder without what they depend on, and read from
 there. Models of JAX, of files (ONNX Runtime, OpenCV) and of NumPy are made here, those of PyTorch
@@ -67,7 +67,7 @@ def provide(folder: Path) -> Path:
 
 
 def every() -> Iterator[Model]:
-    """All of them."""
+    """Yields all of them."""
     seeded, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
     compiled = (Variation("mode", "eager", "compiled"),)
     yield Model("numbers", "numpy", seeded, batches((1, 2)), numbers)
@@ -221,7 +221,7 @@ def flax_residual(folder: Path) -> Any:
 
 
 def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
-    """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
+    """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
         from probe.recorders.onnxruntime import Recorder
@@ -237,7 +237,7 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
 
 
 def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
-    """The same file as OpenCV's ``cv2.dnn`` reads it."""
+    """Returns the same file as OpenCV's ``cv2.dnn`` reads it."""
 
     def sides(folder: Path) -> Any:
         from probe.recorders.opencv import opened
@@ -254,7 +254,7 @@ def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]
 
 
 def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
-    """Inputs of a model of pictures, channels first; a length is the width that is left."""
+    """Returns inputs of a model of pictures, channels first; a length is the width that is left."""
 
     def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
         x = normal(ALL, 3, height, width)[:batch, ..., : length or width]
@@ -264,13 +264,13 @@ def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np
 
 
 def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
-    """Inputs of the voice detector: 512 samples behind 64 of context, and its state."""
+    """Returns inputs of the voice detector: 512 samples behind 64 of context, and its state."""
     state = np.zeros((2, batch, 128), np.float32)
     return {"input": normal(ALL, 576)[:batch], "state": state, "sr": np.array(16000, np.int64)}
 
 
 def numbers(_: Path) -> Any:
-    """Two products with a function between them, in NumPy: what a quick run has."""
+    """Returns two products with a function between them, in NumPy: what a quick run has."""
     from probe.recorders.ndarray import Recorder
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Pictures of networks and remedies: how far to pad, what each way costs, where it is exact.
+"""Draws networks and remedies: how far to pad, what each remedy costs, where it is exact.
 
 ``part`` of each is ``networks.part`` of the network that is drawn: a model that was read in part is
 named as one above the picture, null or empty stands for a whole one.
@@ -121,7 +121,7 @@ def program_bars(
 def cost_bars(
     axes: Axes, ratios: pd.DataFrame, labels: Mapping[str, str], limit: float | None = None
 ) -> None:
-    """Time against the fixed size's, a group of bars a row, a bar a way; ``labels`` name them."""
+    """Time against the full size's, a group of bars a row, a bar a way; ``labels`` name them."""
     ways = [way for way in WAYS if way in ratios and way in labels]
     height = 0.8 / len(ways)
     for number, way in enumerate(ways):

@@ -1,4 +1,4 @@
-"""What a notebook reads of a store: one machine, and of every target the newest run."""
+"""Reads a store for a notebook: one machine, and the newest run of every target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks measured for a store: comparisons, safe lengths, decisions, costs, target by target."""
+"""Measures networks for a store: comparisons, safe lengths, decisions and costs."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class _Rows:
         comparer, rows = Comparer(self.session, self.geometry), []
         controlled: set[int] = set()
         for number, length in enumerate(self.request.contents):
-            self.tell(f"content {length}")
+            self.tell(f"valid length {length}")
             to = self.geometry.least(length)
             first = to not in controlled
             controlled.add(to)
@@ -228,11 +228,11 @@ class _Rows:
         """All contents end to end, in one call of the library; none where it has no such call.
 
         What was found layer by layer is asked again of all layers: a compiler may fuse over the
-        borders of layers, and then adds otherwise than any layer does by itself.
+        borders of layers, and then adds differently than any layer does by itself.
         """
         rows: list[Row] = []
         for length, to in safe.items():
-            self.tell(f"end to end, content {length}")
+            self.tell(f"end to end, valid length {length}")
             found = list(self._end_to_end(length, to))
             if not found:
                 return []
@@ -324,7 +324,7 @@ class _Rows:
             yield "layerwise", length, Runner(self.session, plan).as_used(x)
 
     def _costs(self) -> list[Row]:
-        """Seconds of each variant's program, turn by turn."""
+        """Returns seconds of each variant's program, turn by turn."""
         rows: list[Row] = []
         for length in self.request.costs:
             self.tell(f"costs at {length}")

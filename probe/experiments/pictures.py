@@ -1,4 +1,4 @@
-"""Pictures of comparisons and causes, as the notebooks draw them of what a store has.
+"""Draws comparisons and causes from a store, for the notebooks.
 
 Every function draws into axes that it is given, and knows frames as ``probe.load`` and
 ``probe.experiments.notebook`` give them, but neither experiments nor files.

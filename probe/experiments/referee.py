@@ -1,4 +1,4 @@
-"""A second opinion on bits: the libraries' own calls, written without ``probe.backends``.
+"""Computes outputs by the libraries' own calls, written without ``probe.backends``.
 
 ``experiments/fuzz.py`` asks it whether the outputs that probe compared are those that a user's
 script gets. A referee lives in a process of its own, with the variables that the target's switches
@@ -51,7 +51,8 @@ class Referee:
                 os.environ.update(before)
 
     def outputs(self, case: Case, operands: Arrays) -> np.ndarray:
-        """The outputs of a direct call, container (batch, *positions, filters). ``Unrefereed``."""
+        """Returns the outputs of a direct call, container (batch, *positions, filters).
+        ``Unrefereed``."""
         if self.where.name not in CALLS or self.where.device != "cpu":
             raise Unrefereed(f"no direct call of {self.where.text} is written")
         switches = dict(self.where.switches)
@@ -164,7 +165,7 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 
 
 def _lying(turned: Any, layout: str) -> Any:
-    """A PyTorch tensor that was turned to channels first, as a layout says that it lies."""
+    """Returns a PyTorch tensor that was turned to channels first, as a layout says that it lies."""
     import torch
 
     if layout == "transposed":
@@ -222,7 +223,7 @@ def _jax(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 
 
 def _onnx(case: Case, x: Any, w: Any, b: Any) -> tuple[bytes, np.ndarray]:
-    """An ONNX model with constant weights, and its input."""
+    """Returns an ONNX model with constant weights, and its input."""
     from onnx import TensorProto, helper, numpy_helper
 
     kind = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}[case.dtype]

@@ -1,4 +1,4 @@
-"""Orders and roundings that a store has, as the notebooks draw them: by output, by product."""
+"""Draws the orders and roundings of a store, for the notebooks."""
 
 from __future__ import annotations
 

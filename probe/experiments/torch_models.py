@@ -1,4 +1,4 @@
-"""Models in PyTorch, seeded or out of packages."""
+"""Models in PyTorch, with seeded weights or from packages."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def encoder(torch: Any) -> Any:
 
 
 def unet(torch: Any) -> Any:
-    """Two levels down and up again, with concatenation."""
+    """Returns two levels down and up again, with concatenation."""
     nn = torch.nn
 
     class UNet(nn.Module):  # type: ignore[misc,name-defined]
@@ -115,7 +115,7 @@ def unet(torch: Any) -> Any:
 
 
 def lstm(torch: Any) -> Any:
-    """One LSTM layer of 64 cells behind 32 features."""
+    """Returns one LSTM layer of 64 cells behind 32 features."""
 
     class First(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
@@ -130,7 +130,7 @@ def lstm(torch: Any) -> Any:
 
 
 def codec(torch: Any) -> Any:
-    """A streaming codec's encoder (pytorch #104587): causal convolutions, of any length."""
+    """Returns a streaming codec's encoder (pytorch #104587): causal convolutions, of any length."""
     nn = torch.nn
     layers: list[Any] = []
     channels = 1
@@ -143,7 +143,7 @@ def codec(torch: Any) -> Any:
 
 
 def gpt(torch: Any) -> Any:
-    """Two causal blocks of a transformer of 64 features; a prefix has to keep its bits."""
+    """Returns two causal blocks of a transformer of 64 features; a prefix has to keep its bits."""
     nn = torch.nn
 
     class Block(nn.Module):  # type: ignore[misc,name-defined]
@@ -224,7 +224,7 @@ WARM = 4
 
 
 def silero_script(folder: Path) -> Any:
-    """The voice detector as TorchScript: a chunk of 512 samples behind 64 of context."""
+    """Returns the voice detector as TorchScript: a chunk of 512 samples behind 64 of context."""
     import torch
 
     module = torch.jit.load(str(folder / "silero_vad" / "data" / "silero_vad.jit")).eval()

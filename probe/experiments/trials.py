@@ -1,4 +1,4 @@
-"""Findings of stores, drawn at random: does a script confirm each in fresh processes, how small?"""
+"""Draws stored findings at random, and confirms each by its script in fresh processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What sets two runs of a model apart: another batch, length, padding, number of threads or mode.
+"""Variations: two runs of a model differ in batch, length, padding, number of threads or mode.
 
-A model gives, for a variation, two functions of no arguments (or recorders) that ought to agree.
+For a variation, a model gives two functions without arguments (or recorders) whose results should
+agree.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def lengths(against: int, *values: int) -> tuple[Variation, ...]:
 
 
 def sides_of(run: Callable[..., Function], one: Variation) -> tuple[Function, Function]:
-    """The two runs of a variation by what a model's ``run`` takes."""
+    """Returns the two runs of a variation by what a model's ``run`` takes."""
     if one.vary == "batch":
         return run(int(one.at), None), run(int(one.against), None)
     if one.vary == "length":

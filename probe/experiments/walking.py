@@ -1,4 +1,4 @@
-"""Models under variations: two runs each, walked operation by operation, as rows for the store.
+"""Compares two runs of models under variations, and stores the operations as rows.
 
 Each model has a process of its own, which builds it once. Time and memory of a watched run are
 taken beside those of the same run unwatched.
@@ -135,7 +135,7 @@ def _walks(
     for one in todo:
         try:
             found.append(walked(sides(one), one, model.target))
-        except Exception as error:  # nobody wants to see it; the others go on
+        except Exception as error:  # recorded as refused, so that the others run
             found.append((_refused(one, _said(error)), []))
     return found
 
@@ -197,7 +197,7 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
 
 
 def _outputs(found: Any) -> Row:
-    """What the difference comes to at the outputs."""
+    """Returns what the difference comes to at the outputs."""
     pairs = found.difference.outputs
     ulps = [pair.max_ulp for pair in pairs]
     rows, crossed = 0, 0
@@ -272,7 +272,7 @@ def _peak() -> int | None:
 
 
 def _sources(found: Any) -> list[Row]:
-    """Rows of ``sources``."""
+    """Returns rows of ``sources``."""
     rows = []
     for number, one in enumerate(found.operations):
         if one.verdict != "source" and not one.own:
@@ -290,7 +290,7 @@ def _sources(found: Any) -> list[Row]:
 
 
 def kind(found: Any, one: Any) -> str:
-    """What sort of operation an aligned one is, by its meaning."""
+    """Returns what sort of operation an aligned one is, by its meaning."""
     meaning = found.left.recording.operations[one.left].meaning
     if isinstance(meaning, Windows):
         return "pool" if meaning.pool else "convolution"

@@ -1,4 +1,4 @@
-"""Windows and outputs that ``probe.experiments.conventions.measure`` stored, and pictures of them.
+"""Reads and draws the windows that ``probe.experiments.conventions`` stored.
 
 On a line and on a map: blue is read, grey and hatched is padding; a row or a colour is one output.
 """
@@ -88,7 +88,7 @@ class Readings:
 
     @cached_property
     def cases(self) -> dict[Case, str]:
-        """The id under which each case is stored."""
+        """Returns the id under which each case is stored."""
         table = self.results.cases
         return {
             Case.from_json(text): case for text, case in zip(table.json, table.case_id, strict=True)

@@ -1,4 +1,4 @@
-"""Why two runs differ, with replay as proof: of one case, or of a whole store.
+"""Explains why two runs differ, of one case or of a whole store; replay is the proof.
 
 ``evidence`` answers for two runs and shows one differing output in full, ``causes`` answers for
 every difference in a store.

@@ -1,4 +1,4 @@
-"""The cause of every difference in a store: each order revealed once, shared by all lengths.
+"""Finds the cause of every difference in a store; each order is revealed once for all lengths.
 
 Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
 that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is
@@ -51,7 +51,7 @@ class Job:
     values: tuple[tuple[int, int], ...]
 
     def place(self, at: int) -> Row:
-        """Columns that name the run at a value."""
+        """Returns columns that name the run at a value."""
         found: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
         return found | {"vary": self.vary, "at": at}
 
@@ -200,7 +200,7 @@ def _session(job: Job) -> AnySession:
 
 
 def explain_job(job: Job) -> Answer:
-    """Returns rows for the store. A target's failure is told, and the other jobs go on."""
+    """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
     answer = Answer()
     try:
         _explain(job, _session(job), answer)

@@ -1,6 +1,6 @@
-"""Two runs of a case compared and explained, their kernels named, and one differing output in full.
+"""Compares and explains two runs of a case, with kernels and one differing output in full.
 
-Of that output both orders are told, every partial sum, and where the two sides part.
+For that output both orders are given, every partial sum, and where the two sides begin to differ.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def explain(
     convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
     read off both sides, and outputs whose windows differ are told apart from rounding. ``budget``:
     questions to each side that may be spent on certifying it. ``zeros`` ``"differ"``: zeros of
-    other signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
+    different signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
     InputError: there is nothing to compare. TargetError: a target failed.
     """
     choice("zeros", zeros, ulp.ZEROS)
@@ -130,7 +130,7 @@ class Added:
 
     @property
     def parts_at(self) -> int | None:
-        """The first node in the order of evaluation that the other side does not have."""
+        """Returns the first node in the order of evaluation that the other side does not have."""
         return min(self.own, default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Added:
 
 @dataclass
 class Evidence:
-    """One differing output. ``ulp`` is signed, right minus left; None where it is no number."""
+    """One differing output. ``ulp`` is signed, right minus left; None where it is not a number."""
 
     cause: str
     ulp: int | None
@@ -246,11 +246,11 @@ def _added(side: Run, place: tuple[int, int]) -> Added:
 
 
 SOME = 4
-"""Elements that reach an output, of which so many are named."""
+"""Elements that reach an output, of which that many are named."""
 
 
 def _reached(side: Run, position: int, group: int) -> str:
-    """What gets into an output without a weight, as far as it was told apart."""
+    """Returns what gets into an output without a weight, as far as it was told apart."""
     assert side.reach is not None
     x, shape = side.operands.x.reshape(-1), side.operands.x.shape
     for one in side.reach.named:

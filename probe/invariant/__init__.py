@@ -1,4 +1,4 @@
-"""The same bits at every batch, length and place, at nearly native speed.
+"""Keeps the same bits at every batch, length and place, at nearly the library's speed.
 
 A library chooses the order of additions by the shape of a call. So the sizes of an operation (rows
 of a matrix product, samples of a convolution, elements of a function) fall into classes: all sizes
@@ -83,7 +83,7 @@ def invariant(
 
 
 def _library(model: Any) -> Any:
-    """The module of the model's library. InputError: there is none."""
+    """Returns the module of the model's library. InputError: there is none."""
     kinds = {one.__module__.partition(".")[0] for one in type(model).__mro__}
     if "keras" in kinds:
         import keras

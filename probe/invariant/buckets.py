@@ -16,7 +16,7 @@ import numpy as np
 from probe.invariant.classes import Entry, Piece, Plan
 
 NAMED = 12
-"""Up to so many sizes of the user are the buckets themselves."""
+"""Up to that many sizes of the user are the buckets themselves."""
 
 TURNS = 5
 """Calls of which the quickest counts."""
@@ -28,10 +28,10 @@ class Program(Protocol):
     key: str
 
     def mark(self, size: int, quick: bool = False) -> str:
-        """The digest of its answers at a size; empty where places differ."""
+        """Returns the digest of its answers at a size; empty where places differ."""
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """One call, to be timed: its inputs are there."""
+        """Returns one call, to be timed: its inputs are there."""
 
 
 def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
@@ -69,13 +69,13 @@ class Buckets:
 
     @property
     def used(self) -> list[int]:
-        """The buckets whose every place has the bits of the chosen class."""
+        """Returns the buckets whose every place has the bits of the chosen class."""
         chosen = self.entry.chosen
         return [size for size in self.ladder if chosen and self.mark(size) == chosen]
 
     @property
     def classes(self) -> list[str]:
-        """The marks there are, that of the largest bucket first."""
+        """Returns the marks there are, that of the largest bucket first."""
         return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.ladder)))))
 
     def choose(self, like: str, wanted: Sequence[int]) -> None:
@@ -115,7 +115,7 @@ class Buckets:
 
     @property
     def doubts(self) -> str:
-        """Why the chosen class is not that of the largest bucket; empty if it is."""
+        """Returns why the chosen class is not that of the largest bucket; empty if it is."""
         entry, largest = self.entry, self.ladder[-1]
         if entry.like != "largest" or self.mark(largest) == entry.chosen:
             return ""
@@ -124,7 +124,7 @@ class Buckets:
         return f"{self.operation.key}: size {largest}: {why}; those of size {there} are kept"
 
     def _cost(self, mark: str, sizes: Sequence[int]) -> float:
-        """Seconds a sample in the class of this mark, in the mean over some sizes."""
+        """Returns seconds a sample in the class of this mark, in the mean over some sizes."""
         self.entry.chosen = mark
         self.plans.clear()
         plans = [(self.plan(size) or (), size) for size in sizes]
@@ -142,7 +142,7 @@ class Buckets:
         return self._seconds[size]
 
     def plan(self, count: int) -> Plan | None:
-        """The calls of least time that compute so many samples; None: there is no way."""
+        """Returns the calls of least time that compute that many samples; None: there is no way."""
         if count not in self.plans:
             self.plans[count] = self._plan(count)
         return self.plans[count]
@@ -163,7 +163,7 @@ class Buckets:
         return tuple(found)
 
     def _cheapest(self, count: int, used: Sequence[int]) -> list[int]:
-        """Buckets that hold so many samples, of the least sum of times.
+        """Buckets that hold that many samples, of the least sum of times.
 
         In falling order only the last of them is padded: else it could be left out.
         """

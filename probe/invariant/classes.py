@@ -45,14 +45,14 @@ class Operation(Protocol):
     pieces: Sequence[int]
 
     def mark(self, size: int) -> str:
-        """The digest of the bits of telling operands; empty where places differ."""
+        """Returns the digest of the bits of telling operands; empty where places differ."""
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """One call at this size, to be timed: its operands are there."""
+        """Returns one call at this size, to be timed: its operands are there."""
 
 
 def digest(answers: Iterable[tuple[np.ndarray, str]]) -> str:
-    """The mark of answers to telling operands that were the same at every place.
+    """Returns the mark of answers to telling operands that were the same at every place.
 
     Each is a container array (places, ...) and the name of its format. Empty where two places
     differ, the sign of a zero included.
@@ -86,7 +86,7 @@ class Entry:
     home: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What is saved."""
+        """Returns what is saved."""
         told = dict(vars(self))
         del told["believed"], told["home"]
         return told
@@ -110,7 +110,7 @@ class Sizes:
         return self.marks[size]
 
     def usable(self, size: int) -> bool:
-        """Whether all places of a call of this size have the bits of the chosen class."""
+        """Returns whether all places of a call of this size have the bits of the chosen class."""
         return bool(self.entry.chosen) and self.mark(size) == self.entry.chosen
 
     def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
@@ -128,7 +128,7 @@ class Sizes:
 
     @property
     def doubts(self) -> str:
-        """Why the chosen class is not that of the largest size; empty if it is."""
+        """Returns why the chosen class is not that of the largest size; empty if it is."""
         entry = self.entry
         if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
             return ""
@@ -161,7 +161,7 @@ class Sizes:
         return float(kept[size])
 
     def plan(self, count: int) -> Plan | None:
-        """The calls that compute ``count`` places in the class; None: there is no way."""
+        """Returns the calls that compute ``count`` places in the class; None: there is no way."""
         if count not in self.plans:
             found = self._plan(count) if self.entry.chosen else None
             while found is not None and not self._holds(found):
@@ -220,7 +220,7 @@ class Sizes:
         return min(ways, key=_units) if ways else None
 
     def _largest_piece(self) -> int:
-        """The size that larger calls are cut into; 0: they are not cut."""
+        """Returns the size that larger calls are cut into; 0: they are not cut."""
         if not self._piece and self.operation.pieces:
             there = [size for size in self.operation.pieces if self.usable(size)][:1]
             known = [size for size, mark in self.marks.items() if mark == self.entry.chosen]
@@ -244,7 +244,7 @@ class Sizes:
         return (Piece(0, count, high),)
 
     def _cut(self, count: int) -> Plan | None:
-        """The largest piece that was found below, and a plan for the rest."""
+        """Returns the largest piece that was found below, and a plan for the rest."""
         tried = sorted({*_below(count - 1)[:8], count // 2, *self._known(count)} - {0})
         below = next((size for size in reversed(tried) if self.usable(size)), 0)
         if below * 4 < count:
@@ -253,7 +253,7 @@ class Sizes:
         return None if tail is None else (Piece(0, below, below), *_moved(tail, below))
 
     def _known(self, count: int) -> list[int]:
-        """The largest known size of the class below this one, if there is one."""
+        """Returns the largest known size of the class below this one, if there is one."""
         known = sorted(size for size, mark in self.marks.items() if mark == self.entry.chosen)
         at = bisect_left(known, count)
         return known[at - 1 : at] if at else []
@@ -275,7 +275,7 @@ def _above(count: int) -> list[int]:
 
 
 def _below(count: int) -> list[int]:
-    """The size itself, then rounded down to more and more zeros at the end, in binary."""
+    """Returns the size itself, then rounded down to more and more zeros at the end, in binary."""
     steps = [1 << power for power in range(17)]
     return [size for size in dict.fromkeys(count // step * step for step in steps) if size]
 

@@ -1,4 +1,4 @@
-"""Programs of libraries that compile: JAX, TensorFlow, and PyTorch under ``torch.compile``.
+"""Runs programs of compiling libraries: JAX, TensorFlow, and ``torch.compile``.
 
 Each says how a size is run, what its arrays are, and which switches choose its kernels. Libraries
 are imported where they are used.
@@ -147,7 +147,7 @@ def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Piece
 
 
 def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[Output]) -> Any:
-    """The answers of all pieces as one, without those of the copies."""
+    """Returns the answers of all pieces as one, without those of the copies."""
     import jax
     from jax import lax
     from jax import numpy as jnp
@@ -356,7 +356,7 @@ class Torch(_Data):
 
 
 def of_function(model: Any, batched: Any) -> Program | None:
-    """The program of a function; None where it is none that is run whole.
+    """Returns the program of a function; None where it is none that is run whole.
 
     Functions of plain Python are JAX's or NumPy's: see ``settled``.
     """
@@ -382,7 +382,7 @@ class _Undecided(Program):
 
 
 def settled(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    """The program with its library, found by one call. InputError: it is no library's."""
+    """Returns the program with its library, found by one call. InputError: it is no library's."""
     if program.library:
         return program
     values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Model files as programs that are run whole: ONNX Runtime's, LiteRT's, OpenCV's, SavedModels.
+"""Runs model files as whole programs: ONNX Runtime, LiteRT, OpenCV, SavedModels.
 
 They are called with arrays in the order of the model's inputs, or by their names, and return what
 the library returns: a list of NumPy arrays, of a SavedModel a dictionary of tensors. A file is
@@ -45,7 +45,7 @@ class _File(Program):
         return leaves, lambda values: (tuple(values), {})
 
     def _by_name(self) -> dict[str, int | None]:
-        """The axis of each input that carries samples."""
+        """Returns the axis of each input that carries samples."""
         given = self.batched
         if given is None:
             return self._open()
@@ -61,7 +61,7 @@ class _File(Program):
         return dict(zip(self.names, axes, strict=True))
 
     def _open(self) -> dict[str, int | None]:
-        """What the file itself says of them."""
+        """Returns what the file itself says of them."""
         return dict.fromkeys(self.names, 0)
 
 
@@ -104,7 +104,7 @@ class Onnx(_File):
         return self.session.run(None, dict(zip(self.names, values, strict=True)))
 
     def _open(self) -> dict[str, int | None]:
-        """The first axis where its size is left open, else the only one that is."""
+        """Returns the first axis where its size is left open, else the only one that is."""
         found: dict[str, int | None] = {}
         for one in self.inputs:
             opened = [n for n, size in enumerate(one.shape) if not isinstance(size, int)]
@@ -114,7 +114,7 @@ class Onnx(_File):
         return found
 
     def _size(self) -> int | None:
-        """The only batch that the file takes; None: it is left open."""
+        """Returns the only batch that the file takes; None: it is left open."""
         axes = self._by_name()
         sizes = {
             one.shape[at]
@@ -172,7 +172,7 @@ class LiteRT(_File):
         return Interpreter(model_content=self.content, num_threads=self.chosen)
 
     def _open(self) -> dict[str, int | None]:
-        """The first axis, where there is one."""
+        """Returns the first axis, where there is one."""
         return {one["name"]: 0 if len(one["shape"]) else None for one in self.details}
 
     def _run(self, *values: np.ndarray) -> list[np.ndarray]:
@@ -255,7 +255,8 @@ class SavedModel(TensorFlow):
 
 
 def of_file(model: Any, batched: Any, threads: int | None) -> Program | None:
-    """The program of a file, of its bytes, or of a session; None: it is none. InputError."""
+    """Returns the program of a file, of its bytes, or of a session; None: it is none.
+    InputError."""
     kind = type(model)
     if kind.__module__.startswith("onnxruntime") and kind.__name__ == "InferenceSession":
         _not_here(threads, "session")

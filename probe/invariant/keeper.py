@@ -26,7 +26,7 @@ class Rows(Operation, Protocol):
     """An operation as it is checked and as it is run."""
 
     def call(self, samples: Any, parameters: Any) -> Any:
-        """The library's call."""
+        """Returns the library's call."""
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -39,10 +39,10 @@ class Library(Protocol):
     """Makes of an operation what calls it by a plan."""
 
     def threads(self) -> int:
-        """How many there are within an operation."""
+        """Returns how many there are within an operation."""
 
     def with_threads(self, count: int) -> AbstractContextManager[int]:
-        """With so many threads, if that can be set; gives how many there are then."""
+        """With that many threads, if that can be set; gives how many there are then."""
 
 
 class Known:
@@ -61,7 +61,7 @@ class Known:
         return found
 
     def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
-        """The operation in its class; as it is, and reported, where there is no way."""
+        """Returns the operation in its class; as it is, and reported, where there is no way."""
         count = samples[0].shape[0]
         plan = self.plans.get(count) or self.plan(count)
         if plan is None:
@@ -92,7 +92,7 @@ class Calls:
 
     @property
     def another_batch(self) -> bool:
-        """Whether this call differs from one that has ended in its batch alone."""
+        """Returns whether this call differs from one that has ended in its batch alone."""
         shapes, batch = getattr(self._now, "call", (None, 0))
         there = self._done.get(shapes, set())
         return bool(there) and batch not in there
@@ -130,7 +130,7 @@ class Keeper:
             self.report.left.setdefault(operation, why)
 
     def by_place(self, operation: str) -> None:
-        """Notes a function some of whose places have other bits where the library runs it as it
+        """Notes a function some of whose places have different bits where the library runs it as it
         is: at the largest size too."""
         if self.table.like == "largest" and operation not in self._placed:
             self._placed.add(operation)
@@ -176,7 +176,7 @@ class Keeper:
     def _of_threads(
         self, operation: Rows, wanted: tuple[int, str, list[int]], threads: int
     ) -> Sizes:
-        """A class of its own for a number of threads that never gives the chosen bits."""
+        """Returns a class of its own for a number of threads that never gives the chosen bits."""
         name = _named(operation, threads)
         there = name in self.table.entries
         entry = self.table.entries.setdefault(name, Entry())
@@ -242,11 +242,11 @@ class Keeper:
         self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
-        """The largest size, which class, and the sizes that count for the cheapest.
+        """Returns the largest size, which class, and the sizes that count for the cheapest.
 
         ``axis``: ``batch``, ``length``, ``place`` (of elements), or ``rows``: of the samples of a
         batch and their lengths.
-        ``each``: so many are of one sample; of rows where no lengths are given.
+        ``each``: that many are of one sample; of rows where no lengths are given.
         """
         batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":

@@ -1,4 +1,4 @@
-"""A Keras model, on TensorFlow, whose every operation is run in its class of sizes."""
+"""Runs every operation of a Keras model, on TensorFlow, in its class of sizes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Invariant(keras.Model):
         from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
         if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-            why = "XLA would compile it into another program, whose bits are not kept"
+            why = "XLA would compile it into a different program, with different bits"
             raise InputError("model", self.name, why, "call it without jit_compile")
         kinds = [one.dtype for one in traced.function.outputs]
         found = tf.py_function(lambda *given: self._run(traced, given), flat, kinds)
@@ -87,7 +87,7 @@ class Invariant(keras.Model):
         return tf.nest.pack_sequence_as(traced.packed, found)
 
     def _function(self, inputs: Any, flat: Sequence[Any]) -> Traced:
-        """The model's function: its graph has an open batch."""
+        """Returns the model's function: its graph has an open batch."""
         kinds = tuple((one.dtype, tuple(one.shape.as_list()[1:])) for one in flat)
         key = str(tf.nest.map_structure(lambda _: 0, inputs)), kinds
         if key not in self._traced:
@@ -122,7 +122,7 @@ def made(
         why = "TensorFlow sees a GPU, and only processors are covered"
         raise InputError("model", type(model).__name__, why, "hide it: CUDA_VISIBLE_DEVICES=-1")
     if not isinstance(model, keras.Model):
-        why = "a layer alone is no model"
+        why = "a single layer is not a model"
         raise InputError("model", type(model).__name__, why, "give keras.Sequential([layer])")
     given = example if isinstance(example, tuple) else (example,)
     if len(given) > 1:

@@ -1,4 +1,4 @@
-"""What a program is that is run whole; functions of NumPy's arrays are the plainest.
+"""Defines programs that are run whole, and functions of NumPy arrays as such.
 
 A program takes arguments, of which some carry samples along an axis. Here these are found in nested
 tuples, lists and dictionaries, turned into container arrays and back.
@@ -41,7 +41,7 @@ class Output:
     dtype: str
 
     def index(self, start: int, places: int) -> tuple[slice, ...]:
-        """Where some samples lie."""
+        """Returns where some samples lie."""
         rows = slice(start * self.each, (start + places) * self.each)
         return (*(slice(None),) * self.axis, rows)
 
@@ -50,7 +50,7 @@ Rebuild = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 class Program:
-    """A function of NumPy's arrays, and what other libraries do otherwise.
+    """A function of NumPy's arrays, and what other libraries do differently.
 
     ``batched``: an axis or None for each positional argument (one of a nested argument holds for
     all that stands in it), or a mapping by name; None: found out. ``fixed``: the only size that
@@ -68,7 +68,7 @@ class Program:
         self.watched = None
 
     def at(self, size: int) -> Callable[..., Any]:
-        """What runs calls of a size."""
+        """Returns what runs calls of a size."""
         return self.function
 
     def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,14 +81,14 @@ class Program:
     def planned(
         self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
     ) -> Callable[..., Any] | None:
-        """What runs further calls of the signature of this one; None: nothing is quicker.
+        """Returns what runs further calls of the signature of this one; None: nothing is quicker.
 
         ``plan``: the sizes that it is run at, which were checked.
         """
         return None
 
     def threads(self) -> int:
-        """The threads that it computes with."""
+        """Returns the threads that it computes with."""
         return cores()
 
     def facts(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Program:
     # inputs
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
-        """The inputs in order, and what puts others in their places."""
+        """Returns the inputs in order, and what puts others in their places."""
         axes, named = self._axes(args, kwargs)
         leaves: list[Leaf] = []
         shape = [taken(one, axis, leaves) for one, axis in zip(args, axes, strict=True)]
@@ -124,44 +124,44 @@ class Program:
             return self._found(args, kwargs)
         axes = list(given) if isinstance(given, tuple | list) else [given] * len(args)
         if len(axes) != len(args):
-            why = f"it speaks of {len(axes)} arguments, {len(args)} are given"
+            why = f"it has {len(axes)} entries, and the call has {len(args)} arguments"
             raise InputError("batched", given, why, HOW)
         return axes, dict.fromkeys(kwargs)
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-        """Of one argument it is axis 0; of several nobody knows."""
+        """Returns axis 0 for a single argument; raises InputError for several."""
         if len(args) != 1 or kwargs:
             count = len(args) + len(kwargs)
-            why = f"it has {count} arguments, and which of them carry samples is not said"
+            why = f"there are {count} arguments, and it is unknown which carry samples"
             raise InputError("batched", None, why, HOW)
         return [0], {}
 
     # arrays
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is an array, or becomes one."""
+        """Returns whether a value is an array, or becomes one."""
         return isinstance(value, np.ndarray | np.generic)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
-        """An array's contiguous container array, and the name of its format."""
+        """Returns an array's contiguous container array, and the name of its format."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         name = array.dtype.name
         return (array.view(np.uint16) if name == "bfloat16" else array), name
 
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
-        """An array's shape, and the name of its format."""
+        """Returns an array's shape, and the name of its format."""
         return tuple(value.shape), value.dtype.name
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        """A container array as the library has it."""
+        """Returns a container array as the library has it."""
         return array
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """An input as it is checked: contiguous."""
+        """Returns an input as it is checked: contiguous."""
         return value if axis is None else np.ascontiguousarray(value)
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        """The arrays of a result, and what puts others in their places."""
+        """Returns the arrays of a result, and what puts others in their places."""
         leaves: list[Leaf] = []
         shape = taken(result, 0, leaves)
         return [one.value for one in leaves], lambda values: _put(shape, iter(values))
@@ -179,7 +179,7 @@ DECIDING = 16  # integers that may choose a branch, such as a sampling rate
 
 
 def _nested(value: Any) -> str:
-    """Shapes and formats in nested arguments, such as weights."""
+    """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_nested(one)}" for name, one in value.items()) + "}"
     if isinstance(value, tuple | list):
@@ -192,7 +192,7 @@ class _Hole:
 
 
 def taken(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
-    """The nesting with its leaves taken out, which are appended."""
+    """Returns the nesting with its leaves taken out, which are appended."""
     if axis is not None and isinstance(value, Mapping):
         inner = axis if isinstance(axis, Mapping) else dict.fromkeys(value, axis)
         return {name: taken(one, inner.get(name), leaves) for name, one in value.items()}

@@ -65,7 +65,7 @@ class Report:
 
     @property
     def rows(self) -> list[Row]:
-        """One for each operation and number of threads."""
+        """Returns one for each operation and number of threads."""
         return list(self._rows())
 
     def _rows(self) -> Iterable[Row]:
@@ -78,7 +78,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether no operation that was met so far is left as it is."""
+        """Returns whether no operation that was met so far is left as it is."""
         return not self.left
 
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
@@ -86,7 +86,7 @@ class Report:
 
         Takes seconds for small layers and minutes for large ones, in this process.
         ``budget``: the most questions to a summation. Returns what it came to, by operation: words
-        that begin with ``certified`` or ``not certified``; of what is no sum nothing.
+        that begin with ``certified`` or ``not certified``; of what is not a sum nothing.
         """
         library = self.table.environment["library"]
         return {
@@ -100,7 +100,7 @@ class Report:
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it in plain Python."""
+        """Returns all of it in plain Python."""
         return {
             "complete": self.complete,
             "like": self.table.like,
@@ -146,7 +146,7 @@ def certified(
 ) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
-    ``entry``: with sizes that were checked for so many threads. It is noted there too.
+    ``entry``: with sizes that were checked for that many threads. It is noted there too.
     """
     usable = [size for size, mark in entry.marks.get(threads, {}).items() if mark == entry.chosen]
     case = operation.case()

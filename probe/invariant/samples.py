@@ -1,4 +1,4 @@
-"""Samples that a whole program is checked with: telling ones, made from what it is called with.
+"""Makes the samples with which a whole program is checked.
 
 Of a whole program the weights are what they are, so no sum can be made to cancel. Instead there are
 several samples with numbers that fill their digits: normal ones, some over several binades, some
@@ -35,12 +35,12 @@ KEPT = 4096  # values of a recipe
 
 
 def how_many(numbers: int) -> int:
-    """Samples of a program whose answer for one sample has so many numbers."""
+    """Samples of a program whose answer for one sample has that many numbers."""
     return min(MANY, max(FEW, math.ceil(ENOUGH / max(numbers, 1))))
 
 
 def recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
-    """What samples of an input are made from; ``rows``: container array, a sample a row."""
+    """Returns what samples of an input are made from; ``rows``: container array, a sample a row."""
     if dtype in floats.FORMATS:
         values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
         found = values[np.isfinite(values)]
@@ -77,7 +77,7 @@ def _order(sample: int, number: int, size: int) -> np.ndarray:
 
 
 def _drawn(sample: int, at: int, size: int) -> np.ndarray:
-    """Numbers of one sample, of the kinds and scales that the module names, in turn."""
+    """Returns numbers of one sample, of the kinds and scales that the module names, in turn."""
     seed, kind = 1_000 * (at + 1) + sample, sample % 3
     scale = SCALES[sample // 3 % len(SCALES)]
     if not kind:
@@ -105,7 +105,7 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def fits(told: Any, carries: Sequence[bool]) -> bool:
-    """Whether a recipe that was read is one; ``carries``: which inputs have samples."""
+    """Returns whether a recipe that was read is one; ``carries``: which inputs have samples."""
     if not isinstance(told, dict) or len(told.get("inputs", ())) != len(carries):
         return False
     chosen, every = told.get("chosen"), zip(told["inputs"], carries, strict=True)

@@ -1,4 +1,4 @@
-"""Classes of sizes as JSON, with what they were found on: they are checked before they are used."""
+"""Stores classes of sizes as JSON, with their conditions; they are checked before use."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def variables(prefixes: tuple[str, ...]) -> dict[str, str]:
 class Table:
     """Entries by the operation's key.
 
-    ``threads``: with so many were classes chosen. ``notes``: what did not hold when it was read;
+    ``threads``: with that many were classes chosen. ``notes``: what did not hold when it was read;
     ``trusted``: whether the environment is the one that it was made in. ``recipes``: of the samples
     that whole programs were checked with, by key (``samples``).
     """
@@ -113,7 +113,7 @@ class Table:
             number, before = told["format"], dict(told["environment"])
             found.recipes = dict(told.get("samples", {}))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            why = f"this is no table of classes ({type(error).__name__})"
+            why = f"it is not a table of classes ({type(error).__name__})"
             raise InputError("table", path.name, why, "write one with report.save") from error
         except (OSError, RecursionError) as error:
             why = getattr(error, "strerror", None) or "it is nested too deeply"
@@ -123,7 +123,7 @@ class Table:
         now = found.environment
         if (its := before.get("library")) != now["library"]:
             why = f"it is of {its}, not of {now['library']}"
-            raise InputError("table", path.name, why, "give another table")
+            raise InputError("table", path.name, why, "give a different table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
             found.trusted = False
@@ -141,7 +141,7 @@ class Table:
         threads: int,
         library: str,
     ) -> Table:
-        """The table of this path, or a new one. InputError: it is for other sizes."""
+        """Returns the table of this path, or a new one. InputError: it is for other sizes."""
         now = environment(library)
         if path is None or not Path(path).is_file():
             return cls(like, sizes, threads, now)
@@ -179,7 +179,7 @@ class Table:
 
 
 def _number(given: Any) -> int:
-    """A size. ValueError, TypeError: it is none."""
+    """Returns a size. ValueError, TypeError: it is none."""
     if isinstance(given, bool) or index(given) < 1:
         raise ValueError(given)
     return index(given)
@@ -201,7 +201,7 @@ def _entry(told: dict[str, Any]) -> Entry:
 
 
 def _hearsay(told: str) -> str:
-    """What a table says of certificates: nobody asked here."""
+    """Returns a certificate that a table has, marked as not tested here."""
     return told if told.startswith(HEARSAY) else HEARSAY + told
 
 

@@ -33,7 +33,7 @@ OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neit
 
 
 def spread(seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES) -> np.ndarray:
-    """Numbers of either sign over some binades, float64: hashes of seed and coordinates."""
+    """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
     drawn = operands.hashes(seed, tensor, 0, shape)
     fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
     sign = np.where(drawn & np.uint64(1), -1.0, 1.0)
@@ -87,7 +87,7 @@ class Rows(ABC):
 
     @abstractmethod
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """The library's call; ``out``: where to write, which may be ignored."""
+        """Returns the library's call; ``out``: where to write, which may be ignored."""
 
     @abstractmethod
     def mark(self, size: int) -> str:
@@ -102,7 +102,7 @@ class Rows(ABC):
         self._kept.clear()
 
     def case(self) -> Case | None:
-        """The case of one sample, whose order can be asked; None where there is none."""
+        """Returns the case of one sample, whose order can be asked; None where there is none."""
         return None
 
 

@@ -27,7 +27,8 @@ CONSTANT = 1.37  # whose products are not exact in any format
 AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
 PLACES, TOLD, LONG = 1_531, 61, 4096
 """Values tried to find those that a vector's body and tail see differently; how many are kept, a
-number that no vector's width divides; places of one value in an array whose middle is no tail."""
+number that no vector's width divides; places of one value in an array whose middle is not a
+tail."""
 
 FORMATS = {
     tf.float32: "float32",
@@ -49,7 +50,7 @@ def with_threads(count: int) -> Iterator[int]:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """A tensor's bits as a container array, and the name of its format."""
+    """Returns a tensor's bits as a container array, and the name of its format."""
     return array(y), FORMATS[y.dtype]
 
 
@@ -60,7 +61,7 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """The same sample at every place."""
+    """Returns the same sample at every place."""
     return tuple(tf.repeat(one[None], size, axis=0) for one in sample)
 
 
@@ -156,7 +157,7 @@ class Contraction(Asked):
 def _spread_out(
     values: np.ndarray, has: Sequence[str], wanted: str, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Axes by letter: those that there are in the wanted order, the others repeated."""
+    """Returns axes by letter: those that there are in the wanted order, the others repeated."""
     inside = [letter for letter in wanted if letter in has]
     turned = values.transpose([has.index(letter) for letter in inside])
     each = iter(turned.shape)
@@ -272,12 +273,12 @@ class ByPlace(Rows):
         return tf.concat([odd(self.dtype), tf.gather(both, chosen)], 0)[:TOLD]
 
     def _given(self, at: np.ndarray) -> Tensors:
-        """Values by their numbers; beside each odd one stands its neighbour."""
+        """Returns values by their numbers; beside each odd one stands its neighbour."""
         other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
         return tuple(tf.gather(self._values, one) for one in (at, other)[: self.inputs])
 
     def mark(self, size: int) -> str:
-        """Whether every place gives each value the bits that a long tensor gives it."""
+        """Returns whether every place gives each value the bits that a long tensor gives it."""
         if self._values is None:
             self._values = self._told()
             answers = self.function(*self._given(np.repeat(np.arange(TOLD), LONG)))
@@ -329,7 +330,7 @@ SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310
 
 
 def odd(dtype: Any) -> Any:
-    """Zeros and subnormal numbers of either sign."""
+    """Returns zeros and subnormal numbers of either sign."""
     kind = dtype.as_numpy_dtype
     small = SMALL[FORMATS[dtype]]
     return tf.constant(np.array([0.0, -0.0, small, -small]).astype(kind))
@@ -351,7 +352,7 @@ class Runner:
         self._places: dict[tuple[int, int, int], Any] = {}
 
     def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """The operation of all samples by the pieces of the plan."""
+        """Returns the operation of all samples by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
             _, count, size = plan[0]

@@ -1,4 +1,4 @@
-"""TensorFlow's operations by name, and what the attributes and operands of a node say."""
+"""Lists TensorFlow's operations, and reads the attributes of their nodes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def words_of(node: Node) -> dict[str, Any]:
 
 
 def known_format(words: dict[str, Any]) -> bool:
-    """Whether it computes in a floating-point format that is known."""
+    """Returns whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
 
 
@@ -101,7 +101,7 @@ def attributes_of(node: Node) -> tuple[Any, ...]:
 
 
 def fits(labels: tuple[str, str, str], read: list[Any]) -> bool:
-    """Whether each letter has one size, so that nothing is repeated."""
+    """Returns whether each letter has one size, so that nothing is repeated."""
     sizes: dict[str, int] = {}
     for part, one in zip(labels, read, strict=False):
         for letter, size in zip(part, one.shape, strict=True):
@@ -111,7 +111,7 @@ def fits(labels: tuple[str, str, str], read: list[Any]) -> bool:
 
 
 def digest_of(name: str) -> str:
-    """What a function does, without the names that TensorFlow gave."""
+    """Returns what a function does, without the names that TensorFlow gave."""
     made = hashlib.sha256()
     for node in context.context().get_function_def(name).node_def:
         kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
@@ -134,7 +134,7 @@ def convolves(name: str) -> bool:
 
 
 def size_of(one: Any) -> str:
-    """What of a parameter decides an operation: of whole numbers their values."""
+    """Returns what of a parameter decides an operation: of whole numbers their values."""
     if one.dtype == tf.resource:
         held = one._handle_data.shape_and_type[0]
         return "x".join(str(axis.size) for axis in held.shape.dim)

@@ -1,4 +1,4 @@
-"""What becomes of each of TensorFlow's operations: run in its class, known to be exact, or left."""
+"""Decides what is done with each TensorFlow operation: class, exact, or left."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class Operators:
         }
 
     def handler(self, node: Node, follows: tuple[bool, ...]) -> Handler:
-        """What runs a node. ``follows``: which of its inputs depend on the model's inputs."""
+        """Returns what runs a node.
+        ``follows``: which of its inputs depend on the model's inputs."""
         if node.op in EXACT or not any(follows):
             return once(node)
         make = self.own.get(node.op)
@@ -180,7 +181,7 @@ class Operators:
         follows: tuple[bool, ...],
         labels: Callable[[int, int], tuple[str, str, str] | None],
     ) -> Handler:
-        """A product of two operands, along the first axis of one or of both."""
+        """Returns a product of two operands, along the first axis of one or of both."""
         as_it_is, left = once(node), self._plain(node, BATCH)
         name = " ".join([node.op, *map(plainly, extra_of(node))])
 
@@ -404,7 +405,7 @@ class Operators:
 
 
 def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:
-    """The shape of what was reduced."""
+    """Returns the shape of what was reduced."""
     sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
     kept = [size for at, size in enumerate(sizes) if keep or at not in axes]
     return tf.reshape(y, kept)

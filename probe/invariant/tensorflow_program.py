@@ -1,4 +1,4 @@
-"""A traced function of TensorFlow, run eagerly operation by operation.
+"""Runs a traced TensorFlow function eagerly, operation by operation.
 
 Inside a graph Grappler and oneDNN's rewrites fuse operations, and sizes are unknown where it is
 made. Run one by one, each operation is the library's own, at sizes that are known.
@@ -50,7 +50,7 @@ class Program:
         self._constants: dict[str, dict[str, list[Any]]] = {}
 
     def graph(self, name: str) -> Graph:
-        """The nodes of a function as it was traced."""
+        """Returns the nodes of a function as it was traced."""
         return traced(self._names, name)  # type: ignore[arg-type]
 
     def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
@@ -119,7 +119,7 @@ def once(node: Node) -> Handler:
 
 
 def _unchanged(graph: Graph) -> set[int]:
-    """The inputs of a loop's body that it gives back as they are, such as weights."""
+    """Returns the inputs of a loop's body that it gives back as they are, such as weights."""
     return {
         at
         for at, (name, place) in enumerate(graph.given)
@@ -136,7 +136,7 @@ def _source(graph: Graph, name: str) -> str:
 
 
 def _needed(graph: Graph) -> set[str]:
-    """The nodes that outputs or changes of a state need."""
+    """Returns the nodes that outputs or changes of a state need."""
     by_name = {node.name: node for node in graph.nodes}
     pending = [name for name, _ in graph.given]
     pending += [node.name for node in graph.nodes if node.op.startswith("Assign")]

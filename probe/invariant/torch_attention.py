@@ -48,7 +48,7 @@ class Lengths:
         return tuple(tensor(one, self.dtype) for one in made)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
-        """The rows of so many keys, computed at another size: (length, values)."""
+        """Returns the rows of that many keys, computed at another size: (length, values)."""
         q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = behind((q, k, v), length) if masked else None
@@ -143,7 +143,7 @@ class Attention:
         return self._heads(q, k, v, attn_mask, words, size)
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
-        """The length that self-attention is padded to; 0: there is none."""
+        """Returns the length that self-attention is padded to; 0: there is none."""
         longest = self.met.keeper.length
         key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
         known = self.met.known(
@@ -174,12 +174,12 @@ class Attention:
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
-    """The library's own call."""
+    """Returns the library's own call."""
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, **words)
 
 
 def behind(given: Tensors, length: int) -> Any:
-    """A mask (samples, 1, rows, keys) of what stands behind a length."""
+    """Returns a mask (samples, 1, rows, keys) of what stands behind a length."""
     q, k, _ = given
     mask = q.new_zeros((len(q), 1, q.shape[-2], k.shape[-2]))
     mask[..., length:] = -math.inf
@@ -196,7 +196,7 @@ def widened(x: Any, size: int) -> Any:
 
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
-    """The caller's mask, additive, and -inf for the keys behind the length."""
+    """Returns the caller's mask, additive, and -inf for the keys behind the length."""
     wide = q.new_full((len(q), 1 if mask is None else mask.shape[1], size, size), -math.inf)
     if mask is None:
         wide[..., :length] = 0

@@ -19,11 +19,11 @@ from probe.invariant.classes import Plan, digest
 from probe.invariant.telling import SETS, Tensors, products, spread
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
-PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
+PLACES = 6_007  # values tried to find those that a function's vector body and tail see differently
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
 NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
 CONSTANT = 1.37  # whose products are not exact in any format
-LONG = 4096  # places of one value in an array whose middle is no tail
+LONG = 4096  # places of one value in an array whose middle is not a tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
 
 FORMATS = {
@@ -57,7 +57,7 @@ def with_threads(count: int) -> Iterator[int]:
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
-    """A tensor's bits as a container array, and the name of its format."""
+    """Returns a tensor's bits as a container array, and the name of its format."""
     name = FORMATS[y.dtype]
     y = y.detach().contiguous()
     if name == "bfloat16":
@@ -87,13 +87,13 @@ def laid(x: Any) -> Any:
 
 
 def shifted(x: Any) -> Any:
-    """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
+    """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
     kept = torch.empty(x.numel() + 1, dtype=x.dtype)[1:]
     return kept.copy_(x.reshape(-1)).view(x.shape)
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """The same sample at every place."""
+    """Returns the same sample at every place."""
     return tuple(laid(one.expand(size, *one.shape)) for one in sample)
 
 
@@ -289,7 +289,7 @@ class ByPlace(Rows):
         return torch.empty_like(samples[0])
 
     def _told(self) -> Any:
-        """``TOLD`` values: those that one element alone sees otherwise, or every second of them.
+        """``TOLD`` values: those that one element alone sees differently, or every second of them.
 
         So every place is shown one of these: its values are 17 apart, and ``TOLD`` is odd.
         """
@@ -306,7 +306,7 @@ class ByPlace(Rows):
         return drawn[torch.from_numpy(chosen)]
 
     def mark(self, size: int) -> str:
-        """Whether every place gives each value the bits that a long array gives it."""
+        """Returns whether every place gives each value the bits that a long array gives it."""
         with torch.no_grad():
             if self._values is None:
                 self._values = self._told()
@@ -345,7 +345,7 @@ class Runner:
     operation: Rows
 
     def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """The operation of all samples, which are contiguous, by the pieces of the plan."""
+        """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
             _, count, size = plan[0]

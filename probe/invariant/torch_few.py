@@ -29,7 +29,7 @@ SAMPLES = 61  # numbers of the weights that are compared before each call
 
 
 class Turned(Linear):
-    """As a ``Linear``, of turned weights; so many channels at a time."""
+    """As a ``Linear``, of turned weights; that many channels at a time."""
 
     pieces: Sequence[int] = ()
 
@@ -106,7 +106,7 @@ class Copies:
         self._kept: dict[int, Copy] = {}
 
     def get(self, w: Any) -> Any:
-        """The copy of a parameter, (channels, filters); None: there is none."""
+        """Returns the copy of a parameter, (channels, filters); None: there is none."""
         if type(w) is not torch.nn.Parameter or w.is_inference():
             return None
         state = w._version, w.data_ptr(), w.shape, w.dtype
@@ -151,11 +151,11 @@ class Ways:
         return ()
 
     def held(self, w: Any) -> Any:
-        """The weights as other operations take them; None: they can't be had."""
+        """Returns the weights as other operations take them; None: they can't be had."""
         return w
 
     def native(self, count: int) -> bool:
-        """Whether so many samples, which were computed before, are one call of the library's."""
+        """Whether that many samples, which were computed before, are one call of the library's."""
         steps = self.steps.get(count, ())
         return len(steps) == 1 and steps[0].piece.size == count and not steps[0].other
 
@@ -207,7 +207,7 @@ class Ways:
             return whole + self._cheapest(rest, start, count - start)
 
     def _cheapest(self, there: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...]:
-        """The steps of ``count`` samples from ``start`` on; ``there``: those as it is."""
+        """Returns the steps of ``count`` samples from ``start`` on; ``there``: those as it is."""
         sizes = self.known.sizes
         best, least = there, _seconds(sizes, [step.piece for step in there])
         if self._others is None:

@@ -1,4 +1,4 @@
-"""A PyTorch model whose every operation is run in its class of sizes."""
+"""Runs every operation of a PyTorch model in its class of sizes."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ def made(
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
-    """The shapes of what a model is called with, without the batch, and the batch; None, 0: they
-    have no batch in common."""
+    """Returns the shapes of what a model is called with, without the batch, and the batch; None, 0:
+    they have no batch in common."""
     every = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
     batches = {one.shape[0] if one.dim() else 0 for one in every}
     if len(batches) != 1:

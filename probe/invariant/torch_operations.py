@@ -100,7 +100,7 @@ class Operators:
         """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
-        """One operation of ATen."""
+        """Returns one operation of ATen."""
         name = func._schema.name.rpartition("::")[2]
         base = name.rstrip("_") if not name.startswith("__") else name
         if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
@@ -199,7 +199,7 @@ class Operators:
     # samples
 
     def _of_samples(self, func: Any, args: Tensors, kwargs: Any, reduces: bool) -> Any:
-        """A function of samples along axis 0, with options that are no tensors."""
+        """Returns a function of samples along axis 0, with options that are not tensors."""
         x, *options = args
         rest = [*options, *kwargs.values()]
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 2:
@@ -372,7 +372,7 @@ class Operators:
 
 
 def _positive_zeros(found: Any) -> Any:
-    """The same numbers with no -0 among them, in the same memory."""
+    """Returns the same numbers with no -0 among them, in the same memory."""
     first = found if isinstance(found, torch.Tensor) else found[0]
     if first.is_floating_point():
         first.add_(0.0)
@@ -384,7 +384,7 @@ def _tensors(args: Tensors, kwargs: dict[str, Any]) -> bool:
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether any tensor among these has a floating format."""
+    """Returns whether any tensor among these has a floating format."""
     for one in (*args, *kwargs.values()):
         if isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()):
             return True
@@ -394,7 +394,7 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
 
 
 def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) -> bool:
-    """Whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
+    """Returns whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
     axes: Any = given.get("dim")
@@ -403,7 +403,7 @@ def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) ->
 
 
 def _samples(args: Tensors) -> list[Any]:
-    """The shapes without the first axis: the same for every batch."""
+    """Returns the shapes without the first axis: the same for every batch."""
     return [tuple(one.shape[1:]) for one in args if isinstance(one, torch.Tensor)]
 
 

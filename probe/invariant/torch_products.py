@@ -37,7 +37,7 @@ class Met:
         self.kept: dict[Any, Known] = {}
 
     def known(self, key: tuple[Any, ...], make: Callable[[], Any], axis: str = "batch") -> Known:
-        """An operation by what it is called with and the number of threads."""
+        """Returns an operation by what it is called with and the number of threads."""
         key = (*key, torch.get_num_threads())
         found = self.kept.get(key)
         if found is None:
@@ -141,7 +141,7 @@ class Products:
     # pairs of matrices
 
     def bmm(self, a: Any, b: Any, *, out: Any = None) -> Any:
-        """Products of pairs of matrices: each pair is a sample."""
+        """Returns products of pairs of matrices: each pair is a sample."""
         if out is not None or a.dtype not in FORMATS or b.dtype is not a.dtype:
             return NotImplemented
         if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
@@ -171,7 +171,7 @@ class Products:
     # convolutions
 
     def _of_function(self, function: Callable[..., Any], rank: int) -> Callable[..., Any]:
-        """What runs ``functional.conv1d`` and the like."""
+        """Returns what runs ``functional.conv1d`` and the like."""
 
         def convolved(
             x: Any,
@@ -188,7 +188,7 @@ class Products:
         return convolved
 
     def _of_transposed(self, function: Callable[..., Any], rank: int) -> Callable[..., Any]:
-        """What runs ``functional.conv_transpose1d`` and the like."""
+        """Returns what runs ``functional.conv_transpose1d`` and the like."""
 
         def convolved(
             x: Any,
@@ -274,7 +274,7 @@ class Products:
         output_padding: Sequence[int],
         groups: int,
     ) -> Ways:
-        """A convolution of these shapes and options."""
+        """Returns a convolution of these shapes and options."""
         words = {"stride": stride, "padding": padding, "dilation": dilation}
         words |= {"output_padding": output_padding} if transposed else {}
         given: dict[str, Any] = {name: tuple(value) for name, value in words.items()}
@@ -291,6 +291,6 @@ class Products:
 
 
 def _full(value: Any, rank: int) -> tuple[int, ...]:
-    """An option of a convolution for each of its axes."""
+    """Returns an option of a convolution for each of its axes."""
     found = each(value, rank)
     return found * rank if len(found) == 1 else found

@@ -71,7 +71,7 @@ class Whole:
         self.pool = self._drawn(self.recipe["chosen"])
 
     def _most_telling(self, count: int, size: int) -> list[int]:
-        """The candidates whose answers are numbers, and show most."""
+        """Returns the candidates whose answers are numbers, and show most."""
         every = range(count * samples.CANDIDATES)
         self.pool = self._drawn(every)
         changed, _, finite = self.seen(size)
@@ -93,7 +93,7 @@ class Whole:
         return found
 
     def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
-        """The samples of each input that carries them: container arrays, a sample a row."""
+        """Returns the samples of each input that carries them: container arrays, a sample a row."""
         found, self.dtypes = [], []
         for at, leaf in enumerate(self.leaves):
             if leaf.axis is None:
@@ -109,7 +109,7 @@ class Whole:
     def _run(
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
     ) -> list[tuple[np.ndarray, str]]:
-        """The outputs of a call of these samples; ``odd``: from memory that is not aligned."""
+        """Returns outputs of a call of these samples; ``odd``: from memory that is not aligned."""
         return self._prepared(order, odd, pool)()
 
     def _prepared(
@@ -179,7 +179,7 @@ class Whole:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def mixes(self, size: int) -> bool:
-        """Whether a sample's answer changes where nothing changes but its neighbours.
+        """Returns whether a sample's answer changes where nothing changes but its neighbours.
 
         Asked at the first, the middle and the last place. InputError: runs do not repeat.
         """
@@ -227,7 +227,7 @@ class Whole:
 
 
 def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
-    """How many numbers of each row differ."""
+    """Returns how many numbers of each row differ."""
     one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
     apart = ulp.apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
     found: np.ndarray = apart.reshape(len(one), -1).sum(1)
@@ -243,7 +243,7 @@ def _digest(rows: np.ndarray, dtype: str) -> str:
 
 
 def _shifted(array: np.ndarray) -> np.ndarray:
-    """The same elsewhere in memory: at no whole multiple of a vector."""
+    """Returns the same elsewhere in memory: at no whole multiple of a vector."""
     kept = np.empty(array.size + 1, array.dtype)[1:]
     kept[:] = array.reshape(-1)
     return kept.reshape(array.shape)
@@ -255,7 +255,7 @@ def _line(error: Exception) -> str:
 
 
 def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output:
-    """Where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
+    """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
     (mine, dtype), (yours, _) = here, there
     if len(mine) == len(yours):
         for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
@@ -268,7 +268,7 @@ def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output
 
 
 def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
-    """The same of a program that takes one size alone: along the axis of its inputs."""
+    """Returns the same of a program that takes one size alone: along the axis of its inputs."""
     shape, dtype = here
     if len(shape) > axis and shape[axis] == size:
         return Output(axis, 1, dtype)

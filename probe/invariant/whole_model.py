@@ -1,4 +1,4 @@
-"""A program that is run whole, as users call it: each sample has the same bits in every batch."""
+"""Makes a whole program callable as its users call it, invariant to the batch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Same:
         return answer
 
     def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
-        """The answer, and what ``Program.planned`` takes."""
+        """Returns the answer, and what ``Program.planned`` takes."""
         if not self.program.library:
             with self._lock:
                 self._settle(args, kwargs)
@@ -92,7 +92,7 @@ class Same:
         self.report.table = self.table
 
     def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
-        """How many samples there are, and what is alike in calls that share their sizes."""
+        """Returns how many samples there are, and what is alike in calls that share their sizes."""
         counts: dict[str, int] = {}
         told: list[str] = []
         for number, leaf in enumerate(leaves):
@@ -101,7 +101,7 @@ class Same:
                 continue
             name = leaf.name or f"input {number}"
             if not self.program.holds(leaf.value):
-                raise InputError("batched", type(leaf.value).__name__, f"{name} is no array", HOW)
+                raise InputError("batched", type(leaf.value).__name__, f"{name}: not an array", HOW)
             shape, dtype = self.program.form(leaf.value)
             if not -len(shape) <= leaf.axis < len(shape):
                 raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)
@@ -118,7 +118,8 @@ class Same:
         return next(iter(counts.values())), tuple(told)
 
     def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
-        """The buckets of a shape that is met first: each is checked. InputError; NotInvariant."""
+        """Returns the buckets of a shape that is met first: each is checked.
+        InputError; NotInvariant."""
         with self._lock:
             if signature in self._known:
                 return self._known[signature]
@@ -206,7 +207,7 @@ def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
 
 
 def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
-    """The buffer of an output for so many samples."""
+    """Returns the buffer of an output for that many samples."""
     shape = list(rows.shape)
     shape[output.axis] = count * output.each
     return np.empty(shape, rows.dtype)
@@ -250,7 +251,8 @@ def surroundings(program: Program) -> dict[str, Any]:
 
 
 def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
-    """What is run whole; None of a model whose operations are run one by one. InputError."""
+    """Returns what is run whole; None of a model whose operations are run one by one.
+    InputError."""
     from probe.invariant.files import of_file
 
     found = of_file(model, batched, threads)

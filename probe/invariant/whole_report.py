@@ -1,10 +1,10 @@
 """What the bits of a program rest on that is run whole, and what that does not show.
 
 A run at the largest size in use is compared, operation by operation, with runs at the smaller ones
-(``probe.network.graph``): sums by the order in which each of their outputs is added, which no
-luck of the data hides. Content of the smallest size is put at each place of the largest run: so all
-places are alike. What is no sum, nor exact, is compared by bits or place by place, and then nothing
-is certified.
+(``probe.network.graph``): sums by the order in which each of their outputs is added, which no luck
+of the data hides. Content of the smallest size is put at each place of the largest run: so all
+places are alike. What is not a sum, nor exact, is compared by bits or place by place, and then
+nothing is certified.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from probe.recording.contract import Recorder
 
 HOW = (
     "each sample held at every place of each size, beside other samples: not refuted, which is no "
-    "proof for other samples; certify() asks the operations"
+    "proof for other samples; certify() tests the operations"
 )
 BLIND = "no number of its answers changes where all inputs change in their last place"
 
@@ -163,16 +163,16 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
             why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not asked whole"
             return f"not certified: {where}: {why}"
     said = ", ".join(map(str, sizes))
-    return f"certified: all outputs of sizes {said} were asked for every addition at every place"
+    return f"certified: all outputs of sizes {said} were tested for every addition at every place"
 
 
 def _graph(operation: Any, largest: int, place: int) -> Any:
-    """The program padded along its batch, with content from a place on."""
+    """Returns the program padded along its batch, with content from a place on."""
     from probe.network.graph import Graph
     from probe.recording.walk import CHANGED, watched
 
     class Moved(Graph):
-        """Content of the fixed run begins at ``place``."""
+        """Content of the full run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
             """As of ``Graph``."""

@@ -1,4 +1,4 @@
-"""Kernels that a library says it ran: evidence beside a cause, never the cause itself.
+"""Collects the kernels that a library reports: evidence beside a cause, never the cause itself.
 
 ``sources`` reads oneDNN's log and samples native functions, ``observing`` asks every source that
 applies to a target.

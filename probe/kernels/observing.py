@@ -1,4 +1,4 @@
-"""Every source of evidence on what a library ran, and the asking of those that apply.
+"""Lists the sources of evidence on what a library ran, and queries those that apply.
 
 ``SOURCES`` is the registry: a source says which targets it applies to and answers a question. A
 library that can simply be asked offers ``Backend.kernels(spec, shapes)`` and needs no source here.
@@ -41,7 +41,7 @@ def _offers(target: Target) -> bool:
 
 
 def _ask(question: Question) -> list[Kernel]:
-    """What the backend answers in the child; its sources are its own words."""
+    """Returns what the backend answers in the child; its sources are its own words."""
     with question.session() as session:
         return _answers(session)
 
@@ -67,7 +67,7 @@ def observe(
     seconds: float = 2.0,
     sources: Iterable[str] | None = None,
 ) -> list[Kernel]:
-    """What every source that applies to the target says about the case's call.
+    """Returns what every source that applies to the target says about the case's call.
 
     ``at``: the value of the axis ``vary``; None leaves the case as it is. ``seconds``: how long the
     call is repeated to be sampled. ``sources``: some of ``SOURCES``, None for all. Costs a start of
@@ -84,7 +84,7 @@ def observe(
         try:
             answer = SOURCES[name].observe(question)
         except TargetError as error:
-            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was asked")
+            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was queried")
         found += [answer] if isinstance(answer, Kernel) else answer
     return found
 
@@ -95,7 +95,7 @@ def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
 
 
 def rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
-    """Rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
+    """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
     return [{**place, **one._asdict()} for one in found]
 
 
@@ -108,7 +108,7 @@ MOVING = frozenset(
 
 
 def computing(names: Iterable[str]) -> list[str]:
-    """Those of the names that compute sums of products."""
+    """Returns those of the names that compute sums of products."""
     return [name for name in names if name.split()[0] not in MOVING]
 
 
@@ -157,5 +157,5 @@ class Naming:
             found = [sources.logged(session)] if self._logs else []
             return found + (_answers(session) if self._offers else [])
         except TargetError as error:
-            why = f"the target failed ({error.kind}) when it was asked"
+            why = f"the target failed ({error.kind}) when it was queried"
             return [Kernel(sources.ONEDNN if self._logs else ASKED, None, why)]

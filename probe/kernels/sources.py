@@ -1,4 +1,4 @@
-"""What is asked of a library about one call, and the two sources that answer from outside of it.
+"""Queries a library about one call, and two sources outside of the library.
 
 ``onednn-verbose``: the primitives that oneDNN logs while it executes a call. Its lines (developer
 guide, "Verbose Mode"), from the present to the past::
@@ -57,7 +57,7 @@ class Kernel(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The single names; empty where ``kernel`` is None."""
+        """Returns the single names; empty where ``kernel`` is None."""
         return tuple(self.kernel.split(SEPARATOR)) if self.kernel else ()
 
     @classmethod
@@ -112,7 +112,7 @@ _EXECUTED = re.compile(
 
 
 def carries_onednn(target: Target) -> bool:
-    """Whether the library carries oneDNN: then it has the switch ``isa``."""
+    """Returns whether the library carries oneDNN: then it has the switch ``isa``."""
     return "isa" in backends.get(target.name).keys
 
 
@@ -130,7 +130,7 @@ def logged(session: Session) -> Kernel:
 
 
 def primitives(log: str) -> list[str]:
-    """Every executed primitive as ``convolution brg_conv_fwd:avx512_core``, in order.
+    """Returns every executed primitive as ``convolution brg_conv_fwd:avx512_core``, in order.
 
     The matrix product that TensorFlow calls inside Eigen's is ``gemm_api``, without an
     implementation. Lines of another kind (info, create, the library's own log) are passed over.
@@ -182,7 +182,7 @@ def sampled_symbols(question: Question) -> Kernel:
 
 
 def _sampled(perf: str, samples: Path, question: Question) -> tuple[str | None, str]:
-    """Why perf recorded nothing, or None, and its report."""
+    """Returns why perf recorded nothing, or None, and its report."""
     with question.session(PERFMAP) as session:
         generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
         try:
@@ -222,7 +222,7 @@ def _report(perf: str, samples: Path) -> str:
 
 
 def refusal(status: int, said: str) -> str:
-    """Why perf would not record, in our words: its own have process numbers and paths."""
+    """Returns why perf would not record, in our words: its own have process numbers and paths."""
     if "not found for kernel" in said:
         return "perf is not installed for this kernel; Debian: linux-perf, Ubuntu: linux-tools"
     paranoid = _setting("perf_event_paranoid")
@@ -291,7 +291,7 @@ _SPELLED = {"<": "\1", ">": "\2", "(": "\3", ")": "\4"}
 
 
 def readable(symbol: str, library: str) -> str | None:
-    """The short name of a sampled symbol in numerical code; None for all other code.
+    """Returns the short name of a sampled symbol in numerical code; None for all other code.
 
     ``symbol``: as the object file has it; ``library``: the name of that file, or perf's word for
     generated code. Only what computes is named: the rest of a library dispatches, allocates and

@@ -1,4 +1,4 @@
-"""Whole networks: a chain of layers, run at small padded sizes and at the one it was made for.
+"""Runs chains of layers at short padded sizes, and compares them with the full size.
 
 ``chain`` says what a network is, ``description`` its JSON, ``geometry`` which activations read
 content. ``reading`` says which file has which reader and where a chain ends, ``keras_model``,

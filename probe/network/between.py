@@ -139,7 +139,7 @@ class Layerwise:
         return shared.shift == 0 and len(alike) == wanted and bool(alike.all())
 
     def plan(self, content: int) -> Network:
-        """The network for content of so many positions: its output is what is kept, no more.
+        """The network for content of that many positions: its output is what is kept, no more.
 
         A layer ``extend`` stands before every segment, and one behind the last; the input is the
         bare content. Errors as ``segments``.
@@ -181,7 +181,7 @@ class Between:
     """Content padded to ``size``, with constants put in behind operations.
 
     ``by_order``, ``in_the_way``, ``why``, ``certified``: as of ``graph.Serves``. ``proved``:
-    contents on which it gave the fixed run's bits. ``constants``: by place in ``splices``.
+    contents on which it gave the full run's bits. ``constants``: by place in ``splices``.
     """
 
     content: int
@@ -208,8 +208,8 @@ class Between:
 
 
 def sought(graph: Graph, content: int, below: int) -> Between | None:
-    """The shortest size under ``below`` that serves content with constants put in; None: there is
-    none, or it can't be run so. Errors as of ``Graph``."""
+    """Returns the shortest size under ``below`` that serves content with constants put in; None:
+    there is none, or it can't be run so. Errors as of ``Graph``."""
     for size in range(content, below):
         if graph.over():
             return None
@@ -227,7 +227,7 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
 
 
 class _Followed:
-    """One size: labels of the short run, with those of the fixed one where constants are put in."""
+    """One size: labels of the short run, with those of the full one where constants are put in."""
 
     def __init__(self, graph: Graph, content: int, size: int, side: Held) -> None:
         self.graph, self.content, self.size, self.side = graph, content, size, side
@@ -282,7 +282,7 @@ class _Followed:
                 changed.add(pair.left)
 
     def _spliced(self, one: Any, output: int, n: int, m: int) -> bool:
-        """Puts the fixed run's labels in where the short run's last entries are constants."""
+        """Puts the full run's labels in where the short run's last entries are constants."""
         left, right = self.left[n], self.right[m]
         if len(left.shape) != len(right.shape):
             return False

@@ -1,4 +1,4 @@
-"""A layer with its operands, and a chain of layers with its shapes, which every other file takes.
+"""Defines a layer with its operands, and a chain of layers with its shapes.
 
 A layer is one operation: a Keras layer with a bias and an activation is a convolution with a bias
 and an activation behind it. Arrays are channels-last, in the network's dtype, as in
@@ -61,7 +61,7 @@ class Layer(operation.Layer):
 
     @property
     def windowed(self) -> bool:
-        """Whether an output may read more than its own position, or another one."""
+        """Returns whether an output may read more than its own position, or another one."""
         return self.operation.windows or self.op == "pad"
 
     @property
@@ -71,14 +71,14 @@ class Layer(operation.Layer):
 
     @cached_property
     def windows(self) -> Windows:
-        """Where its windows lie; without any, every output reads its own position."""
+        """Returns where its windows lie; without any, every output reads its own position."""
         if self.kernel:
             return super().windows
         return Windows(ONES, ONES, ONES, self.padding if self.op == "pad" else "valid")
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that it has, by name."""
+        """Returns the arrays that it has, by name."""
         found = {
             name: getattr(self, name) for name in ("weights", "bias", "scale", "shift", "tail")
         }
@@ -162,7 +162,7 @@ class Layer(operation.Layer):
 
     @property
     def label(self) -> str:
-        """A short text for tables and figures: ``conv2d 1x5, 16 -> 16``."""
+        """Returns a short text for tables and figures: ``conv2d 1x5, 16 -> 16``."""
         channels = f"{self.in_channels} -> {self.filters}"
         if not self.kernel:
             what = self.activation or self.op
@@ -219,7 +219,7 @@ class Suffix:
 
     @property
     def text(self) -> str:
-        """The layer and the reason: ``add (Add) joins two branches``."""
+        """Returns the layer and the reason: ``add (Add) joins two branches``."""
         return f"{self.name} ({self.kind}) {self.why}"
 
 
@@ -341,7 +341,7 @@ class Network:
 
     @cached_property
     def shortest(self) -> int:
-        """The smallest length that gives an output; InputError if the height gives none."""
+        """Returns the smallest length that gives an output; InputError if the height gives none."""
         for length in range(1, 1 << 20):
             size = (*self.height, length)
             for layer in self.layers:
@@ -364,7 +364,7 @@ class Network:
         return windows(self, length)
 
     def geometry(self, fixed: int) -> Geometry:
-        """Which activations at the fixed length read content, and what shorter lengths give.
+        """Returns which activations at the full length read content, and what shorter lengths give.
 
         InputError: running it at that length needs more memory than is free.
         """
@@ -406,7 +406,7 @@ class Network:
         told = {
             key: content[key] for key in ("rank", "height", "dtype", "turned") if key in content
         }
-        if self.suffix is not None:  # a part is no model, though its layers be another's all
+        if self.suffix is not None:  # a part is not a model, though its layers be another's all
             told["part"] = True
         told["layers"] = [
             {key: value for key, value in layer.items() if key != "name"}

@@ -1,4 +1,4 @@
-"""A short run against the full one, layer by layer: what differs, since where, and why.
+"""Compares a short run with the full one, layer by layer: what differs, where, and why.
 
 Activations that read the same through all layers must agree. A layer at which they don't is run
 again on the full run's activations: what differs then too is its own doing, the rest it was
@@ -87,23 +87,23 @@ class PaddedComparison:
 
     @property
     def first(self) -> AtLayer | None:
-        """The first layer with a difference of its own, or any difference."""
+        """Returns the first layer with a difference of its own, or any difference."""
         return next((layer for layer in self.layers if layer.differing), None)
 
     @property
     def own(self) -> list[AtLayer]:
-        """Layers that differ by themselves."""
+        """Returns layers that differ by themselves."""
         return [layer for layer in self.layers if layer.own]
 
     @property
     def explained(self) -> bool:
-        """Whether every layer's own differences have a cause that replays."""
+        """Returns whether every layer's own differences have a cause that replays."""
         told = [layer for layer in self.own if "unexplained" not in layer.causes]
         return len(told) == len(self.own) and all(layer.replayed == layer.own for layer in told)
 
     @property
     def steady(self) -> bool:
-        """Whether every layer gave the same bits again at the same shape."""
+        """Returns whether every layer gave the same bits again at the same shape."""
         return all(run.steady for run in (self.short, self.whole) if run)
 
     @property
@@ -197,7 +197,7 @@ class Comparer:
         """Returns a padded length that holds the content and gives outputs. Raises InputError."""
         if not max(length, self.network.shortest) <= to <= self.geometry.fixed:
             least = max(length, self.network.shortest)
-            why = f"content of {length} and the windows take {least} to {self.geometry.fixed}"
+            why = f"a valid length of {length} takes {least} to {self.geometry.fixed}"
             raise InputError("padded", to, why, f"use {least} or more")
         return to
 
@@ -343,8 +343,8 @@ TOP = 5
 class Decision:
     """One kind of decision over some outputs; columns of the table ``decisions``.
 
-    ``taken``: how many were; ``crossed``: that the two runs take otherwise. ``margin``: how near
-    the nearest of the full run's is to being taken otherwise, in eps times the largest output.
+    ``taken``: how many were; ``crossed``: that the two runs take differently. ``margin``: how near
+    the nearest of the full run's is to being taken differently, in eps times the largest output.
     """
 
     decision: str

@@ -1,4 +1,4 @@
-"""Networks as plain JSON: what ``Network.save`` writes, and what people write by hand.
+"""Reads and writes networks as plain JSON.
 
 ``{"rank": 2, "height": [1], "in_channels": 1, "fixed": 4096, "seed": 0, "layers": [{"op":
 "conv2d", "kernel": "1x5", "filters": 16, "bias": true}, {"op": "max_pool2d", "kernel": "1x2",
@@ -42,7 +42,8 @@ SPREAD = 0.1
 
 
 def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = None) -> Network:
-    """The network of a description or its text. Unknown words and misfits are an InputError."""
+    """Returns the network of a description or its text.
+    Unknown words and misfits are an InputError."""
     try:
         given = json.loads(source) if isinstance(source, str) else dict(source)
     except ValueError as error:

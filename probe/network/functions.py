@@ -1,4 +1,4 @@
-"""Differences of what is no sum of products, so that there is no order to be revealed.
+"""Explains differences of layers that are not sums of products and so have no order.
 
 A scaled and shifted activation is rounded twice, or once where both are fused. The bits of a
 function may depend on where in a buffer an element lies, in a vectorised loop or its remainder:
@@ -58,7 +58,7 @@ class Places:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """What positions are filled with: (fills, channels)."""
+        """Returns what positions are filled with: (fills, channels)."""
         plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
         return np.concatenate([self._telling(), plain])
 

@@ -1,7 +1,7 @@
-"""Which activations read content, which the short run shares with the fixed one, how long to pad.
+"""Computes which activations depend on data, which the runs share, and how far to pad.
 
 Content of n positions stands at the beginning; padding of one value follows. An activation of the
-short run (padded to a length L) is that of the fixed run if every element that it reads, through
+short run (padded to a length L) is that of the full run if every element that it reads, through
 all layers, is the same one or the same padding; so the activations are followed through the chain
 as masks, exactly, whatever the padding conventions: where SAME with a stride puts other zeros
 before another length, partners shift or there are none. With finite windows alone the same
@@ -32,7 +32,7 @@ PAD, OUTSIDE = -1, -2
 
 Agrees = Callable[[int, int, int], "np.ndarray | None"]
 """(number of a layer, length of its input, shift) -> which outputs o of the layer it computes as
-output o + shift of the fixed run, bool (outputs,); None: all."""
+output o + shift of the full run, bool (outputs,); None: all."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class ReceptiveField:
 class Requirement:
     """What content of ``content`` positions takes at a padded length.
 
-    ``padded``: the length; ``outputs``: what the fixed run has. Of these ``reading`` read content;
+    ``padded``: the length; ``outputs``: what the full run has. Of these ``reading`` read content;
     they are among the first ``kept``, which the short run has at ``[offset + first, offset +
     kept)``; ``first`` is 0 unless padding before the content makes outputs of its own. The other
-    ``tail`` outputs of the fixed run read padding alone, whatever the content is.
+    ``tail`` outputs of the full run read padding alone, whatever the content is.
     """
 
     content: int
@@ -71,15 +71,15 @@ class Requirement:
 
     @property
     def tail(self) -> int:
-        """Outputs of the fixed run behind those that are kept."""
+        """Returns outputs of the full run behind those that are kept."""
         return self.outputs - self.kept
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Activations of one layer that a short run shares with the fixed one.
+    """Activations of one layer that a short run shares with the full one.
 
-    Activation o of the short run is o + ``shift`` of the fixed run where ``same[o]``. ``shift`` is
+    Activation o of the short run is o + ``shift`` of the full run where ``same[o]``. ``shift`` is
     None where there are no partners: the padding before differs by no multiple of the stride.
     """
 
@@ -88,7 +88,7 @@ class Shared:
 
     @property
     def whole(self) -> bool:
-        """Whether all activations are shared, at their own index."""
+        """Returns whether all activations are shared, at their own index."""
         return self.shift == 0 and bool(self.same.all())
 
     def pairs(self, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +132,7 @@ def windows(network: Network, length: int) -> list[ReceptiveField]:
 
 
 class Geometry:
-    """A network whose fixed length is ``fixed``. InputError where that gives no output."""
+    """A network whose full length is ``fixed``. InputError where that gives no output."""
 
     def __init__(self, network: Network, fixed: int) -> None:
         self.network, self.fixed = network, fixed
@@ -144,7 +144,7 @@ class Geometry:
         self._reads: dict[int, np.ndarray] = {}
 
     def reads(self, number: int) -> np.ndarray:
-        """What every output of a layer reads in the fixed run, (outputs, leaves); see ``reads``."""
+        """What every output of a layer reads in the full run, (outputs, leaves); see ``reads``."""
         if number not in self._reads:
             layer = self.network.layers[number]
             self._reads[number] = reads(layer, self.sizes[number])
@@ -152,7 +152,7 @@ class Geometry:
 
     @cached_property
     def lowest(self) -> list[np.ndarray]:
-        """The lowest input position that each activation of the fixed run reads, layer by layer.
+        """The lowest input position that each activation of the full run reads, layer by layer.
 
         int64 (positions,) for the input and behind every layer; ``NEVER`` where it reads padding
         of the layers alone. Content of n positions is read by those below n.
@@ -168,7 +168,7 @@ class Geometry:
         return found
 
     def follow(self, length: int, agrees: Agrees | None = None) -> list[Shared]:
-        """What a run padded to ``length`` shares with the fixed one, for input and every layer.
+        """What a run padded to ``length`` shares with the full one, for input and every layer.
 
         ``agrees``: beside reading the same, outputs must be computed alike by every layer. Raises
         InputError where the length has no output.
@@ -216,7 +216,7 @@ class Geometry:
     ) -> tuple[Shared, list[int]]:
         """Returns what layers ``first`` up to ``last`` (excluded) share, fed ``size`` positions.
 
-        The positions are the fixed run's first ones. Also the sizes before, between and behind
+        The positions are the full run's first ones. Also the sizes before, between and behind
         them; where one has no output nothing is shared.
         """
         shared, sizes = Shared(np.ones(size, bool), 0), [(*self.heights[first], size)]
@@ -237,7 +237,7 @@ class Geometry:
     def capacity(self, length: int, agrees: Agrees | None = None) -> int:
         """The longest content for which a run padded to ``length`` has every output that reads it.
 
-        0 where there is none. Outputs count if they read the same as in the fixed run and, with
+        0 where there is none. Outputs count if they read the same as in the full run and, with
         ``agrees``, are computed alike.
         """
         if agrees is None and length in self._capacities:
@@ -261,7 +261,7 @@ class Geometry:
     def least(self, content: int) -> int:
         """Returns the least padded length that has every output which reads ``content`` positions.
 
-        The fixed length always has. InputError: more content than the fixed length.
+        The full length always has. InputError: more content than the full length.
         """
         self.check(content)
         if content not in self._leasts:
@@ -272,7 +272,7 @@ class Geometry:
         return self._leasts[content]
 
     def check(self, content: int) -> None:
-        """InputError where the content is longer than the fixed length, or empty."""
+        """InputError where the content is longer than the full length, or empty."""
         if not 1 <= content <= self.fixed:
             why = f"the full length is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
@@ -280,7 +280,7 @@ class Geometry:
     def requirement(self, content: int, padded: int | None = None) -> Requirement:
         """What content of so many positions takes, at its least padded length unless one is given.
 
-        At a length that is too short ``kept`` still says what the fixed run would need.
+        At a length that is too short ``kept`` still says what the full run would need.
         """
         self.check(content)
         length = self.least(content) if padded is None else padded
@@ -299,7 +299,7 @@ class Geometry:
         )
 
     def needed(self, content: int) -> list[np.ndarray]:
-        """Returns which activations of the fixed run the outputs that read content depend on.
+        """Returns which activations of the full run the outputs that read content depend on.
 
         bool (positions,) for the input and behind every layer.
         """

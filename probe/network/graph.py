@@ -1,7 +1,7 @@
-"""A model of any graph, padded along an axis: which padded sizes change no bit, and why others do.
+"""Finds the padded sizes of a model of any graph that change no bit, and why others do.
 
 Content of n entries along the axis (positions of a length, rows of a batch) is padded to a size.
-The run at the fixed size is the reference: its outputs that read content, told from those of
+The run at the full size is the reference: its outputs that read content, told from those of
 padding alone, are to come out of a shorter run bit for bit. A size serves where these outputs read
 the same there, and where every operation on the way computes them alike: sums by order, functions
 place by place, the rest by bits (:mod:`probe.recording.judging`). Every graph is followed, as far
@@ -76,7 +76,7 @@ class Sized:
     """Content of a length: the least size that has its outputs, and the least safe one.
 
     ``at_least``: what is known of the run at the least size; ``at_safe``: of the safe one, which
-    is the fixed size where no shorter one is; ``over``: why the search stopped early.
+    is the full size where no shorter one is; ``over``: why the search stopped early.
     """
 
     content: int
@@ -88,12 +88,12 @@ class Sized:
 
 
 class Graph:
-    """A model with inputs of the fixed size, padded along axes of them.
+    """A model with inputs of the full size, padded along axes of them.
 
     ``opened``: gives recorders of the model with inputs (``Opened``). ``arrays``: by name, of
     which ``along`` names the axes that are padded, each of the ``fixed`` size. ``value``: what
     padding holds in floating-point inputs; integers and masks are padded with 0. ``own_places``:
-    outputs read content all the way to the fixed size (a state is carried through the padding), so
+    outputs read content all the way to the full size (a state is carried through the padding), so
     that those at the places of content alone are kept. ``doubt``: why what is watched is not what
     users run, empty if it is.
     """
@@ -121,7 +121,7 @@ class Graph:
         self._sized: dict[int, Sized] = {}
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-        """The inputs for content of so many entries, padded to a size; other numbers by seed."""
+        """The inputs for content of that many entries, padded to a size; other numbers by seed."""
         found = {}
         for number, (name, array) in enumerate(self.arrays.items()):
             if seed and str(array.dtype) in floats.FORMATS and array.dtype != np.uint16:
@@ -138,7 +138,7 @@ class Graph:
         return found
 
     def side(self, content: int, size: int) -> Held:
-        """A watched run. InputError where the model does not take the size."""
+        """Returns a watched run. InputError where the model does not take the size."""
         key = content, size
         if key not in self._sides:
             for old in list(self._sides)[:-6]:
@@ -161,11 +161,11 @@ class Graph:
         return found
 
     def whole(self, content: int) -> Held:
-        """The run at the fixed size."""
+        """Returns the run at the full size."""
         return self.side(content, self.fixed)
 
     def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
-        """Outputs as users get them: unwatched."""
+        """Returns outputs as users get them: unwatched."""
         return self.call(content, size, seed)()
 
     def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
@@ -178,11 +178,11 @@ class Graph:
 
     @cached_property
     def nothing(self) -> Held:
-        """The run of padding alone, at the fixed size."""
+        """Returns the run of padding alone, at the full size."""
         return self.side(0, self.fixed)
 
     def boxes(self, content: int) -> tuple[Box | None, ...]:
-        """What of each output of the fixed run reads content."""
+        """Returns what of each output of the full run reads content."""
         if content not in self._boxes:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
@@ -244,12 +244,12 @@ class Graph:
         return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
 
     def over(self) -> bool:
-        """Whether the time is over that searching may take."""
+        """Returns whether the time is over that searching may take."""
         self.begun = self.begun or time.monotonic()
         return time.monotonic() - self.begun > self.seconds
 
     def own(self, content: int) -> Serves:
-        """The fixed run serves itself."""
+        """Returns the full run serves itself."""
         why = "the full-size run itself"
         return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
 
@@ -329,13 +329,13 @@ class Graph:
         return self._followed[key]
 
     def _kept(self, content: int, side: Held, followed: Followed) -> tuple[Box | None, ...] | None:
-        """Where the short run has what is kept of each output; None where it hasn't all."""
+        """Returns where the short run has what is kept of each output; None where it hasn't all."""
         both = side.recording.outputs, self.whole(content).recording.outputs
         labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
         return where_kept(self.boxes(content), labels, self.near)
 
     def differing(self, content: int, size: int, boxes: Sequence[Box | None], seed: int) -> int:
-        """Kept outputs whose bits differ from the fixed run's, as users run both."""
+        """Kept outputs whose bits differ from the full run's, as users run both."""
         short, whole = self.run(content, size, seed), self.run(content, self.fixed, seed)
         return self.parted(content, boxes, short, whole)
 
@@ -360,8 +360,8 @@ class Graph:
         return not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
 
     def _differs(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
-        """A size at which whole runs differ in bits; the operation is the one that is judged so,
-        where one is."""
+        """Returns a size at which whole runs differ in bits; the operation is the one that is
+        judged so, where one is."""
         told = self._judged(content, size, boxes)
         if told.serves:
             why = "each operation by itself agrees, but the runs have different bits"

@@ -1,7 +1,7 @@
 """What to pad a model of any graph to, for the user's own code: ``plan.json`` and ``padded.py``.
 
 For every length of content: the padded size, which part of each output to keep, and, of padding
-alone, what completes it to the fixed size. Each size was judged operation by operation, and is
+alone, what completes it to the full size. Each size was judged operation by operation, and is
 checked on fresh contents by running the model as users do. What was not proved stands in the plan.
 """
 
@@ -26,8 +26,8 @@ CHECKS, SEED = 12, 300
 
 
 OWN_PLACES = (
-    "of each output the entries at the places of content are kept: what stands behind them carries "
-    "a state on through the padding"
+    "of each output the entries of the valid part are kept: the following ones carry a state on "
+    "through the padding"
 )
 
 
@@ -37,7 +37,7 @@ class GraphStretch(Range):
 
     ``least``: what the outputs' windows alone ask. ``kept``: for each output what is kept of it,
     None of one that content does not reach. ``by_order``: ``same``, or ``unknown`` where
-    ``in_the_way`` was compared otherwise.
+    ``in_the_way`` was compared differently.
     """
 
     kept: tuple[Box | None, ...]
@@ -55,7 +55,7 @@ class GraphStretch(Range):
 class GraphPlan:
     """Padded sizes for contents. ``along``: the axis of each input that is padded.
 
-    ``constant``: the outputs of padding alone at the fixed size. ``checked``: contents that were
+    ``constant``: the outputs of padding alone at the full size. ``checked``: contents that were
     run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
     used. ``over``: why the search stopped early, empty if it did not. ``between``: shorter sizes
     that take constants between operations, of some contents.
@@ -77,7 +77,7 @@ class GraphPlan:
 
     @property
     def certified(self) -> bool:
-        """Whether every sum at the padded sizes was asked for every addition and fusion."""
+        """Returns whether every sum at the padded sizes was asked for every addition and fusion."""
         return bool(self.stretches) and all(one.certified for one in self.stretches)
 
     def padded(self, content: int) -> int:
@@ -85,7 +85,7 @@ class GraphPlan:
         return padded_size(self.stretches, content)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``plan.json`` holds."""
+        """Returns what ``plan.json`` holds."""
         found = dict(vars(self))
         del found["constant"]
         found["stretches"] = [one.to_json() for one in self.stretches]
@@ -146,7 +146,7 @@ def _stretches(sizes: list[Sized]) -> list[GraphStretch]:
 
 
 def assumptions(sizes: list[Sized]) -> list[str]:
-    """What stands behind a plan beside what was run."""
+    """Returns what stands behind a plan beside what was run."""
     found = [
         "the library computes a shape in one way for all finite inputs, on this processor, with "
         "this release and as many threads"
@@ -156,7 +156,7 @@ def assumptions(sizes: list[Sized]) -> list[str]:
 
 
 def completed(plan: GraphPlan, content: int, outputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The fixed run's outputs from those of the padded content, as ``padded.py`` completes them."""
+    """The full run's outputs from those of the padded content, as ``padded.py`` completes them."""
     stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
     found = []
     for box, constant, output in zip(stretch.kept, plan.constant, outputs, strict=True):

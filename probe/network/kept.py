@@ -1,4 +1,4 @@
-"""What of a model's outputs is kept: boxes of the fixed run, and where a shorter run has them."""
+"""Describes the boxes of the full run's outputs that are kept, and finds them in shorter runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from probe.recording.recording import Value
 
 @dataclass(frozen=True)
 class Part:
-    """Along an ``axis`` of an output: [start, stop) of the fixed run is [start + offset, stop +
+    """Along an ``axis`` of an output: [start, stop) of the full run is [start + offset, stop +
     offset) of the short one."""
 
     axis: int
@@ -28,15 +28,15 @@ Box = tuple[Part, ...]
 
 
 NEAR = 8
-"""How far before or behind its place in the fixed run something kept is looked for."""
+"""How far before or behind its place in the full run something kept is looked for."""
 
 
 def where_kept(
     boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]], near: int = NEAR
 ) -> tuple[Box | None, ...] | None:
-    """Where a short run has what is kept of each output; None where it hasn't all of it.
+    """Returns where a short run has what is kept of each output; None where it hasn't all of it.
 
-    ``labels``: of each output of the short run and of the fixed one. ``near``: see ``NEAR``.
+    ``labels``: of each output of the short run and of the full one. ``near``: see ``NEAR``.
     """
     found: list[Box | None] = []
     for box, (left, right) in zip(boxes, labels, strict=True):
@@ -60,7 +60,7 @@ def box_of(mask: np.ndarray) -> Box | None:
 
 
 def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
-    """The box as an index into an output: of the short run, or of the fixed one."""
+    """Returns the box as an index into an output: of the short run, or of the full one."""
     found = [slice(None)] * rank
     for part in box:
         moved = part.offset if short else 0
@@ -69,7 +69,7 @@ def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
 
 
 def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | None:
-    """The box with offsets at which a short run's value has the fixed one's labels; None: nowhere.
+    """The box with offsets at which a short run's value has the full one's labels; None: nowhere.
 
     Along an axis that has another size, and that the box takes whole, there is none.
     """
@@ -107,7 +107,7 @@ def _offsets(left: Labels, right: Labels, box: Box, near: int) -> list[int]:
 
 
 def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
-    """How many elements have different bits."""
+    """Returns how many elements have different bits."""
     if mine.shape != other.shape:
         return max(mine.size, other.size)
     if value.dtype in floats.FORMATS:

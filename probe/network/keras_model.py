@@ -1,4 +1,4 @@
-"""Keras models: Sequential, and functional ones that are a chain; channels last.
+"""Reads Keras models that are a chain: Sequential and functional ones, channels last.
 
 Layers that do nothing outside of training (Dropout, noise, regularisation) are left out. Models
 inside models are read through. Classes that are not Keras' own end the chain, whatever their name.
@@ -127,7 +127,8 @@ def _dtype(layer: Any) -> str:
 
 
 def _chain(model: Any) -> Iterator[Any]:
-    """The layers in the order of the data. Stop where one is not fed by its predecessor alone."""
+    """Yields the layers in the order of the data.
+    Stop where one is not fed by its predecessor alone."""
     import keras
 
     _check_own(model)

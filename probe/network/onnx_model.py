@@ -1,4 +1,4 @@
-"""ONNX models: graphs whose nodes are a chain; constant weights.
+"""Reads ONNX models whose nodes are a chain with constant weights.
 
 Convolutions and pools have channels first. Transpositions, as converters put around them and around
 matrix products, only say where the channels are.
@@ -40,7 +40,8 @@ a number, or what the activation is of (``x``)."""
 
 
 def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
-    """The chain of an ``.onnx`` file, which runs no code. InputError where it can't be read."""
+    """Returns the chain of an ``.onnx`` file, which runs no code.
+    InputError where it can't be read."""
     try:
         import onnx
     except ImportError:
@@ -218,8 +219,8 @@ class _Walk:
             _pool(self.writer, name, kind, words)
 
     def _over_channels(self, words: dict[str, Any]) -> bool:
-        """Whether a Softmax is over the channels of each position. Before opset 13 it was over all
-        axes from the one given on, and that was the first if none was."""
+        """Returns whether a Softmax is over the channels of each position. Before opset 13 it was
+        over all axes from the one given on, and that was the first if none was."""
         early = self.opset < 13
         ends, first = (-1, self.writer.rank + 1), (1, -self.writer.rank - 1)
         axis = words.get("axis", 1 if early else -1)
@@ -251,7 +252,7 @@ class _Walk:
         return self.last and shape is not None and shape[:-1] == (self.writer.channels,)
 
     def _per_channel(self, array: np.ndarray | None) -> np.ndarray | None:
-        """The numbers of a channel each, if that is what the array adds, or multiplies by."""
+        """Returns numbers of a channel each, if that is what the array adds, or multiplies by."""
         channels, rank = self.writer.channels, self.writer.rank
         if array is None or array.size not in (1, channels):
             return None

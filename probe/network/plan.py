@@ -1,4 +1,4 @@
-"""A padding plan for the user's own code: ``plan.json`` and ``padded.py``, which reads it.
+"""Writes the padding plan of a chain for the user's code: ``plan.json`` and ``padded.py``.
 
 The plan holds, for every length of content, the padded length, which outputs to keep, and the
 outputs of padding alone that complete them to the full length. It is found by order and checked on
@@ -87,7 +87,7 @@ class Plan:
     outputs differed in the check; a plan with any must not be used. ``part``: of a model that
     was read in part, ``Network.part``: then it holds for that part alone, and is not written.
     ``layouts``: how the user's input may lie in memory, words of :mod:`probe.layout`.
-    ``uncertified``: what was not asked for every addition and fusion, and why; empty if all was.
+    ``uncertified``: what was not tested for every addition and fusion, and why; empty if all was.
     """
 
     network: str
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def certified(self) -> bool:
-        """Whether every sum at the padded lengths was asked for every addition and fusion."""
+        """Whether every sum at the padded lengths was tested for every addition and fusion."""
         return not self.uncertified
 
     def padded(self, length: int) -> int:
@@ -194,7 +194,7 @@ def make(
 
 
 def uncertified(lengths: SafeLengths, table: dict[int, int]) -> str:
-    """Returns what was not asked for all it adds, at any padded length of the table."""
+    """Returns what was not tested for every addition, at any padded length of the table."""
     return "; ".join(dict.fromkeys(filter(None, map(lengths.uncertified, table.values()))))
 
 

@@ -1,4 +1,4 @@
-"""What every reader shares: which file has which reader, and where and why a chain ends.
+"""Shared by all readers of models: which file has which reader, and where a chain ends.
 
 A reader walks the model from its input and writes every layer in our words. What it can't write
 ends the chain there, with the reason: a layer whose window isn't finite or not known, a branch.
@@ -131,7 +131,8 @@ def chain(
     suffix: Suffix | None,
     progress: Progress,
 ) -> Network:
-    """The network of the layers written. ``shape``: the model's spatial sizes, None where open."""
+    """Returns the network of the layers written.
+    ``shape``: the model's spatial sizes, None where open."""
     layers = tuple(writer.layers)
     swapped = writer.rank == 2 and first_is_long(layers, shape)
     if swapped:
@@ -177,7 +178,8 @@ def other_dtype(dtype: str, before: str) -> str:
 
 
 def height_of(own: tuple[int | None, ...], given: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The sizes before the length: the user's, else the model's own. InputError if left open."""
+    """Returns the sizes before the length: the user's, else the model's own.
+    InputError if left open."""
     if given is not None:
         if len(given) != len(own):
             why = f"the model has {len(own)} spatial axes before the length"

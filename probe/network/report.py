@@ -1,4 +1,4 @@
-"""A network on one target: every content compared, the first divergence explained, safe lengths."""
+"""Examines a network on one target: all valid lengths, the first divergence, safe lengths."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Report:
 
     @property
     def finding(self) -> bool:
-        """Whether some activations that read content have different bits or are lacking, or whether
-        that is unknown."""
+        """Returns whether some activations that read content have different bits or are lacking, or
+        whether that is unknown."""
         return self.verdict != "equal"
 
     @property
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def of_part(self) -> str:
-        """The verdict over the layers that were read, be they all of the model or a part.
+        """Returns the verdict over the layers that were read, be they all of the model or a part.
 
         ``differs``: some activations differ that read the same, or some are missing. ``unknown``:
         nothing was compared, or the same shape again gives different bits.
@@ -102,7 +102,7 @@ def examine(
     comparer = Comparer(session, geometry, value)
     report = Report(session.target.text, part=geometry.network.part)
     for done, length in enumerate(contents):
-        progress(done, len(contents), f"content {length:,}")
+        progress(done, len(contents), f"valid length {length:,}")
         found = comparer.compare(length, padded, seed)
         report.comparisons.append(found)
         if found.explanation is not None and report.shown is None:

@@ -1,4 +1,4 @@
-"""A network on a target: all activations layer by layer, and end to end in the library's call.
+"""Runs a network on a target, layer by layer and end to end.
 
 The length is the last axis everywhere here. Where the model's long axis is its first spatial one,
 what is sent says so (``turned``, in JSON and in specs), and the worker gives the library its own
@@ -39,12 +39,12 @@ class Run:
 
     @property
     def output(self) -> np.ndarray:
-        """What comes out behind the last layer."""
+        """Returns what comes out behind the last layer."""
         return self.activations[-1]
 
     @property
     def steady(self) -> bool:
-        """Whether every layer gave the same bits again."""
+        """Returns whether every layer gave the same bits again."""
         return all(control in ("", "equal") for control in self.controls)
 
 
@@ -99,7 +99,7 @@ class Runner:
         return output
 
     def lying(self, x: np.ndarray, word: str) -> list[str]:
-        """How what each layer reads lies in memory where x lies as ``word`` says.
+        """Returns how what each layer reads lies in memory where x lies as ``word`` says.
 
         Words of :mod:`probe.layout`, or ``other``. Layers other than windows are taken to keep it.
         """
@@ -126,7 +126,7 @@ class Runner:
 
 
 def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
-    """Returns content of so many positions, normal: (1, *height, length, in_channels).
+    """Returns content of that many positions, normal: (1, *height, length, in_channels).
 
     Shorter content of the same seed is the prefix of longer content.
     """

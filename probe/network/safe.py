@@ -1,18 +1,18 @@
-"""The shortest padded lengths that change no bit: all layers add what is kept as at full length.
+"""Finds the shortest padded lengths at which all layers add in the order of the full length.
 
-Decided by order, not by luck: each output's summation is recognised at the size
-that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
-outputs agree only if they are added in the same order with the same roundings: of all finite
-activations, since an infinity or a NaN may get into outputs that do not read it. At the lengths
-that are told, every output is then asked about every addition and every fusion. Functions of an
-element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
-either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
+Decided by order, not by luck: each output's summation is recognised at the size that a padded
+length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two outputs agree
+only if they are added in the same order with the same roundings: of all finite activations, since
+an infinity or a NaN may get into outputs that do not read it. At the lengths that are told, every
+output is then tested for every addition and every fusion. Functions of an element are compared
+place by place (:mod:`probe.network.functions`). What is not a sum of products in either run
+(averages, Winograd) is compared by the bits of several sets of operands, and marked as such.
 
 Where a library keeps how its tensors lie in memory (PyTorch), a user's input may be contiguous or
 turned from channels last (:mod:`probe.layout`), and then what the layers hand on lies so too: a
 length is safe only if it is for both. Which layers then read what, the library is asked.
 
-A library that runs the network end to end may compute otherwise than layer by layer (XLA fuses
+A library that runs the network end to end may compute differently than layer by layer (XLA fuses
 what is multiplied in one layer and added in the next). So where it can, those bits decide too, on
 sets of operands of their own.
 """
@@ -40,7 +40,7 @@ from probe.target import Target
 from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
 SETS = 8
-"""Sets of operands on which outputs that are no sums are compared."""
+"""Sets of operands on which outputs that are not sums are compared."""
 
 LAYER_BY_LAYER = ("torch", "tensorflow", "reference")
 """Targets that run a whole network as one call for each layer, unless it is compiled."""
@@ -56,7 +56,7 @@ END_TO_END_SETS, END_TO_END_SEED = 8, 7_000
 class Width:
     """One layer at one size: ``alike`` of its ``outputs`` positions are computed as at full length.
 
-    ``leading``: of these so many come before the first that isn't.
+    ``leading``: of these that many come before the first that isn't.
     """
 
     outputs: int
@@ -68,11 +68,10 @@ class Width:
 class SafeLengths:
     """Padded lengths of one network on one started session, found as they are asked for.
 
-    ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
+    ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are not
     sums on this target, with the reason. ``by_places``: activations, and what they were asked.
-    ``end_to_end``: padded length -> outputs, of those that all
-    layers compute alike, that have different bits end to end. Errors: TargetError; what a target
-    refuses ends in one.
+    ``end_to_end``: padded length -> outputs, of those that all layers compute alike, that have
+    different bits end to end. Errors: TargetError; what a target refuses ends in one.
     """
 
     session: AnySession
@@ -124,7 +123,7 @@ class SafeLengths:
         return self._words[length]
 
     def _lies_alike(self, length: int) -> bool:
-        """Whether windows read a turned input's activations in the full run's layouts."""
+        """Returns whether windows read a turned input's activations in the full run's layouts."""
         if TRANSPOSED not in self.layouts:
             return True
         pairs = zip(self._lying(length), self._lying(self.geometry.fixed), strict=True)
@@ -183,10 +182,10 @@ class SafeLengths:
         return self.geometry.fixed
 
     def uncertified(self, length: int) -> str:
-        """Says what of a run padded to ``length``, or of the full one, was not asked for all it
-        adds; empty if every sum of every layer was asked for every addition and every fusion.
+        """Says what of a run padded to ``length``, or of the full one, was not tested for every
+        addition; empty if every sum of every layer was tested for every addition and every fusion.
 
-        What answers otherwise than it was recognised is revealed anew, and ``agrees`` follows.
+        What answers differently than it was recognised is revealed anew, and ``agrees`` follows.
         """
         if length in (self.geometry.fixed, *self._certified):
             return self._certified.get(length, "")
@@ -235,11 +234,11 @@ class SafeLengths:
 
     @cached_property
     def deciding(self) -> list[int]:
-        """Numbers of the layers whose size may decide how they compute."""
+        """Returns numbers of the layers whose size may decide how they compute."""
         return [n for n, layer in enumerate(self.network.layers) if not _the_same_anywhere(layer)]
 
     def _bound(self, length: int, number: int) -> int:
-        """``capacity``, were one layer alone to compute otherwise than at the full length."""
+        """``capacity``, were one layer alone to compute differently than at the full length."""
         if (length, number) not in self._bounds:
             self._bounds[length, number] = self.geometry.capacity(length, self.alone(number))
         return self._bounds[length, number]
@@ -438,7 +437,7 @@ class SafeLengths:
 
 
 def examined(target: Target) -> tuple[str, ...]:
-    """The layouts of a network's input for which safe lengths hold on a target."""
+    """Returns the layouts of a network's input for which safe lengths hold on a target."""
     reached = kept(TRANSPOSED, backends.get(target.name).layouts)
     return (CONTIGUOUS, TRANSPOSED) if reached else (CONTIGUOUS,)
 

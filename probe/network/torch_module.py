@@ -1,4 +1,4 @@
-"""PyTorch modules: ``nn.Sequential``, nested ones, and any module whose forward is one chain.
+"""Reads PyTorch modules whose forward is a chain, nested ones included.
 
 Other modules are traced by ``torch.fx``, and their graph must be a chain of modules. A file is a
 pickled module (``torch.save(module, path)``), which runs code when it is read and so needs trust;
@@ -59,7 +59,8 @@ UNPACKS = ("getitem", "getattr", "size")
 
 
 def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
-    """The chain of a pickled module. InputError without ``trust``, or where it can't be read."""
+    """Returns the chain of a pickled module.
+    InputError without ``trust``, or where it can't be read."""
     check_pickle(path, trust)
     try:
         import torch
@@ -146,7 +147,7 @@ def _hooked(module: Any) -> bool:
 
 
 def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """(name, module) in the order of the data; a Stop in place of what is no chain."""
+    """(name, module) in the order of the data; a Stop in place of what is not a chain."""
     name, kind = prefix.rstrip(".") or type(module).__name__, type(module).__name__
     if _hooked(module):
         yield name, Stop(name, kind, reading.HOOKED)

@@ -1,4 +1,4 @@
-"""In which order, and with which roundings, every output is added: revealed, then replayed.
+"""Reveals and replays the order and the roundings with which every output is added.
 
 ``masks`` asks an operator, ``reveal`` makes trees of its answers (those of long sums are a
 ``guess`` that ``proof`` proves: ``regular``), ``rounding`` finds what is fused and what is kept

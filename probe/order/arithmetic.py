@@ -103,7 +103,7 @@ class Rounder:
 
 
 def two_sum(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """The rounded float64 sum and its exact error (Knuth), element by element."""
+    """Returns the rounded float64 sum and its exact error (Knuth), element by element."""
     total = first + second
     other = total - first
     return total, (first - (total - other)) + (second - other)
@@ -195,7 +195,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
 def sum_of_products(
     factors: Sequence[tuple[Doubles, Doubles]], terms: Sequence[Doubles]
 ) -> Doubles:
-    """The exact sum of float64 products and terms of one shape, rounded once to float64."""
+    """Returns the exact sum of float64 products and terms of one shape, rounded once to float64."""
     parts = list(terms)
     safe = np.ones(np.shape(factors[0][0]), dtype=bool)
     for x, w in factors:
@@ -216,7 +216,7 @@ Pick = slice | np.ndarray
 
 
 def kept(summation: Summation) -> Summation:
-    """The summation with nothing flushed."""
+    """Returns the summation with nothing flushed."""
     names = ("inputs", "weights", "products", "whole", "sums")
     fields: dict[str, Any] = {f"flushed_{name}": frozenset() for name in names}
     return summation._replace(rounding=replace(summation.rounding, tininess=None, **fields))
@@ -238,7 +238,7 @@ class Flush:
 
     @property
     def of_products(self) -> bool:
-        """Whether products that are rounded before they are added are flushed."""
+        """Returns whether products that are rounded before they are added are flushed."""
         return self._products is not None
 
     def operands(self, values: Doubles, mask: np.ndarray | None, leaves: Pick) -> None:
@@ -248,7 +248,7 @@ class Flush:
             _zero(values, below & mask[leaves][:, None])
 
     def bias(self, values: Doubles) -> Doubles:
-        """The bias as it is added."""
+        """Returns the bias as it is added."""
         if self._bias:
             _zero(values, np.abs(values) < floats.tiny(self.dtype, "before"))
         return values
@@ -286,7 +286,7 @@ class Flush:
 
 
 def _mask(flushed: frozenset[int], leaves: int) -> np.ndarray | None:
-    """Which of ``leaves`` leaves are in a set; None if it names none."""
+    """Returns which of ``leaves`` leaves are in a set; None if it names none."""
     if not flushed:
         return None
     if EVERY in flushed:

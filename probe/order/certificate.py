@@ -1,4 +1,4 @@
-"""Which outputs of one call add exactly as they are said to: every one of them is asked itself.
+"""Tests every addition and every fusion of every output of a call.
 
 A summation that replays may be wrong at one addition, and one that was read off other filters may
 not be this one's. A certificate asks the operator, at its own shape, about every addition and every
@@ -42,7 +42,7 @@ from probe.order.tree import BIAS, Tree
 BUDGET = 16384
 """Questions to one summation, above which none is asked."""
 
-AT_ONCE = 64  # weights of so many calls are made at once
+AT_ONCE = 64  # weights of that many calls are made at once
 KEPT = 1024  # products up to which the questions about a few summations are kept
 
 ASKED = {
@@ -98,7 +98,7 @@ class Model:
         return self.outputs(1.0, weights)[:, None, None]
 
     def outputs(self, x: float, w: np.ndarray) -> np.ndarray:
-        """The answers to calls with these weights (calls, leaves), as float64."""
+        """Returns the answers to calls with these weights (calls, leaves), as float64."""
         held = floats.round_to(w.T, self.dtype)
         ones = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
         bias = held[self.summands] if BIAS in self.summation.tree.leaves else None
@@ -111,7 +111,7 @@ def certify(
     places: tuple[np.ndarray, ...],
     budget: int = BUDGET,
 ) -> Certified:
-    """Which outputs, ``places`` (positions, filters), answer all as this summation would.
+    """Returns which outputs, ``places`` (positions, filters), answer all as this summation would.
 
     Its leaves are all that these outputs read: see ``Summation.restricted``. ``budget``: the most
     questions to ask. TargetError.
@@ -157,7 +157,7 @@ class _Rows:
 
 
 class _Questions:
-    """All that is asked about one summation, whoever is asked. Uncertifiable: no proof is known."""
+    """All questions about one summation, for any operator. Uncertifiable: no proof is known."""
 
     def __init__(
         self, summation: Summation, summands: int, bias: bool, dtype: str, budget: int
@@ -168,7 +168,7 @@ class _Questions:
         given, default = summation.rounding.facts(), Rounding().facts()
         set_ = {one[0] for one, other in zip(given, default, strict=True) if one[2] != other[2]}
         if unknown := set_ - ASKED:
-            raise Uncertifiable(f"nothing is asked about {', '.join(sorted(unknown))}")
+            raise Uncertifiable(f"no test is known for {', '.join(sorted(unknown))}")
         if any(len(children) > 2 for children in summation.tree.nodes):
             raise Uncertifiable("some node adds three or more summands at once")
         self.flushes = bool(set_ & FLUSHING)
@@ -179,7 +179,7 @@ class _Questions:
         self.weighted = list(self._of_sums())
 
     def _of_sums(self) -> Iterator[Weighted]:
-        """What is asked with weights: cheap ones first."""
+        """Yields what is asked with weights: cheap ones first."""
         asked = itertools.chain(
             self._keeping(),
             flushed(self.tree, self.size, self.dtype) if self.flushes else (),
@@ -193,7 +193,7 @@ class _Questions:
             yield weights, ideal
 
     def _keeping(self) -> Iterator[tuple[np.ndarray, float]]:
-        """The format of every node but the root, whose sum is the output."""
+        """Yields the format of every node but the root, whose sum is the output."""
         given, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
         asked = Keeping(self.tree, self.size, self.dtype)
         if not self.summation.wider(self.dtype):
@@ -242,7 +242,7 @@ class _Questions:
             yield from self._of_subnormal(piece)
 
     def _of_subnormal(self, piece: Piece) -> Iterator[_Rows]:
-        """Which subnormal operands and products become zero; of sums, see ``flushed``."""
+        """Yields which subnormal operands and products become zero; of sums, see ``flushed``."""
         leaves, pairs = flush.of_leaves(Masks(self.model), self.summation.tree), piece.pairs
         for question in (flush.inputs, flush.weights):
             yield self._row(question, flush.in_rows(leaves))
@@ -274,6 +274,6 @@ _kept = lru_cache(maxsize=32)(_Questions)
 
 
 def _numbered(tree: Tree, bias: int) -> Tree:
-    """The tree with its bias, where it adds one, numbered as masks do."""
+    """Returns the tree with its bias, where it adds one, numbered as masks do."""
     nodes = [tuple(bias if child == BIAS else child for child in node) for node in tree.nodes]
     return Tree(tuple(bias if leaf == BIAS else leaf for leaf in tree.leaves), tuple(nodes))

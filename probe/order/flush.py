@@ -1,4 +1,4 @@
-"""Which subnormal numbers become zero: operands, products, sums.
+"""Reveals which subnormal numbers become zero: operands, products, sums.
 
 One question comes first, to all outputs and all leaves at once: with every product the smallest
 subnormal number, do as many of them come out as there are leaves? It is put twice, with subnormal
@@ -43,7 +43,7 @@ Counted = list[tuple[np.ndarray, np.ndarray]]
 
 
 def flushing(masks: Masks) -> np.ndarray:
-    """Where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
+    """Returns where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
 
     The outputs are (positions, filters). Two calls, or three where counts are not exact.
     """
@@ -58,7 +58,7 @@ def flushing(masks: Masks) -> np.ndarray:
 
 
 def signature(masks: Masks) -> np.ndarray:
-    """What tells filters that flush otherwise: float64 (questions, positions, filters).
+    """Returns what tells filters that flush differently: float64 (questions, positions, filters).
 
     Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
     filters, with products around the smallest normal number.
@@ -81,7 +81,7 @@ def signature(masks: Masks) -> np.ndarray:
 
 
 def _units(masks: Masks, x: float, w: float) -> np.ndarray:
-    """What all leaves together give, every product and the bias being x * w."""
+    """Returns what all leaves together give, every product and the bias being x * w."""
     template = np.full(masks.size, w)
     if masks.operator.bias:
         template[-1] = x * w
@@ -128,7 +128,7 @@ def _counted(
     sets: Sequence[Sets],
     question: Callable[[Masks, np.ndarray], np.ndarray],
 ) -> list[Counted]:
-    """How many come out of each set; of a set of which some do, each member by itself."""
+    """Returns how many come out of each set; of a set of which some do, each member by itself."""
     first = _asked(masks, pieces, sets, question)
     rest: list[Sets] = []
     found: list[Counted] = []
@@ -171,7 +171,7 @@ def in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.n
 
 
 def of_leaves(masks: Masks, tree: Tree) -> Sets:
-    """The products of a tree, as many in a set as can be counted."""
+    """Returns the products of a tree, as many in a set as can be counted."""
     leaves = np.array([leaf for leaf in tree.leaves if leaf != BIAS], int).reshape(-1, 1)
     most = min(masks.scale.limit, max(128, AT_ONCE // masks.operator.filters))
     return [leaves[start : start + most] for start in range(0, len(leaves), most)]
@@ -194,21 +194,21 @@ def of_pairs(masks: Masks, piece: Piece) -> Sets:
 
 
 def inputs(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """How many of some subnormal inputs are not read as zeros."""
+    """Returns how many of some subnormal inputs are not read as zeros."""
     small, large = _operands(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], large), small)
     return _whole(answer / (small * large), leaves)
 
 
 def weights(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """How many of some subnormal weights are not read as zeros."""
+    """Returns how many of some subnormal weights are not read as zeros."""
     small, large = _operands(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], small), large)
     return _whole(answer / (small * large), leaves)
 
 
 def _operands(dtype: str) -> tuple[float, float]:
-    """A subnormal number, and one that makes it normal."""
+    """Returns a subnormal number, and one that makes it normal."""
     return 2.0 ** (floats.FORMATS[dtype].emin - 1), 2.0**10 if dtype == "float16" else 2.0**40
 
 
@@ -255,7 +255,7 @@ def of_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def _beside(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
-    """How many halves of a partner stand beside all partners."""
+    """Returns how many halves of a partner stand beside all partners."""
     most = leaves.shape[2] // 2
     partners = (leaves[:, :, most:] >= 0).sum(axis=2)[:, None, :]
     return _whole(2 * (answer / partner - partners), leaves[:, :, :most])
@@ -383,7 +383,7 @@ def _tininess(masks: Masks, pieces: Sequence[Piece]) -> None:
 
 
 def read(rounding: Rounding, piece: Piece, trace: Traces, column: int) -> Rounding:
-    """The rounding with what one position's answers say of subnormal numbers."""
+    """Returns the rounding with what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
     if rounding.short_format == "float16":  # which has no numbers as small as those asked about
@@ -412,7 +412,7 @@ def read(rounding: Rounding, piece: Piece, trace: Traces, column: int) -> Roundi
 
 
 def _gone(piece: Piece, names: Sequence[str], column: int) -> frozenset[int]:
-    """The leaves of sets of which none came out."""
+    """Returns the leaves of sets of which none came out."""
     found: set[int] = set()
     for name in names:
         for one, counts in piece.flushed[name]:

@@ -1,4 +1,4 @@
-"""Any Python function that adds, as a target: its order is revealed as a library's is.
+"""Makes any Python function that adds a target, so that its order can be revealed.
 
 The function stands where a library's product or sum stands, so the masks, the controls and the
 replay are the ones that every target gets. It is called in this process.
@@ -27,7 +27,7 @@ from probe.worker import child
 Function = Callable[..., Any]
 
 SETS = tuple((kind, seed) for kind in ("normal", "cancel") for seed in range(8))
-"""Operands on which a function that is no sum in one order is compared with the exact sum."""
+"""Operands on which a function that is not a sum in one order is compared with the exact sum."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Call(Operator):
 
 
 def container(y: Any, dtype: str) -> np.ndarray | str:
-    """One result as a container array of one element; or why it is none of ``dtype``."""
+    """Returns one result as a container array of one element; or why it is none of ``dtype``."""
     try:
         if y is None:  # which NumPy makes NaN
             raise TypeError
@@ -161,7 +161,7 @@ def _name(f: Function) -> str:
 
 
 def exactly_rounded(f: Function, case: Case) -> bool:
-    """Whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
+    """Returns whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
     n = case.summands
     exact = Summation(Tree.together(n), Rounding(fused=frozenset(range(n))))
     for kind, seed in SETS:

@@ -1,4 +1,4 @@
-"""Which products enter their addition whole, as those of a fused multiply-add do.
+"""Reveals which products enter their addition unrounded (fused multiply-add).
 
 The operands that show it: the input is x = 1 + 2^-a everywhere, leaf k has the weight
 w = 1 + 2^-b, a leaf that is added right before it (its *partner*) has -1, and all others have 0.
@@ -6,7 +6,7 @@ The exact product is x w = x + 2^-b + 2^-p, p being the dtype's precision. If it
 it is added, the last term, half an ulp, is a tie that goes down to even and is lost; what is left
 beside the partner's -x is then 2^-b. A product that comes in whole leaves 2^-b + 2^-p.
 
-Both are small and exact, so many pairs can be asked in one call, if no two of them are pending in
+Both are small and exact, that many pairs can be asked in one call, if no two of them are pending in
 the same partial sum, and the last bits of the total count the fused ones. Most trees fuse
 everywhere or nowhere: a few calls tell. Where the count of a set is neither, its halves are asked.
 """
@@ -49,7 +49,7 @@ class Operands:
 
 
 def fusion_operands(dtype: str) -> Operands:
-    """Operands whose product needs one bit more than ``dtype`` holds."""
+    """Returns operands whose product needs one bit more than ``dtype`` holds."""
     p = floats.FORMATS[dtype].precision
     a, b = p - p // 2, p // 2
     return Operands(1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2)))
@@ -159,7 +159,7 @@ class Piece:
         return Rows(self.found.filters, self.found.positions, leaves)
 
     def mixed(self, part: Part) -> bool:
-        """Whether some position fuses some of a part's leaves and not others."""
+        """Returns whether some position fuses some of a part's leaves and not others."""
         pairs, counts = part
         return len(pairs) > 1 and (self.alone or not np.isin(counts, (0, len(pairs))).all())
 
@@ -207,7 +207,7 @@ class Piece:
 
 
 def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
-    """The trees that were found, with the answers about their products."""
+    """Returns the trees that were found, with the answers about their products."""
     bias = masks.operator.summands if masks.operator.bias else -1
     most = fusion_operands(masks.operator.dtype).most
     pairs = {piece.tree: Pairs(piece.tree, bias, most) for piece in found}
@@ -230,7 +230,7 @@ def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
 
 
 def _fused(masks: Masks, made: list[Piece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
-    """How many are fused of each set of pairs of every piece."""
+    """Returns how many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
     rows = [piece.rows(in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
     return ask(masks, fused, rows)
@@ -246,7 +246,7 @@ def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
 
 
 def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
-    """The tree, split where filters that share it fuse or flush otherwise.
+    """Returns the tree, split where filters that share it fuse or flush differently.
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """

@@ -153,7 +153,7 @@ class Asker:
 
 
 def guess(asker: Asker, bias: int) -> Tree:
-    """The tree that the answers of an output look like. Lost: like none that is regular."""
+    """Returns the tree that the answers of an output look like. Lost: like none that is regular."""
     read = asker.read
     nodes = _Reader(asker).branch(read, 0, 0)
     names = [BIAS if leaf == bias else int(leaf) for leaf in read]
@@ -168,7 +168,7 @@ class _Reader:
         self.known: dict[int, list[_Shape]] = {}
 
     def branch(self, leaves: np.ndarray, start: int, depth: int) -> Nodes:
-        """The nodes of a branch of ``leaves``, ascending; ``start``: which of them is asked."""
+        """Returns nodes of a branch of ``leaves``, ascending; ``start``: which of them is asked."""
         if len(leaves) < 3:
             return [[], SINGLE, PAIR][len(leaves)]
         if depth > DEEP:
@@ -202,14 +202,14 @@ class _Reader:
         return {int(numbers[one]): nodes for one, nodes in found.items()}
 
     def _alike(self, leaves: np.ndarray, shape: _Shape) -> bool:
-        """Whether a few answers are those that a branch of this shape gave."""
+        """Returns whether a few answers are those that a branch of this shape gave."""
         others = np.delete(leaves, shape.at)
         picks = np.unique(np.linspace(0, len(others) - 1, SAMPLES).astype(int))
         asked = self.asker.sizes(int(leaves[shape.at]), others[picks])
         return bool((asked == shape.row[picks]).all())
 
     def _grow(self, leaves: np.ndarray, at: int, row: np.ndarray, start: int, depth: int) -> Nodes:
-        """The path from leaf ``at`` to the branch's root, and what hangs on it."""
+        """Returns the path from leaf ``at`` to the branch's root, and what hangs on it."""
         nodes: Nodes = []
         ranks = np.delete(np.arange(len(leaves)), at)
         order = np.argsort(row, kind="stable")
@@ -243,7 +243,7 @@ class Row:
         self.found = np.full(len(others), np.nan)
 
     def sizes(self) -> np.ndarray:
-        """The answers, float (others,). Lost: they follow no steps."""
+        """Returns the answers, float (others,). Lost: they follow no steps."""
         if len(self.others) <= FEW:
             self._ask(np.arange(len(self.others)))
             return self.found
@@ -302,7 +302,7 @@ class Row:
 
 
 def _between(line: np.ndarray) -> np.ndarray:
-    """Places of a gap that are asked: its middle, and one more, at no even distance."""
+    """Returns places of a gap that are asked: its middle, and one more, at no even distance."""
     inner = len(line) - 2
     return line[1 + np.unique([inner // 2, inner * 5 // 7, inner // 5])]
 
@@ -314,11 +314,11 @@ GUESSES = 4  # trees guessed of positions that read the same leaves
 def proved_trees(
     masks: Masks, filters: np.ndarray, positions: np.ndarray, read: np.ndarray, guesses: int
 ) -> tuple[list[tuple[Tree, np.ndarray]], np.ndarray]:
-    """The trees that were proved with their positions, and the positions that are left.
+    """Returns the trees that were proved with their positions, and the positions that are left.
 
     ``filters`` are taken to add alike, and a tree counts where it is proved of all of them; the
     ``positions`` read the leaves ``read``. A guess is that of one position; where others add
-    otherwise, one of them is asked next, up to ``guesses`` times. What was proved of an output
+    differently, one of them is asked next, up to ``guesses`` times. What was proved of an output
     before is not asked again.
     """
     found: list[tuple[Tree, np.ndarray]] = []
@@ -351,7 +351,7 @@ def proved_trees(
 
 
 def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
-    """What the tree of an output looks like; None: like no regular one.
+    """Returns what the tree of an output looks like; None: like no regular one.
 
     Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
     garble, then in parts.

@@ -1,4 +1,4 @@
-"""What is put into the operands so that one call of an operator answers for every output at once.
+"""Makes the operands with which one call of an operator answers for every output at once.
 
 A question sets a handful of weights that differ from a template, while the input is one constant
 everywhere. In the question about the *order*, leaf i is +M, leaf j is -M, and every other leaf is
@@ -39,7 +39,7 @@ class MaskedOperator(Protocol):
     def run(
         self, x: float, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
-        """Outputs as float64 or float32, shape (calls, positions, filters), exact.
+        """Returns outputs as float64 or float32, shape (calls, positions, filters), exact.
 
         ``x`` is the value of every input element; ``template`` has shape (summands + bias,), the
         weights that every filter starts from; ``leaves`` (calls, filters, m) names the leaves
@@ -136,7 +136,7 @@ class Masks:
         return total if self.scale.unit == 1 else total / self.scale.unit
 
     def summands(self) -> np.ndarray:
-        """How many leaves every output adds: (positions, filters). Asked once."""
+        """Returns how many leaves every output adds: (positions, filters). Asked once."""
         if self._counts is None:
             self._counts = self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
         return self._counts
@@ -158,7 +158,7 @@ class Masks:
         return True
 
     def survivors(self, leaves: np.ndarray) -> np.ndarray:
-        """The question about the order: units that survive, (calls, positions, filters).
+        """Returns the question about the order: units that survive, (calls, positions, filters).
 
         ``leaves`` (calls, filters, 2) are the pairs (i, j), -1 where a filter has nothing to ask.
         """
@@ -184,7 +184,7 @@ class Part:
     filters: np.ndarray
 
     def table(self, answers: np.ndarray) -> np.ndarray:
-        """The answers to these questions: (stop - start, positions)."""
+        """Returns the answers to these questions: (stop - start, positions)."""
         return answers[self.calls, :, self.filters]
 
 
@@ -313,7 +313,7 @@ class SessionOperator:
     def _in_weights(
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> tuple[str, dict[str, np.ndarray]]:
-        """The arrays of a ``masks`` request that edits the weights, and the bias."""
+        """Returns the arrays of a ``masks`` request that edits the weights, and the bias."""
         weights = np.repeat(template[: self.summands], self.filters)
         arrays = {
             "x": self._container(x),
@@ -344,7 +344,7 @@ class SessionOperator:
     def _in_input(
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> tuple[str, dict[str, np.ndarray]]:
-        """The arrays of a ``masks`` request that edits the input: one filter, weights of 1.
+        """Returns the arrays of a ``masks`` request that edits the input: one filter, weights of 1.
 
         Every row of the input gets the same masks, since no two outputs of a sum share an element.
         """
@@ -366,7 +366,7 @@ class SessionOperator:
         return floats.round_to(np.asarray(values, np.float64), self.dtype)
 
     def apply(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-        """The library's outputs for container operands: container, (positions, filters).
+        """Returns the library's outputs for container operands: container, (positions, filters).
 
         A sum's weights, where they aren't 1, are multiplied into its input and rounded.
         """

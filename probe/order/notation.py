@@ -1,4 +1,4 @@
-"""Summation trees for people: a drawing where few products are added, a short sum where many are.
+"""Writes summation trees for people: a drawing, or a short sum where many products are added.
 
 In a short sum brackets say what is added first and the rest goes from left to right, as in a
 program: ``p0+p1+p2`` is ``((p0+p1)+p2)``. Dots stand for what goes on in the same way. What is
@@ -32,7 +32,7 @@ class Sum:
 
 
 def short(tree: Tree, most: int = 300) -> str:
-    """The tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
+    """Returns the tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
     if not tree.nodes:
         return product(tree.leaves[0])
     total = _chains(tree)
@@ -41,7 +41,7 @@ def short(tree: Tree, most: int = 300) -> str:
 
 
 def named(tree: Tree) -> str:
-    """What programmers call this order, empty where there is no short name for it."""
+    """Returns what programmers call this order, empty where there is no short name for it."""
     products = [leaf for leaf in tree.leaves if leaf != BIAS]
     biased = len(products) < len(tree.leaves)
     core = tree.restricted(products) if biased and products else tree
@@ -60,7 +60,7 @@ def named(tree: Tree) -> str:
 
 
 def _bias_place(tree: Tree) -> str:
-    """Where the bias is added: first, last or in between."""
+    """Returns where the bias is added: first, last or in between."""
     if BIAS in tree.nodes[-1]:
         return ", the bias last"
     node = tree.parents[BIAS]
@@ -112,7 +112,7 @@ def _text(total: Sum, depth: int) -> str:
 
 
 def _in_order(items: list[Item]) -> list[Item]:
-    """The first two leaves, of which neither is added first, in the order of the others."""
+    """Returns the first two leaves, of which neither is added first, in the order of the others."""
     leaves = [item for item in items[:3] if isinstance(item, int)]
     if len(leaves) == 3 and 2 * leaves[0] == leaves[1] + leaves[2]:
         return [items[1], items[0], *items[2:]]
@@ -120,7 +120,7 @@ def _in_order(items: list[Item]) -> list[Item]:
 
 
 def _run(run: list[Item], depth: int) -> list[str]:
-    """The words of items that follow from each other: the first two, dots, the last."""
+    """Returns the words of items that follow from each other: the first two, dots, the last."""
     if len(run) < (6 if isinstance(run[0], int) else 4):
         return [_word(item, depth) for item in run]
     return [_word(run[0], depth), _word(run[1], depth), "...", _word(run[-1], depth)]
@@ -148,7 +148,7 @@ def _runs(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _alike(runs: Sequence[Sequence[Item]]) -> int:
-    """How many runs from the first on are the same but for a constant shift."""
+    """Returns how many runs from the first on are the same but for a constant shift."""
     count = 1
     while count < len(runs) and _kind(runs[count]) == _kind(runs[0]) and len(runs[0]) > 1:
         shift = _first(runs[count][0]) - _first(runs[count - 1][0])
@@ -164,7 +164,7 @@ def _kind(run: Sequence[Item]) -> tuple[object, ...]:
 
 
 def _form(item: Item, depth: int = 0) -> object:
-    """What an item looks like, wherever its first leaf is."""
+    """Returns what an item looks like, wherever its first leaf is."""
     if isinstance(item, int):
         return "b" if item == BIAS else "leaf"
     if depth > NESTED:
@@ -181,7 +181,7 @@ def _first(item: Item) -> int:
 
 
 def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
-    """The tree, a line a leaf; ``*`` marks leaves whose exact product is added.
+    """Returns the tree, a line a leaf; ``*`` marks leaves whose exact product is added.
 
     ::
 

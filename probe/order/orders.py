@@ -1,4 +1,4 @@
-"""The order and rounding of every output of one call: revealed, then proved by replay.
+"""Reveals the order and rounding of every output of one call, and proves them by replay.
 
 The interior windows are revealed first. What they add up in is tried on the other outputs by
 replaying fresh operands; only what does not come out bit for bit is revealed apart. Short sums may
@@ -71,14 +71,14 @@ class Orders:
 
     @property
     def doubts(self) -> str:
-        """How many outputs are not certified, and why; empty if all are."""
+        """Returns how many outputs are not certified, and why; empty if all are."""
         count = int((~self.sure).sum())
         why = self.uncertified or ("" if self.certified is not None else "--certify tests")
         told = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
         return told * bool(count)
 
     def counts(self) -> np.ndarray:
-        """Outputs per summation."""
+        """Returns outputs per summation."""
         return np.bincount(self.index[self.index >= 0], minlength=len(self.summations))
 
     def rows(
@@ -154,14 +154,14 @@ class Operands:
 
     @property
     def finite(self) -> bool:
-        """Whether no operand is infinite or NaN."""
+        """Returns whether no operand is infinite or NaN."""
         given = [one for one in (self.x, self.w, self.b) if one is not None]
         return all(floats.is_finite(one, self.case.dtype).all() for one in given)
 
     def replay(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
-        """Outputs of the named (position, filter) pairs, container, by this summation.
+        """Returns outputs of the named (position, filter) pairs, container, by this summation.
 
         Over their windows alone: an infinite weight that meets padding adds nothing.
         """
@@ -181,7 +181,7 @@ class Operands:
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
-        """Where the replay gives the library's bits: one bool a pair."""
+        """Returns where the replay gives the library's bits: one bool a pair."""
         replayed = self.replay(summation, positions, filters)
         return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype, self.zeros)
 
@@ -200,15 +200,15 @@ def reveal(
     budget: int = 0,
     zeros: str = "equal",
 ) -> Orders:
-    """The order and rounding of every output of ``case`` (its length set) on ``session``.
+    """Returns the order and rounding of every output of ``case`` (its length set) on ``session``.
 
     ``known``: summations of other lengths, tried by replay before any question is asked.
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``budget``: how many
     questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
-    that answers otherwise is revealed anew, from its own filter's answers. ``zeros``
+    that answers differently is revealed anew, from its own filter's answers. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call differed. NotASum: the operator is not linear. An output
-    that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
+    that is not a sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
@@ -228,7 +228,7 @@ def reveal(
 
 
 def check_sets(summands: int) -> list[str]:
-    """The kinds of fresh operands an order has to replay on: short sums agree more by luck.
+    """Returns the kinds of fresh operands an order has to replay on: short sums agree more by luck.
 
     ``cancel`` shows nearly every other order; ``normal`` a product that is fused among many that
     aren't, which drowns beside a pair that is about to cancel.
@@ -266,7 +266,7 @@ class _Work:
         self._count_summands()
 
     def _fresh(self, kind: str, seed: int) -> Operands:
-        """Operands that the reveal did not use."""
+        """Returns operands that the reveal did not use."""
         bias = None if self.case.bias is None else "normal"
         case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias, put=None)
         x, w, b = (
@@ -383,7 +383,7 @@ class _Work:
                 self.apart |= left
 
     def certify(self, budget: int) -> None:
-        """Asks every output for all of its summation; who answers otherwise is revealed apart."""
+        """Tests every addition of every output; those that differ are revealed again."""
         refuted = self._certify(budget, self.wanted)
         for _ in range(ROUNDS):
             if not refuted.any():
@@ -425,7 +425,7 @@ class _Work:
         return refuted
 
     def _asked_coarser(self, evidence: list[str]) -> bool:
-        """Whether there are masks left that sums kept in 16 bits can answer."""
+        """Returns whether there are masks left that sums kept in 16 bits can answer."""
         over = any("nan" in one or "inf" in one for one in evidence)
         return self.masks.mask_smaller() if over else self.masks.count_fewer()
 
@@ -478,7 +478,7 @@ class _Work:
         return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
-        """The input with its elements scaled by powers of two: whoever mixes them loses bits."""
+        """Returns the input scaled by powers of two: mixing its elements loses bits."""
         binades = 8 if self.case.dtype == "float16" else floats.FORMATS[self.case.dtype].precision
         powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
         scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
@@ -486,7 +486,7 @@ class _Work:
 
 
 def _grid(piece: Refused | Revealed, wanted: np.ndarray) -> np.ndarray:
-    """The piece's outputs as a mask, within ``wanted``."""
+    """Returns the piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True
     return mask & wanted
@@ -497,7 +497,7 @@ def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
 
 
 def require_length(case: Case) -> Case:
-    """The case itself; InputError if its length is open."""
+    """Returns the case itself; InputError if its length is open."""
     if case.length is None:
         raise InputError("length", None, "the order depends on the shape", "give --length N")
     return case

@@ -1,4 +1,4 @@
-"""Whether outputs add in the order of a tree: answered by few calls, every one about many nodes.
+"""Proves that outputs add in the order of a tree, with few calls about many nodes each.
 
 A node N = A + B whose sum is then added to D is shown by one *triple*: +M at a leaf a of A, -M at a
 leaf b of B, one unit at a leaf d of D. The unit survives exactly if d is not among the leaves that
@@ -57,12 +57,12 @@ class Format:
         return min(2**self.bits, 2**16) - 1
 
     def levels(self, paths: int) -> int:
-        """How many nodes within each other a call can ask about on each of so many paths."""
+        """How many nodes within each other a call can ask about on each of that many paths."""
         wide = _log2(paths)
         return 1 if self.kept is None else 1 + max(0, (self.bits - wide - 1) // (3 + wide))
 
     def units(self, levels: int, paths: int) -> np.ndarray:
-        """The units of every level, innermost first."""
+        """Returns the units of every level, innermost first."""
         ratio = 8.0 * 2 ** _log2(paths)
         return self.unit * ratio ** np.arange(levels - 1, -1, -1.0)
 
@@ -86,7 +86,7 @@ def _log2(paths: int) -> int:
 def proved(
     masks: Masks, tree: Tree, wanted: tuple[np.ndarray, ...], scales: bool = True
 ) -> np.ndarray:
-    """Which outputs add their products in the order of ``tree``: bool (positions, filters).
+    """Returns which outputs add their products in the order of ``tree``: bool (positions, filters).
 
     All of the tree's nodes must have two children. ``wanted`` picks, as an index, outputs that read
     the tree's leaves and no others; all others are False. True is a proof, for an operator that
@@ -113,7 +113,7 @@ def proved(
 def _ask(
     masks: Masks, form: Format, levels: int, paths: int, calls: list[list[list[Triple]]]
 ) -> np.ndarray:
-    """Which outputs answer all of these calls as they should: bool (positions, filters)."""
+    """Returns which outputs answer all of these calls as they should: bool (positions, filters)."""
     units, big = form.units(levels, paths), form.masks(levels, paths)
     size = units[:, None] + np.zeros_like(big)
     values = np.stack([big, -big, size, size], axis=-1)
@@ -225,7 +225,7 @@ def schedule(tree: Tree, bias: int, form: Format) -> Iterator[Call]:
 
 
 def _paths(tree: Tree, bias: int, scales: bool) -> list[_Path]:
-    """The tree cut into paths, each going on where the most additions are below."""
+    """Returns the tree cut into paths, each going on where the most additions are below."""
     height = np.zeros(len(tree.nodes), np.int64)
     for node, children in enumerate(tree.nodes):
         height[node] = 1 + max((height[~c] for c in children if c < 0), default=0)
@@ -260,7 +260,7 @@ def _paths(tree: Tree, bias: int, scales: bool) -> list[_Path]:
 
 
 def _jobs(path: _Path, paths: Sequence[_Path], scales: bool) -> Iterator[tuple[int, int, Triple]]:
-    """The triples of a path's nodes but the last, and of the sums that are added to it."""
+    """Yields the triples of a path's nodes but the last, and of the sums that are added to it."""
     stands = path.stands
     for place in range(1, len(stands)):
         if place in path.subtrees:

@@ -183,7 +183,7 @@ def _rounds(tree: Tree) -> Iterator[list[list[np.ndarray]]]:
 
 
 def _calls(paths: list[list[np.ndarray]], layout: _Layout) -> Iterator[list[_Job]]:
-    """The calls of one round: the paths' jobs side by side, as many units as can be counted."""
+    """Yields calls of one round: the paths' jobs side by side, as many units as can be counted."""
     for jobs in itertools.zip_longest(*(_path_jobs(path, layout) for path in paths)):
         yield from _together([job for job in jobs if job], layout)
     yield from _together([job for path in paths for job in _branch_jobs(path)], layout)
@@ -202,7 +202,7 @@ def _together(jobs: Sequence[_Job], layout: _Layout) -> Iterator[list[_Job]]:
 
 
 def _rings(items: list[np.ndarray], layout: _Layout) -> list[int]:
-    """The k of the P_k that are asked by themselves, ``span`` leaves apart."""
+    """Returns the k of the P_k that are asked by themselves, ``span`` leaves apart."""
     rings, count = [1], 0  # P_1 is a leaf
     for k, item in enumerate(items[1:], 1):
         if count and count + len(item) >= layout.span:
@@ -213,7 +213,7 @@ def _rings(items: list[np.ndarray], layout: _Layout) -> list[int]:
 
 
 def _path_jobs(items: list[np.ndarray], layout: _Layout) -> Iterator[_Job]:
-    """The rings of a path one by one, then the P_k between them, one of every ring in a call."""
+    """Yields rings of a path one by one, then the P_k between them, one of every ring in a call."""
     rings = _rings(items, layout)
     for start, stop in itertools.pairwise(rings):
         outside = np.concatenate(items[stop:])
@@ -242,7 +242,7 @@ def _path_jobs(items: list[np.ndarray], layout: _Layout) -> Iterator[_Job]:
 
 
 def _branch_jobs(items: list[np.ndarray]) -> Iterator[_Job]:
-    """All branches of a path at once."""
+    """Yields all branches of a path at once."""
     job = _Job()
     for item in items[1:]:
         if len(item) > 1:
@@ -291,7 +291,7 @@ class Keeping:
             self.nearest.append(1 + min(map(self._distance, children)))
 
     def lost(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
-        """Weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
+        """Yields weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
         top, lowest = TOP[self.dtype], EXPONENTS[self.dtype][1]
         ranks = (top - precision - 1 - lowest) // STEP
         for each in self._batches(nodes, ranks, self.size):
@@ -307,14 +307,14 @@ class Keeping:
             yield self._weights(each, scale, little), len(each.nodes) * little
 
     def rounded(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
-        """Weights of calls, and what comes out: these nodes round to the dtype's nearest."""
+        """Yields weights of calls, and what comes out: these nodes round to the dtype's nearest."""
         eps = floats.eps(self.dtype)
         most = 2 ** (floats.FORMATS[self.dtype].precision - 2)
         for each in self._batches(nodes, self.size, most):
             yield self._weights(each, 1.0, 0.75 * eps), len(each.nodes) * eps
 
     def alone(self, node: int, little: float) -> np.ndarray:
-        """Weights of a call that asks one node whether it keeps this much beside 1."""
+        """Returns weights of a call that asks one node whether it keeps this much beside 1."""
         (each,) = self._batches([node], 1, 1)
         return self._weights(each, 1.0, little)
 
@@ -376,7 +376,7 @@ PLUS, MINUS = 1.5, -1.0
 
 
 def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
-    """Weights of calls with an input of ones, and what comes out where every node flushes.
+    """Yields weights of calls with an input of ones, and what comes out where every node flushes.
 
     Leaves hold 1.5 or -1 times the smallest normal number m, or nothing. A node is *asked* by a
     child that gives 1.5 m and one that gives -m: their subnormal sum has to become zero. Other
@@ -411,7 +411,7 @@ def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, flo
 
 
 def _leaf(tree: Tree, child: int) -> int:
-    """A leaf below a child, or the child itself."""
+    """Returns a leaf below a child, or the child itself."""
     while child < 0:
         child = max(tree.nodes[~child])
     return child

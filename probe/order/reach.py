@@ -1,4 +1,4 @@
-"""What reaches an output though it has no weight there: asked with infinities.
+"""Reveals with infinities which inputs reach an output that has no weight for them.
 
 A kernel may read beyond a window, a neighbouring row or place, and multiply it by a zero of its
 own. No finite number shows that, for 0 * x is 0; a NaN or an infinity gets through. So every input
@@ -76,18 +76,18 @@ class Reach:
 
     @property
     def outputs(self) -> np.ndarray:
-        """Outputs that something reaches beyond what they read; padding is not counted."""
+        """Returns outputs that something reaches beyond what they read; padding is not counted."""
         found: np.ndarray = self.inputs | self.weights
         return found
 
     @property
     def any(self) -> np.ndarray:
-        """Outputs that are reached by anything, their own padding included."""
+        """Returns outputs that are reached by anything, their own padding included."""
         found: np.ndarray = self.outputs | self.padding
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """How many outputs are reached, by what: the key ``reach``; {} where none is."""
+        """Returns how many outputs are reached, by what: the key ``reach``; {} where none is."""
         counts = {name: int(getattr(self, name).sum()) for name in ("inputs", "weights", "padding")}
         told = {name: count for name, count in counts.items() if count}
         return {"reach": told} if told else {}
@@ -111,7 +111,7 @@ def reveal_reach(session: AnySession, case: Case, naming: bool = True) -> Reach:
 def reached_by(
     session: AnySession, case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
 ) -> Reach:
-    """Which outputs the infinities and NaNs of these container operands reach.
+    """Returns which outputs the infinities and NaNs of these container operands reach.
 
     Infinities are put in their places into finite operands, so that what comes out NaN was made so
     by them. ``named`` has candidates: those that were not shown to be harmless. Errors:
@@ -128,7 +128,7 @@ def reached_by(
 
 
 def reach_of_inputs(session: AnySession, case: Case) -> Reach:
-    """Which outputs are reached by inputs that they have no weight for: one call."""
+    """Returns which outputs are reached by inputs that they have no weight for: one call."""
     asked = _Asked(session, case)
     if not case.pool:
         asked.inputs()
@@ -169,7 +169,7 @@ class Axis:
             width *= 4 if extent == 1 else 2
 
     def apart(self, members: np.ndarray) -> np.ndarray:
-        """Which outputs read nothing of a set: bool (outputs,)."""
+        """Returns which outputs read nothing of a set: bool (outputs,)."""
         inside = (self.reads >= 0) & members[self.reads]
         found: np.ndarray = ~inside.any(axis=1)
         return found
@@ -218,7 +218,7 @@ class _Asked:
         return hits
 
     def _slab(self, axis: int, members: np.ndarray) -> np.ndarray:
-        """Flat indices of the elements of x whose coordinate on an axis is in a set."""
+        """Returns flat indices of the elements of x whose coordinate on an axis is in a set."""
         return self.elements([members if at == axis else None for at in range(len(self.axes))])
 
     def elements(
@@ -296,7 +296,7 @@ class _Asked:
             yield answers.get(number, nothing)
 
     def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
-        """Those of an operand's elements that are to be edited."""
+        """Returns those of an operand's elements that are to be edited."""
         if self.odd is None:
             return flat
         odd = self.odd[operand]
@@ -371,7 +371,7 @@ class _Names:
         self.inner = case.group_channels
 
     def candidates(self) -> list[Reached]:
-        """Elements that are left of those that were put in, without more questions."""
+        """Returns elements that are left of those that were put in, without more questions."""
         asked = self.asked
         found = []
         for row in range(len(self.rows)):
@@ -412,7 +412,7 @@ class _Names:
     def _elements(
         self, row: int, members: Sequence[np.ndarray] | None, channel: int | None = None
     ) -> np.ndarray:
-        """Flat indices that are left for a row (of these sets)."""
+        """Returns flat indices that are left for a row (of these sets)."""
         left = [one[row] for one in self.left]
         if members is not None:
             left = [one & some for one, some in zip(left, members, strict=True)]
@@ -423,7 +423,7 @@ class _Names:
 
 
 def _some(outputs: np.ndarray) -> np.ndarray:
-    """Which groups have some filter of these: without the last axis."""
+    """Returns which groups have some filter of these: without the last axis."""
     return np.asarray(outputs.any(axis=-1))
 
 

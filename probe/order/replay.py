@@ -60,7 +60,7 @@ def replay(
     dtype: str,
     bias: np.ndarray | float | None = None,
 ) -> np.ndarray:
-    """The outputs, a container array of shape (outputs,), that this summation gives.
+    """Returns the outputs, a container array of shape (outputs,), that this summation gives.
 
     ``x``: container array (leaves, outputs), row k what leaf k meets; views that repeat elements
     are fine and rows of absent leaves are never read. ``w``: the same shape or (leaves, 1).
@@ -252,7 +252,7 @@ class _Run:
             raise InputError("nodes", kept, why, "widen it")
 
     def _innocuous(self) -> bool:
-        """Whether sums without exact products may be rounded to float64 first.
+        """Returns whether sums without exact products may be rounded to float64 first.
 
         They may where every term is on the grid of the partial sums and float64 has twice its
         precision and two bits more (Figueroa, "When is double rounding innocuous?", 1995).
@@ -263,7 +263,7 @@ class _Run:
         return narrow and 2 * precision + 2 <= floats.FORMATS["float64"].precision
 
     def outputs(self, record: Record | None = None) -> np.ndarray:
-        """All outputs, container."""
+        """Returns all outputs, container."""
         count = self.x.shape[1]
         out = np.empty(count, dtype=floats.container(self.dtype))
         with np.errstate(all="ignore"):
@@ -273,7 +273,7 @@ class _Run:
         return out
 
     def _block(self, block: slice, record: Record | None) -> Doubles:
-        """The last sums of a block of outputs, level by level."""
+        """Returns the last sums of a block of outputs, level by level."""
         size = block.stop - block.start
         before = self._rows(0, 1, size)
         if not self.plan:
@@ -403,7 +403,7 @@ class _Run:
             self.flush.whole(out, part.sources)
 
     def _factors(self, part: _Part, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
-        """What the leaves of a part multiply; the inputs are in ``out``."""
+        """Returns what the leaves of a part multiply; the inputs are in ``out``."""
         x = self._values(self.x[part.sources, block], out)
         self.flush.operands(x, self.flush.inputs, part.sources)
         if self.w_once is not None:
@@ -414,7 +414,7 @@ class _Run:
         return x, w
 
     def _values(self, array: np.ndarray, out: Doubles | None = None) -> Doubles:
-        """Operands as float64, rounded to the format that products are taken in."""
+        """Returns operands as float64, rounded to the format that products are taken in."""
         out = np.empty(array.shape) if out is None else out
         np.copyto(out, floats.widen(array, self.dtype) if self.dtype == "bfloat16" else array)
         if self.rounding.operand_format:

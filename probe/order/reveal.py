@@ -1,4 +1,4 @@
-"""Which tree every output of an operator adds its products in, read off the operator itself.
+"""Reveals the tree in which every output of an operator adds its products.
 
 After FPRev (Xie, Gao, Wang, Xue: "Revealing Floating-Point Accumulation Orders in Software/Hardware
 Implementations", USENIX ATC 2025), which reads one output. Here the masks are in the weights, so a
@@ -46,7 +46,7 @@ class _Group:
     answers: list[np.ndarray] = field(default_factory=list)  # of this round, a row per chunk
 
     def part(self, positions: np.ndarray) -> _Group:
-        """The same for some of the positions, to be continued apart."""
+        """Returns the same for some of the positions, to be continued apart."""
         children = [list(c) for c in self.children]
         return _Group(positions, self.read, list(self.tasks), children, list(self.answers))
 
@@ -76,7 +76,7 @@ def reveal_trees(
     apart: bool = False,
     wanted: np.ndarray | None = None,
 ) -> tuple[list[Found], list[Refused]]:
-    """The summation tree of every wanted output.
+    """Returns the summation tree of every wanted output.
 
     ``classes`` (positions,) is each position's window class and ``leaves[class]`` the leaves that
     such a position reads, ascending, the bias included. ``apart`` takes no two filters to share
@@ -191,7 +191,7 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
 
 
 def _pairs(group: _Group, size: int) -> np.ndarray:
-    """The group's questions as numbers, first leaf * size + other leaf, ascending."""
+    """Returns the group's questions as numbers, first leaf * size + other leaf, ascending."""
     numbers = [task.leaves[0] * size + task.leaves[1:] for task in group.tasks]
     return np.sort(np.concatenate(numbers))
 
@@ -290,7 +290,8 @@ def _queue(group: _Group, branch: np.ndarray, parent: int, total: int, task: _Ta
 
 
 def _tree(group: _Group, bias: int) -> Tree:
-    """The finished tree. Nodes were found from leaf to root and outwards: sort them here."""
+    """Returns the finished tree.
+    Nodes were found from leaf to root and outwards: sort them here."""
     above = {~c: n for n, children in enumerate(group.children) for c in children if c < 0}
     root = next(n for n in range(len(group.children)) if n not in above)
     order, stack = [], [root]
@@ -327,7 +328,7 @@ class Answers:
         self._asked: tuple[list[tuple[int, int]], np.ndarray] | None = None
 
     def like(self, tree: Tree, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Which outputs answer a few questions about their order as this tree would: bool.
+        """Returns which outputs answer a few questions about their order as this tree would: bool.
 
         Long sums in other orders may round alike on all check operands, at some outputs. The
         questions are the same for every tree, so they are put to the operator once. Short sums
@@ -346,7 +347,7 @@ class Answers:
         """Which outputs whose window reaches over an edge answer as this tree would, leaf by leaf.
 
         They are shorter sums and read few of the leaves that all are asked about, so that one block
-        added otherwise agrees by luck at some. What neighbours in a tree answer determines it.
+        added differently agrees by luck at some. What neighbours in a tree answer determines it.
         """
         fits = np.ones(len(positions), bool)
         classes = self.classes[positions]
@@ -371,7 +372,7 @@ class Answers:
         positions: np.ndarray,
         filters: np.ndarray,
     ) -> np.ndarray:
-        """Which outputs gave the answers of this tree; leaves not read tell nothing."""
+        """Returns which outputs gave the answers of this tree; leaves not read tell nothing."""
         fits = np.ones(len(positions), bool)
         numbers = np.array([self._number(leaf) for leaf in tree.leaves])
         classes = self.classes[positions]
@@ -389,11 +390,11 @@ class Answers:
         return fits
 
     def _number(self, leaf: int) -> int:
-        """The leaf as masks number it: the bias is the last."""
+        """Returns the leaf as masks number it: the bias is the last."""
         return self.operator.summands if leaf == BIAS else leaf
 
     def _everywhere(self) -> tuple[list[tuple[int, int]], np.ndarray]:
-        """Pairs of leaves, and the units that survive each: (pairs, positions, filters)."""
+        """Returns pairs of leaves, and the units that survive each: (pairs, positions, filters)."""
         if self._asked is None:
             widest = max(self.leaves, key=len)
             picks = operands.hashes(0, "w", 0, (ASKED, 2)) % np.uint64(len(widest))

@@ -1,4 +1,4 @@
-"""Where a revealed tree rounds: fused products, wide accumulators, truncated results.
+"""Reveals where a tree rounds: fused products, wide accumulators, truncated results.
 
 Whether products are fused is asked of every leaf (see ``fusion``). Whether a partial sum is kept in
 more bits than the dtype has is shown by three leaves p, q, r of 1, a quarter of an ulp, and -1,
@@ -39,7 +39,7 @@ class Revealed:
 
 
 def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> list[Revealed]:
-    """The rounding of every tree that was found, apart for positions that differ in it.
+    """Returns the rounding of every tree that was found, apart for positions that differ in it.
 
     ``alone``: every leaf is asked by itself, and every node: a call for each of them.
     """
@@ -146,7 +146,7 @@ def _doubtful(piece: Piece, trace: Traces) -> np.ndarray:
 
 
 def _revealed(masks: Masks, piece: Piece, trace: Traces) -> Iterator[Revealed]:
-    """The piece, split where its positions answered differently."""
+    """Yields the piece, split where its positions answered differently."""
     counts = np.array([counts for _, counts in piece.parts], np.int32)
     tables = [table for table in (counts, *piece.answers.values()) if len(table)]
     filters, positions = piece.found.filters, piece.found.positions
@@ -158,7 +158,7 @@ def _revealed(masks: Masks, piece: Piece, trace: Traces) -> Iterator[Revealed]:
 
 
 def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Rounding:
-    """The rounding that one position's answers stand for."""
+    """Returns the rounding that one position's answers stand for."""
     dtype = masks.operator.dtype
     fused, strange = piece.fused(column)
     rounding = Rounding(
@@ -184,7 +184,7 @@ def _kept_wider(rounding: Rounding, piece: Piece, dtype: str) -> Rounding:
 
 
 def _rounded(piece: Piece, trace: Traces, column: int) -> frozenset[int]:
-    """The nodes that are rounded to the dtype, if partial sums are wider."""
+    """Returns the nodes that are rounded to the dtype, if partial sums are wider."""
     answers = piece.answers.get("triples")
     if answers is None or not len(answers):
         return frozenset()

@@ -49,17 +49,17 @@ class Fact:
 
 
 def _numbers(key: str, **more: Any) -> Any:
-    """A field that is a set of leaves or nodes; an empty one is the default."""
+    """Returns a field that is a set of leaves or nodes; an empty one is the default."""
     return field(default=frozenset(), metadata={"fact": Fact(key, **more)})
 
 
 def _format(key: str, **more: Any) -> Any:
-    """A field that is the name of a format; None is the default."""
+    """Returns a field that is the name of a format; None is the default."""
     return field(default=None, metadata={"fact": Fact(key, **more)})
 
 
 def _flushed(key: str, leaves: bool) -> Any:
-    """A field that is a set of what becomes zero where it is subnormal."""
+    """Returns a field that is a set of what becomes zero where it is subnormal."""
     return _numbers(key, rare=True, quiet=True, leaves=leaves, cause="flush")
 
 
@@ -128,7 +128,7 @@ class Rounding:
         return cls(frozenset(fused), accumulator_format=accumulator_format)
 
     def facts(self) -> Iterator[tuple[str, Fact, Any]]:
-        """The fields with what is known of them: (name, fact, value)."""
+        """Yields the fields with what is known of them: (name, fact, value)."""
         for each in fields(self):
             yield each.name, each.metadata["fact"], getattr(self, each.name)
 
@@ -140,7 +140,7 @@ class Rounding:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Rounding:
-        """The inverse of ``to_json``. ValueError: it has a key that is not known."""
+        """Returns the inverse of ``to_json``. ValueError: it has a key that is not known."""
         names = {fact.key: (name, default) for name, fact, default in cls().facts()}
         if unknown := set(given) - set(names):
             raise ValueError(f"rounding={sorted(unknown)}: unknown; known are {sorted(names)}")
@@ -157,15 +157,15 @@ class Rounding:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def formats(self) -> dict[str, str | None]:
-        """The fields that name a format, by their keys."""
+        """Returns the fields that name a format, by their keys."""
         return {f.key: v for _, f, v in self.facts() if not isinstance(v, frozenset)}
 
     def sets(self) -> dict[str, frozenset[int]]:
-        """The fields that are sets of leaves or nodes, by their keys."""
+        """Returns the fields that are sets of leaves or nodes, by their keys."""
         return {f.key: v for _, f, v in self.facts() if isinstance(v, frozenset)}
 
     def rare(self) -> Row:
-        """The rare fields, by their keys, as answers show them."""
+        """Returns the rare fields, by their keys, as answers show them."""
         return {
             fact.key: _plain(value)
             for _, fact, value in self.facts()
@@ -174,12 +174,12 @@ class Rounding:
 
     @property
     def by_node(self) -> bool:
-        """Whether some nodes round or flush otherwise, so that their numbers matter."""
+        """Returns whether some nodes round or flush differently, so that their numbers matter."""
         return bool(self.rounded | self.shortened | (self.flushed_sums - {EVERY}))
 
     @property
     def flushes(self) -> bool:
-        """Whether anything subnormal becomes zero."""
+        """Returns whether anything subnormal becomes zero."""
         return any(value for _, fact, value in self.facts() if fact.cause == "flush")
 
 
@@ -201,7 +201,7 @@ class Summation(NamedTuple):
         }
 
     def order_row(self) -> Row:
-        """The row of the store's table ``orders``."""
+        """Returns the row of the store's table ``orders``."""
         return {
             "order_id": self.tree.id,
             "tree": self.tree.text,
@@ -271,7 +271,7 @@ class Summation(NamedTuple):
 
     @property
     def flushed_text(self) -> str:
-        """What becomes zero where it is subnormal, in words; empty if nothing does."""
+        """Returns what becomes zero where it is subnormal, in words; empty if nothing does."""
         rounding, weights = self.rounding, len(self.tree.leaves)
         sets = (
             ("inputs", rounding.flushed_inputs, weights),
@@ -296,7 +296,7 @@ class Summation(NamedTuple):
         return "the result" if root in nodes else "the sum of products" if nodes else ""
 
     def wider(self, dtype: str) -> bool:
-        """Whether partial sums are kept in another format than ``dtype``."""
+        """Returns whether partial sums are kept in another format than ``dtype``."""
         return self.rounding.accumulator_format not in (None, dtype)
 
     def plain(self, dtype: str) -> bool:
@@ -318,7 +318,7 @@ class Summation(NamedTuple):
         return found
 
     def output(self, values: np.ndarray, dtype: str) -> np.ndarray:
-        """The container array that last sums (float64 values) become."""
+        """Returns the container array that last sums (float64 values) become."""
         return self.to_dtype(values[None], np.array([len(self.tree.nodes) - 1]), dtype)[0]
 
     def restricted(self, read: Iterable[int]) -> Summation:
@@ -356,7 +356,7 @@ class Summation(NamedTuple):
         return frozenset(found)
 
     def causes(self, other: Summation) -> tuple[str, ...]:
-        """Which of ``order``, ``rounding``, ``precision`` and ``flush`` differ; () if none.
+        """Returns which of ``order``, ``rounding``, ``precision`` and ``flush`` differ; () if none.
 
         Two summations that both fuse wherever they can, or both nowhere, round alike, whatever
         their trees: the tree then decides which leaves are fused.
@@ -390,7 +390,7 @@ class Summation(NamedTuple):
         return frozenset(self._able(name))
 
     def _able(self, name: str) -> set[int]:
-        """What could be in a field of what is flushed."""
+        """Returns what could be in a field of what is flushed."""
         if name == "flushed_sums":
             return set(range(len(self.tree.nodes)))
         leaves, fused = set(self.tree.leaves), self.rounding.fused
@@ -399,7 +399,7 @@ class Summation(NamedTuple):
         return leaves & fused if name == "flushed_whole" else leaves - fused
 
     def _kinds(self, other: Summation, name: str) -> bool:
-        """Whether two trees flush all, some or none of one kind, and not both the same."""
+        """Returns whether two trees flush all, some or none of one kind, and not both the same."""
         if name == "tininess":
             return self.rounding.flushes and other.rounding.flushes
         kinds = []
@@ -425,7 +425,7 @@ class Summation(NamedTuple):
         return ", and ".join(words)
 
     def own_nodes(self, other: Summation, dtype: str) -> tuple[frozenset[int], frozenset[int]]:
-        """The nodes of each tree that the other does not have: (mine, the other's).
+        """Returns the nodes of each tree that the other does not have: (mine, the other's).
 
         Two nodes are the same if they add the same leaves in the same order and round alike.
         """
@@ -438,7 +438,7 @@ class Summation(NamedTuple):
         )
 
     def _numbered(self, dtype: str, table: dict[Hashable, int]) -> list[int]:
-        """A number for every node; nodes that are evaluated alike have equal ones."""
+        """Returns a number for every node; nodes that are evaluated alike have equal ones."""
         rounding = self.rounding
         formats = rounding.formats() | {"nodes": rounding.accumulator_format or dtype}
         sets: dict[bool, list[frozenset[int]]] = {True: [], False: []}
@@ -460,7 +460,7 @@ class Summation(NamedTuple):
 
 
 def ranges(mask: np.ndarray) -> list[int]:
-    """Where a mask is True as start, stop, start, stop, ... of its flat indices."""
+    """Returns where a mask is True as start, stop, start, stop, ... of its flat indices."""
     flat = mask.reshape(-1).astype(np.int8)
     edges: list[int] = np.flatnonzero(np.diff(flat, prepend=0, append=0)).tolist()
     return edges
@@ -473,7 +473,7 @@ def _plain(value: Any) -> Any:
 
 
 def _set(value: Any) -> frozenset[int]:
-    """The inverse of ``_plain`` for a set."""
+    """Returns the inverse of ``_plain`` for a set."""
     return frozenset([EVERY] if value == "all" else value)
 
 

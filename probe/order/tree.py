@@ -53,7 +53,8 @@ class Tree:
 
     @classmethod
     def parse(cls, text: str) -> Tree:
-        """The tree written as ``(((0+1)+(2+3))+4)``; ``b`` is the bias. InputError: not a tree."""
+        """Returns the tree written as ``(((0+1)+(2+3))+4)``; ``b`` is the bias.
+        InputError: not a tree."""
         nodes: list[tuple[int, ...]] = []
         stack: list[list[int]] = [[]]
         before, place = "+", 0
@@ -86,7 +87,7 @@ class Tree:
 
     @classmethod
     def chain(cls, groups: Sequence[Sequence[int]]) -> Tree:
-        """The sums of the groups, added one after the other; a group of one is a leaf."""
+        """Returns the sums of the groups, added one after the other; a group of one is a leaf."""
         nodes: list[tuple[int, ...]] = []
         total: int | None = None
         for group in groups:
@@ -160,12 +161,12 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """The most additions that a leaf goes through; 0 for a single leaf."""
+        """Returns the most additions that a leaf goes through; 0 for a single leaf."""
         return len(self.schedule())
 
     @cached_property
     def parents(self) -> dict[int, int]:
-        """The node that each child (leaf >= 0, node < 0, as in ``nodes``) is added in."""
+        """Returns the node that each child (leaf >= 0, node < 0, as in ``nodes``) is added in."""
         return {child: node for node, children in enumerate(self.nodes) for child in children}
 
     @cached_property
@@ -188,7 +189,7 @@ class Tree:
 
     @property
     def written(self) -> list[int]:
-        """The leaves as they are written from left to right."""
+        """Returns the leaves as they are written from left to right."""
         leaves: list[int] = self._spans[0].tolist()
         return leaves
 
@@ -278,7 +279,7 @@ def _canonical(nodes: list[tuple[int, ...]]) -> Tree:
 
 
 def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
-    """The smallest leaf under every child; checks that the nodes form one tree."""
+    """Returns the smallest leaf under every child; checks that the nodes form one tree."""
     first: dict[int, int] = {}
     used: set[int] = set()
     for place, node in enumerate(nodes):
@@ -317,5 +318,5 @@ def _numbers(leaves: int | Iterable[int]) -> Iterable[int]:
 
 
 def product(leaf: int) -> str:
-    """A leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
+    """Returns a leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
     return "b" if leaf == BIAS else f"p{leaf}"

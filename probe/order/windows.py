@@ -1,4 +1,4 @@
-"""Which input every output reads, read off the operator. Exact: nothing rounds.
+"""Reveals which input every output reads. Exact: nothing is rounded.
 
 Where there are weights, one of a filter is 1, the others 0, and every input element is a number
 that names it: what comes out is the name of the element that this weight meets, 0 where it meets
@@ -61,7 +61,7 @@ def _named(operator: SessionOperator, base: int, doubt: float) -> np.ndarray:
 
 
 def _digit(operator: SessionOperator, digits: np.ndarray, doubt: float) -> np.ndarray:
-    """One digit of the names that every leaf meets: int64 (groups, positions, leaves)."""
+    """Returns one digit of the names that every leaf meets: int64 (groups, positions, leaves)."""
     case = operator.case
     width = case.filters // case.groups
     n = operator.summands
@@ -149,14 +149,15 @@ def _padding_of_max(session: AnySession, case: Case, reads: np.ndarray) -> str:
 
 
 def _padding_of_mean(case: Case, reads: np.ndarray, counted: np.ndarray) -> str:
-    """Whether an average divides by more than it reads."""
+    """Returns whether an average divides by more than it reads."""
     if (reads.sum(axis=1) == math.prod(case.kernel)).all():
         return ""
     return "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
 
 
 def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
-    """Flat index into x that each place of a window holds, -1 for padding, as ``reveal_windows``.
+    """Returns the flat index into x that each place of a window holds, -1 for padding, as
+    ``reveal_windows``.
 
     int32 (groups, positions, leaves). Places of a window can't be told apart, so what is read
     stands where the case's padding has it; what is read against it stands in the places left.

@@ -1,11 +1,11 @@
-"""The sign of a sum of zeros: what it says of how a sum starts.
+"""Reveals how a sum starts, from the sign of a sum of zeros.
 
 Sums that start from +0, or add zeros elsewhere, give +0 where all products are -0. Two questions
 tell: with all products -0, is the output -0? It is, where nothing is added to them. And with all
 products negative and too small for the format? Where the first one is rounded before it is added
 to +0, that is +0; a fused multiply-add keeps its sign.
 
-The signs are asked where zeros of other signs count as differences, and nowhere else.
+The signs are asked where zeros of different signs count as differences, and nowhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ KEPT, ADDED, FUSED = "kept", "+0 added", "+0 fused"
 
 
 def signs(masks: Masks) -> np.ndarray:
-    """Where both questions give a negative output: int8 (2, positions, filters). Asked once."""
+    """Returns where both questions give a negative output: int8 (2, positions, filters).
+    Asked once."""
     if masks.zeros is None:
         small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
         none = np.full((1, masks.operator.filters, 1), -1)
@@ -38,7 +39,7 @@ def signs(masks: Masks) -> np.ndarray:
 
 
 def name(answers: np.ndarray) -> str:
-    """What the two answers of an output stand for."""
+    """Returns what the two answers of an output stand for."""
     return KEPT if answers[0] else FUSED if answers[1] else ADDED
 
 

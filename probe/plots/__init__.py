@@ -1,4 +1,4 @@
-"""Pictures that answers and reproductions draw; ``probe.experiments`` has those of the notebooks.
+"""Draws the pictures of answers and reproductions; ``probe.experiments`` has the notebooks'.
 
 ``pictures`` has the colours and the pictures of counts and distances, ``trees`` those of sums.
 Every function draws into axes that it is given.

@@ -1,4 +1,4 @@
-"""Pictures of answers, and the colours of all pictures: one scale of ulps, one of verdicts.
+"""Draws pictures of answers, and defines the colours of ulps and verdicts for all pictures.
 
 Colours stay apart in grey print and for the colour-blind: more ulps are darker.
 """

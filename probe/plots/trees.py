@@ -1,4 +1,4 @@
-"""Pictures of how outputs are added: trees, and the running sums that products go to."""
+"""Draws how outputs are added: trees, and the running sums to which products go."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def rounded_nodes(summation: Summation, dtype: str) -> set[int]:
 
 
 def leaf_kinds(summation: Summation) -> dict[int, str]:
-    """The colour of every product: ``FUSED``, ``ROUNDED`` or ``FIRST``. The bias has none."""
+    """Returns the colour of every product: ``FUSED``, ``ROUNDED`` or ``FIRST``.
+    The bias has none."""
     tree, rounding = summation
     kinds = {leaf: FUSED if leaf in rounding.fused else ROUNDED for leaf in tree.leaves}
     kinds.pop(BIAS, None)
@@ -136,7 +137,7 @@ def accumulators(tree: Tree) -> list[list[int]]:
 
 
 def _running(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
-    """The running sums, and by node the number of the one that it is a step of."""
+    """Returns the running sums, and by node the number of the one that it is a step of."""
     found: list[list[int]] = []
     number: dict[int, int] = {}
     for node, children in enumerate(tree.nodes):

@@ -1,4 +1,4 @@
-"""The picture of two runs: every operation's distance and verdict, and the first source's sums."""
+"""Draws two runs: every operation's distance and verdict, and the sums of the first source."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _shortened(rows: list[Row], most: int) -> list[Row]:
 
 
 def _left_out(rows: list[Row]) -> list[Row]:
-    """One row for several that are not drawn."""
+    """Returns one row for several that are not drawn."""
     if not rows:
         return []
     largest = max(row.largest for row in rows)

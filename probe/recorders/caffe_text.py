@@ -18,7 +18,7 @@ Fields = dict[str, list[Any]]
 
 
 def parsed(text: str) -> Fields:
-    """The fields of a message in text format. InputError where it is none."""
+    """Returns the fields of a message in text format. InputError where it is none."""
     tokens = (one for one in TOKEN.findall(text) if not one.startswith("#"))
     return _message(tokens, "")
 
@@ -65,8 +65,8 @@ def _value(word: str) -> Any:
 
 
 def declared(text: str) -> dict[str, tuple[int, ...]]:
-    """The shapes of a prototxt's inputs, by name. InputError where it has no layers or is of
-    Caffe's first format."""
+    """Returns the shapes of a prototxt's inputs, by name. InputError where it has no layers or is
+    of Caffe's first format."""
     fields = parsed(text)
     if "layers" in fields:
         why = "the first version of Caffe's format (layers { ... })"

@@ -76,7 +76,7 @@ class Recorder:
 
     @property
     def note(self) -> str:
-        """Which programs can't be looked into."""
+        """Returns which programs can't be looked into."""
         if not self.programs:
             return ""
         names = ", ".join(self.programs)
@@ -95,7 +95,7 @@ class Recorder:
 
 
 def bits(value: Any) -> np.ndarray:
-    """An array's bits as a container array; a random key's are its data."""
+    """Returns an array's bits as a container array; a random key's are its data."""
     if _is_key(getattr(value, "dtype", np.float32)):
         value = jax.random.key_data(value)
     if not _is_array(value):  # a number of Python's, in the format that JAX gives it
@@ -163,7 +163,7 @@ class _Values:
         self.count = 0
 
     def key(self, value: Any) -> Hashable:
-        """The same for the same value; numbers and NumPy's arrays by their content."""
+        """Returns the same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
             array = bits(value)
             return ("content", array.dtype.str, array.shape, digest(array))
@@ -174,14 +174,14 @@ class _Values:
         return known[1]
 
     def either(self, args: Sequence[Any]) -> bool:
-        """Whether any of two factors could be the weight: nothing has named or computed the first,
-        as where ``vmap`` puts the input second. Both are inputs then, if they are small."""
+        """Returns whether any of two factors could be the weight: nothing has named or computed the
+        first, as where ``vmap`` puts the input second. Both are inputs then, if they are small."""
         first, *rest = args
         unknown = id(first) not in self.named and id(first) not in self.live
         return unknown and bool(rest) and small(np.shape(rest[0]))
 
     def seen(self, value: Any, weight: bool = False) -> Seen:
-        """The value as the contract has it; ``weight``: one where nothing else is known."""
+        """Returns the value as the contract has it; ``weight``: one where nothing else is known."""
         role, name = self.named.get(id(value), (INPUT, ""))
         if weight and role == INPUT and id(value) not in self.live:
             role = WEIGHT
@@ -203,14 +203,14 @@ class _Values:
         return found
 
     def gives(self, value: Any, reads: Sequence[Seen]) -> Seen:
-        """A result, which comes from integers alone where all that is read does."""
+        """Returns a result, which comes from integers alone where all that is read does."""
         found = self.seen(value)
         self.plain[found.key] = small(found.shape) and all(self.plain[one.key] for one in reads)
         return found
 
 
 def small(shape: Sequence[int]) -> bool:
-    """Whether values of this shape are kept where they come from integers alone."""
+    """Returns whether values of this shape are kept where they come from integers alone."""
     return prod(shape) <= SMALL
 
 
@@ -262,16 +262,16 @@ class _Trace(Base):  # type: ignore[misc]
         return found
 
     def stage_value(self, val: Any) -> Any:
-        """A value as an array; nothing is computed."""
+        """Returns a value as an array; nothing is computed."""
         return core.eval_trace.stage_value(val)
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
-        """The function itself, whose derivative nobody asks for here."""
+        """Returns the function itself, whose derivative nobody asks for here."""
         with core.set_current_trace(self):
             return fun.call_wrapped(*rest[1])
 
     def process_custom_vjp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
-        """The function itself, whose derivative nobody asks for here."""
+        """Returns the function itself, whose derivative nobody asks for here."""
         with core.set_current_trace(self):
             return fun.call_wrapped(*rest[2])
 
@@ -392,8 +392,8 @@ class _Trace(Base):  # type: ignore[misc]
         reads: Sequence[Seen],
         means: Callable[[Value], Meaning],
     ) -> Told:
-        """What is said of a call. It is the same for all that are alike, unless ``means`` looks
-        into what is read."""
+        """Returns what is said of a call. It is the same for all that are alike, unless ``means``
+        looks into what is read."""
         same: Hashable = None
         try:
             same = (primitive, tuple(params.items()), *map(core.typeof, args))
@@ -447,7 +447,7 @@ IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 
 
 def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
-    """Whether another way to compute a program's results gives its bits."""
+    """Returns whether another way to compute a program's results gives its bits."""
     try:
         found = run()
     except Exception:  # whatever a program's equations can't do apart
@@ -458,7 +458,7 @@ def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
 
 
 def constants_of(within: Any, params: Any) -> list[Any]:
-    """The arrays that a program's functions closed over."""
+    """Returns the arrays that a program's functions closed over."""
     if within is None:
         every = [value for value in params.values() if hasattr(value, "consts")]
         every += params.get("branches", ())
@@ -470,7 +470,7 @@ def constants_of(within: Any, params: Any) -> list[Any]:
 
 
 def _own(primitive: Any, params: Any, args: Sequence[Any], value: Value) -> Meaning:
-    """What a primitive on its own inputs means."""
+    """Returns what a primitive on its own inputs means."""
     given = [described(core.typeof(one)) for one in args]
     gives, _ = primitive.abstract_eval(*map(core.typeof, args), **params)
     every = gives if primitive.multiple_results else [gives]

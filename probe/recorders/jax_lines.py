@@ -29,7 +29,7 @@ def lines(primitive: Any, params: Mapping[str, Any], count: int) -> Lines | None
 
 
 def _program(within: Any, count: int) -> Lines | None:
-    """A compiled function of one result, whose equations all have a text."""
+    """Returns a compiled function of one result, whose equations all have a text."""
     if within.consts or len(within.jaxpr.outvars) != 1 or len(within.jaxpr.invars) != count:
         return None
     given = {var: f"a{n}" for n, var in enumerate(within.jaxpr.invars)}
@@ -47,7 +47,7 @@ def _program(within: Any, count: int) -> Lines | None:
 
 
 def _body(jaxpr: Any, names: dict[Any, str], found: list[str]) -> list[str] | None:
-    """Lines of a jaxpr's equations; ``names`` gets those of its values."""
+    """Returns lines of a jaxpr's equations; ``names`` gets those of its values."""
     for one in jaxpr.eqns:
         reads = [_atom(atom, names) for atom in one.invars]
         within = inner(one.primitive, one.params)
@@ -91,7 +91,7 @@ def _called(name: str, *words: str) -> Text:
 
 
 def plain(value: Any) -> str:
-    """A parameter as it is written."""
+    """Returns a parameter as it is written."""
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         name = np.dtype(value).name
         return "jnp.bool_" if name == "bool" else f"jnp.{name}"

@@ -61,12 +61,12 @@ class Equation:
     values: Callable[[int], np.ndarray | None] = lambda _: None
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
-        """The shape of an input."""
+        """Returns the shape of an input."""
         return self.reads[number][0]
 
 
 def meaning(one: Equation) -> Meaning:
-    """What an equation computes; ``Unknown`` where no row of the table says it."""
+    """Returns what an equation computes; ``Unknown`` where no row of the table says it."""
     row = ROWS.get(one.primitive.name)
     if row is None:
         return Unknown(f"{one.primitive.name} is not described in probe")
@@ -269,7 +269,7 @@ def _iota(one: Equation) -> Meaning:
 
 
 def _gather(one: Equation) -> Meaning:
-    """Rows of a table, where that is all; else whatever moves."""
+    """Returns rows of a table, where that is all; else whatever moves."""
     numbers, index = one.params["dimension_numbers"], one.values(1)
     shape, rank = one.shape(), len(one.gives[0][0])
     rows = (
@@ -284,7 +284,7 @@ def _gather(one: Equation) -> Meaning:
 
 
 def _moved(*moved: int) -> Callable[[Equation], Meaning]:
-    """A movement whose other inputs are indices; they are kept."""
+    """Returns a movement whose other inputs are indices; they are kept."""
 
     def row(one: Equation) -> Meaning:
         kept: dict[int, np.ndarray] = {}
@@ -384,7 +384,7 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "bitcast_convert_type": lambda one: (
         Each("bits", "", (one.gives[0][1],))
         if one.reads[0][0] == one.gives[0][0]
-        else Unknown("bits of another size")
+        else Unknown("bits of a different size")
     ),
     "integer_pow": _integer_power,
     "convert_element_type": _cast,

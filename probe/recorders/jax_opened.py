@@ -19,7 +19,7 @@ from probe.recorders.jax_programs import MOST_STEPS, bound, inner
 
 
 def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:
-    """The results of a program's equations, run one by one; None where that can't be."""
+    """Returns the results of a program's equations, run one by one; None where that can't be."""
     within = inner(primitive, params)
     if within is not None:
         return _run(within, args)
@@ -130,9 +130,9 @@ class Opened:
         return values[len(args) + len(consts) :]
 
     def values(self, args: Sequence[Any]) -> list[Any]:
-        """All values of a run, by number."""
+        """Returns all values of a run, by number."""
         return [*args, *self.consts, *self.run(list(args), self.consts)]
 
     def results(self, values: Sequence[Any]) -> list[Any]:
-        """The program's own results among its values."""
+        """Returns the program's own results among its values."""
         return [one.val if hasattr(one, "val") else values[one] for one in self.outputs]

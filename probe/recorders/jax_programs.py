@@ -46,7 +46,7 @@ MOST_STEPS = 512
 
 
 def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
-    """The closed jaxpr that a primitive runs once; None where it doesn't."""
+    """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
     name = INNER.get(primitive.name)
     found = params.get(name) if name else None
     if found is None or hasattr(found, "consts"):
@@ -74,12 +74,12 @@ def only(jaxpr: Any) -> Any:
 
 
 def loops(primitive: Any) -> bool:
-    """Whether a primitive runs jaxprs as often as its inputs say."""
+    """Returns whether a primitive runs jaxprs as often as its inputs say."""
     return primitive.name in ("scan", "while", "cond")
 
 
 def direct(jaxpr: Any) -> bool:
-    """Whether a jaxpr is one equation on its own inputs, in order."""
+    """Returns whether a jaxpr is one equation on its own inputs, in order."""
     if len(jaxpr.eqns) != 1 or jaxpr.constvars:
         return False
     one = jaxpr.eqns[0]
@@ -109,7 +109,7 @@ def folded(jaxpr: Any) -> Meaning | None:
 
 
 def _transposed(jaxpr: Any, one: Any, means: Contracts) -> Meaning | None:
-    """A product whose operands and outputs are transposed by the equations around it."""
+    """Returns a product whose operands and outputs are transposed by the equations around it."""
     places: dict[Any, tuple[int, tuple[int, ...]]] = {
         name: (n, tuple(range(len(name.aval.shape)))) for n, name in enumerate(jaxpr.invars)
     }
@@ -138,7 +138,7 @@ def _transposed(jaxpr: Any, one: Any, means: Contracts) -> Meaning | None:
 
 
 def _keeping(jaxpr: Any, one: Any, means: Reduces) -> Meaning | None:
-    """A sum behind which its axes are put back with size 1."""
+    """Returns a sum behind which its axes are put back with size 1."""
     after = [other for other in jaxpr.eqns if other is not one]
     if len(after) != 1 or list(after[0].outvars) != list(jaxpr.outvars) or means.keep:
         return None
@@ -162,7 +162,7 @@ def described(aval: Any) -> tuple[tuple[int, ...], str]:
 
 
 def equation(one: Any, values: Callable[[int], np.ndarray | None]) -> Equation:
-    """An equation of a jaxpr for the table of meanings."""
+    """Returns an equation of a jaxpr for the table of meanings."""
     return Equation(
         *(one.primitive, one.params),
         [described(atom.aval) for atom in one.invars],
@@ -180,7 +180,7 @@ class Known:
 
 
 def of_number(atom: Any) -> Known:
-    """A literal of a jaxpr."""
+    """Returns a literal of a jaxpr."""
     content = container(np.asarray(atom.val, dtype=atom.aval.dtype))
     return Known(of_content(content), content)
 
@@ -196,7 +196,7 @@ Path = tuple[int, ...]
 
 
 def constants(jaxpr: Any) -> list[Any]:
-    """All arrays that functions inside a jaxpr closed over, each once."""
+    """Returns all arrays that functions inside a jaxpr closed over, each once."""
     found: dict[int, Any] = {}
     for closed in _closed(jaxpr):
         found.update((id(value), value) for value in closed.consts)
@@ -363,7 +363,7 @@ class Walk:
         return [read(atom) for atom in jaxpr.outvars]
 
     def step(self, one: Any, reads: Sequence[Known], path: Path | None) -> list[Known]:
-        """What is known of an equation's results."""
+        """Returns what is known of an equation's results."""
         within = inner(one.primitive, one.params)
         if within is not None:
             return self.closed(within, reads, path)
@@ -408,7 +408,7 @@ class Walk:
     def loop(
         self, name: str, params: Mapping[str, Any], reads: Sequence[Known]
     ) -> list[Known] | None:
-        """What is known of a loop's results; None where its steps aren't."""
+        """Returns what is known of a loop's results; None where its steps aren't."""
         if name == "cond":
             index = reads[0].content
             if index is None:
@@ -431,14 +431,14 @@ class Walk:
 
 
 def word(means: Meaning, name: str, params: Mapping[str, Any]) -> np.uint64:
-    """The label of an operation, as ``difference.given_labels`` has it."""
+    """Returns the label of an operation, as ``difference.given_labels`` has it."""
     if isinstance(means, Unknown):
         return tag(name, repr(attributes(params)))
     return tag(means.word or name)
 
 
 def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
-    """A primitive's parameters, plain enough for JSON; what is no number or name as text."""
+    """A primitive's parameters, plain enough for JSON; what is not a number or name as text."""
     plain = (str, int, float, bool, type(None))
     return {
         name: value if isinstance(value, plain) else str(value)
@@ -448,7 +448,7 @@ def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bound(one: Any, given: Sequence[Any]) -> list[Any]:
-    """What an equation gives of arrays."""
+    """Returns what an equation gives of arrays."""
     found = one.primitive.bind(*given, **one.primitive.get_bind_params(one.params))
     return list(found) if one.primitive.multiple_results else [found]
 
@@ -494,14 +494,14 @@ def _wide(arrays: Sequence[Any]) -> list[Callable[[], np.ndarray]]:
 
 
 def of_constant(value: Any) -> Known:
-    """An array that a function closed over, inside another one: by its content."""
+    """Returns an array that a function closed over, inside another one: by its content."""
     content = container(np.asarray(value))
     plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
     return Known(of_content(content), content if plain else None)
 
 
 def _lines(known: Known) -> Callable[[int], Known]:
-    """The steps of an input that a loop goes along."""
+    """Returns the steps of an input that a loop goes along."""
     one = known.labels
     full, names = one.full([0]), tuple(map(one.name, range(1, len(one.shape))))
 
@@ -513,7 +513,7 @@ def _lines(known: Known) -> Callable[[int], Known]:
 
 
 def _stacked(column: Sequence[Labels]) -> Labels:
-    """The results of all steps, one behind the other."""
+    """Returns the results of all steps, one behind the other."""
     to = (1, *column[0].shape)
     lines = [mixing.reshaped(one, to) for one in column]
     shape = (len(column), *column[0].shape)

@@ -189,7 +189,7 @@ class _Cut:
         self.rows = Rows(self.file, self.operators, alone, self.shapes, self.most, start)
 
     def _keeps(self, operator: Any) -> bool:
-        """Whether an operator keeps a state, or runs others."""
+        """Returns whether an operator keeps a state, or runs others."""
         return self.file.kind(operator) in NESTED or any(
             one.isVariable for one in self._tensors(operator)
         )
@@ -218,12 +218,12 @@ class _Cut:
         return [self.file.tensors[n] for n in given if n >= 0]
 
     def array(self, number: int) -> np.ndarray:
-        """A value's bits."""
+        """Returns a value's bits."""
         held = number not in self.values
         return self.file.constants[number] if held else self.values[number]
 
     def seen(self, number: int) -> Seen:
-        """A value as it is met."""
+        """Returns a value as it is met."""
         held = number not in self.values
         array = self.array(number)
         known = self.file.name(number) if held or number in self.given else ""
@@ -278,7 +278,7 @@ class _Cut:
     def _lines(
         self, operator: Any, reads: list[int], fed: dict[int, tuple[int, ...]]
     ) -> Callable[[Sequence[str], str], list[str]]:
-        """A model of this one operator, whose weights are put into its bytes."""
+        """Returns a model of this one operator, whose weights are put into its bytes."""
         words = {"num_threads": int(self.switches["threads"])} if "threads" in self.switches else {}
         plain = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
         said = "".join(f", {name}={value}" for name, value in words.items())
@@ -308,7 +308,7 @@ class _Cut:
 
 
 def _quoted(data: bytes) -> list[str]:
-    """Bytes as lines of text, compressed. ValueError: they are too many for a script."""
+    """Returns bytes as lines of text, compressed. ValueError: they are too many for a script."""
     text = base64.b85encode(zlib.compress(data, 9)).decode()
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters")
@@ -367,7 +367,7 @@ class Opened:
 
 
 def content(path: Path) -> bytes:
-    """A file's bytes. InputError where it can't be read."""
+    """Returns a file's bytes. InputError where it can't be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -90,16 +90,16 @@ class File:
                 self.constants[number] = array.reshape(shape)
 
     def name(self, number: int) -> str:
-        """A tensor's name."""
+        """Returns a tensor's name."""
         given = self.tensors[number].name
         return given.decode(errors="replace") if isinstance(given, bytes) else str(given or number)
 
     def dtype(self, number: int) -> str:
-        """A tensor's dtype; KeyError for one that NumPy doesn't have."""
+        """Returns a tensor's dtype; KeyError for one that NumPy doesn't have."""
         return DTYPES[self.tensors[number].type]
 
     def kind(self, operator: Any) -> str:
-        """An operator's name in the schema, such as ``CONV_2D``."""
+        """Returns an operator's name in the schema, such as ``CONV_2D``."""
         code = self.model.operatorCodes[operator.opcodeIndex]
         number = max(code.builtinCode, code.deprecatedBuiltinCode)
         if NAMES[number] == "CUSTOM":
@@ -107,16 +107,16 @@ class File:
         return NAMES[number]
 
     def reads(self, operator: Any) -> list[int]:
-        """The tensors that an operator reads, without variables, which it keeps for itself."""
+        """Returns tensors that an operator reads, without variables, which it keeps for itself."""
         given = [] if operator.inputs is None else list(operator.inputs)
         return [int(n) for n in given if n >= 0 and not self.tensors[n].isVariable]
 
     def gives(self, operator: Any) -> list[int]:
-        """The tensors that an operator gives."""
+        """Returns the tensors that an operator gives."""
         return [] if operator.outputs is None else [int(n) for n in operator.outputs]
 
     def options(self, operator: Any) -> dict[str, Any]:
-        """An operator's options by their names in the schema."""
+        """Returns an operator's options by their names in the schema."""
         found = operator.builtinOptions or operator.builtinOptions2
         words = {} if found is None else dict(vars(found))
         return {
@@ -125,7 +125,7 @@ class File:
         }
 
     def scale(self, number: int) -> Scale | None:
-        """How a tensor's integers are meant: scales and zero points; None: as they are."""
+        """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
         found = self.tensors[number].quantization
         if found is None or found.scale is None or not len(found.scale):
             return None
@@ -259,7 +259,7 @@ class Rows:
         self.size = 0
 
     def _cut(self, alone: set[int], most: int) -> list[list[int]]:
-        """The operators of each row: together they give a quarter of what is alive at once."""
+        """Returns operators of each row: together they give a quarter of what is alive at once."""
         found: list[list[int]] = []
         size, last = 0, -2
         for number, operator in enumerate(self.operators):

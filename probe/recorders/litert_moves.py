@@ -23,7 +23,7 @@ from probe.recording.meaning import (
 
 
 def alone(call: Call, what: Meaning, *reads: int) -> Meaning:
-    """An operator that reads only some inputs as arrays."""
+    """Returns an operator that reads only some inputs as arrays."""
     return Steps((Step(what, tuple(call.at(n) for n in reads), call.gives[0]),))
 
 

@@ -99,14 +99,14 @@ class _Run:
         self.visit, self.count = visit, 0
 
     def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> Watched:
-        """An array that reports what is done with it."""
+        """Returns an array that reports what is done with it."""
         self.count += 1
         found = np.asarray(array).view(Watched)
         found.run, found.key, found.role, found.name = self, self.count, role, name
         return found
 
     def seen(self, value: Any) -> Seen:
-        """A value as the contract has it; numbers by their content."""
+        """Returns a value as the contract has it; numbers by their content."""
         plain = np.asarray(value)
         key = getattr(value, "key", None)
         if key is None:
@@ -358,7 +358,7 @@ def _transpose(array: Any, axes: Any = None) -> Meaning:
 
 
 def _moved(function: Callable[..., Any]) -> Callable[..., Meaning]:
-    """A movement of its first argument, or of a list of them; the others are numbers."""
+    """Returns a movement of its first argument, or of a list of them; the others are numbers."""
 
     def row(first: Any, *args: Any, **words: Any) -> Meaning:
         if isinstance(first, tuple | list):
@@ -450,13 +450,13 @@ FUNCTIONS: dict[str, Callable[..., Meaning]] = {
 
 @operation("relu", Each("relu", "stays"))
 def relu(array: np.ndarray) -> np.ndarray:
-    """The larger of 0 and each element, as one operation."""
+    """Returns the larger of 0 and each element, as one operation."""
     return np.maximum(array, array.dtype.type(0))
 
 
 @operation("softmax", softmax_meaning)
 def softmax(array: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The softmax along an axis, as one operation."""
+    """Returns the softmax along an axis, as one operation."""
     with np.errstate(invalid="ignore"):
         raised = np.exp(array - array.max(axis, keepdims=True))
     found: np.ndarray = raised / raised.sum(axis, keepdims=True)

@@ -42,16 +42,16 @@ class Call:
 
     @property
     def slots(self) -> int:
-        """Inputs that are written, those that are left out among them."""
+        """Returns inputs that are written, those that are left out among them."""
         return len(self.reads)
 
     @property
     def count(self) -> int:
-        """Arrays that the event reads."""
+        """Returns arrays that the event reads."""
         return sum(one is not None for one in self.reads)
 
     def has(self, number: int) -> bool:
-        """Whether the node has an input of this number."""
+        """Returns whether the node has an input of this number."""
         return number < len(self.reads) and self.reads[number] is not None
 
     def _fact(self, number: int) -> Fact:
@@ -61,23 +61,23 @@ class Call:
         return found
 
     def at(self, number: int) -> int:
-        """The place of an input among the arrays of the event."""
+        """Returns the place of an input among the arrays of the event."""
         return self._fact(number).at
 
     def shape(self, number: int) -> tuple[int, ...]:
-        """The shape of an input."""
+        """Returns the shape of an input."""
         return self._fact(number).shape
 
     def rank(self, number: int) -> int:
-        """The number of axes of an input."""
+        """Returns the number of axes of an input."""
         return len(self._fact(number).shape)
 
     def dtype(self, number: int) -> str:
-        """The dtype of an input."""
+        """Returns the dtype of an input."""
         return self._fact(number).dtype
 
     def value(self, number: int) -> np.ndarray:
-        """The numbers of an input. NotSettled where they depend on floating-point numbers."""
+        """Returns numbers of an input. NotSettled where they depend on floating-point numbers."""
         content = self._fact(number).content
         if content is None:
             raise NotSettled(f"{self.op} reads sizes or indices that floating-point numbers decide")
@@ -135,7 +135,7 @@ def _of_array(name: str, array: np.ndarray) -> Seen:
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two outputs of a model have the same shape, type and bits."""
+    """Returns whether two outputs of a model have the same shape, type and bits."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.dtype.kind == "f":

@@ -152,7 +152,7 @@ def _gelu(call: Call) -> Meaning:
 
 
 def _biased(word: str, numbers: tuple[Any, ...]) -> Callable[[Call], Meaning]:
-    """A function of a sum with a bias, if there is one."""
+    """Returns a function of a sum with a bias, if there is one."""
 
     def row(call: Call) -> Meaning:
         each = Each(word, "stays", numbers)
@@ -193,7 +193,7 @@ def _same(call: Call) -> Meaning:
 
 
 def _quantised(call: Call) -> Meaning:
-    """A number a tensor, or a number a channel, that scales every element."""
+    """Returns a number a tensor, or a number a channel, that scales every element."""
     rank = call.rank(0)
     axis = int(call.words.get("axis", 1))
     if int(call.words.get("block_size", 0)):

@@ -125,7 +125,7 @@ def _layer_norm(call: Call) -> Meaning:
 
 
 def _skip_norm(call: Call) -> Meaning:
-    """A sum of two, perhaps with a bias, and its norm; the sum may be the fourth output."""
+    """Returns a sum of two, perhaps with a bias, and its norm; the sum may be the fourth output."""
     simple = call.op == "SkipSimplifiedLayerNormalization"
     bias = 3 if simple else 4
     shape, every = call.gives[0], call.count

@@ -68,7 +68,7 @@ def _gemm(call: Call) -> Meaning:
 
 
 def _activation(call: Call) -> Each | None:
-    """The activation that a fused operator applies behind."""
+    """Returns the activation that a fused operator applies behind."""
     name = call.words.get("activation")
     if not name:
         return None

@@ -179,8 +179,8 @@ def _resize(call: Call) -> Meaning:
 
 
 def _scales(call: Call) -> list[float | None]:
-    """The factors of all axes as they are given, which outputs of whole sizes need not have; none
-    where sizes are given."""
+    """Returns the factors of all axes as they are given, which outputs of whole sizes need not
+    have; none where sizes are given."""
     place = 1 if call.op == "Upsample" else 2
     given = call.value(place).reshape(-1).tolist() if call.has(place) else []
     given = given or list(call.words.get("scales", []))
@@ -215,7 +215,7 @@ def _reorder(call: Call) -> Meaning:
 
 
 def _counted(call: Call) -> Meaning:
-    """Numbers that shapes and integers decide alone."""
+    """Returns numbers that shapes and integers decide alone."""
     return Each(f"{call.op.lower()}")
 
 
@@ -296,7 +296,7 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
 
 
 def words_of(call: Call) -> tuple[Any, ...]:
-    """An operator's attributes, as numbers of its meaning."""
+    """Returns an operator's attributes, as numbers of its meaning."""
     return tuple(sorted((name, str(one)) for name, one in call.words.items()))
 
 

@@ -26,7 +26,7 @@ from probe.recording.meaning import Meaning, Reshapes, Step, Steps, Turns
 
 
 def graphs(node: Any) -> Iterator[Any]:
-    """The graphs in a node's attributes: branches and bodies."""
+    """Yields the graphs in a node's attributes: branches and bodies."""
     for one in node.attribute:
         if one.HasField("g"):
             yield one.g
@@ -34,7 +34,7 @@ def graphs(node: Any) -> Iterator[Any]:
 
 
 def captured(node: Any) -> list[str]:
-    """Names that the graphs in a node read from outside."""
+    """Returns names that the graphs in a node read from outside."""
     found: dict[str, None] = {}
     for graph in graphs(node):
         own = {one.name for one in [*graph.input, *graph.initializer]}
@@ -46,7 +46,7 @@ def captured(node: Any) -> list[str]:
 
 
 def uses(node: Any) -> list[str]:
-    """Names that a node reads, those that its graphs read among them, each once."""
+    """Returns names that a node reads, those that its graphs read among them, each once."""
     return list(dict.fromkeys([name for name in node.input if name] + captured(node)))
 
 
@@ -211,7 +211,7 @@ def inputs_of(graph: Any) -> tuple[Input, ...]:
 def _declared(one: Any) -> Input:
     kind = one.type.tensor_type
     if one.type.WhichOneof("value") != "tensor_type":
-        why = f"its input {one.name} is no array but a {one.type.WhichOneof('value')}"
+        why = f"its input {one.name} is not an array but a {one.type.WhichOneof('value')}"
         raise InputError("network", one.name, why, "export the model with arrays as inputs")
     shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
     bfloat16 = kind.elem_type == onnx.TensorProto.BFLOAT16

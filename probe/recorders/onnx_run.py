@@ -217,7 +217,7 @@ class Optimised:
         return sum(one.numpy().nbytes for one in found) if len(nodes) == 1 else 0
 
     def array(self, name: str) -> np.ndarray:
-        """A value's bits as a container array, in ONNX's own order."""
+        """Returns a value's bits as a container array, in ONNX's own order."""
         held = name not in self.values
         found: np.ndarray = self.weights[name].array if held else self.values[name].numpy()
         if found.dtype == BFLOAT16:
@@ -248,7 +248,8 @@ class Optimised:
         )
 
     def _path(self, node: Any, gives: list[str]) -> str:
-        """A node's name. ONNX Runtime draws those of nodes that it adds anew in every session."""
+        """Returns a node's name.
+        ONNX Runtime draws those of nodes that it adds anew in every session."""
         path = node.name or gives[0]
         if node.domain == onnx_pieces.BLOCKED:
             path = path.removesuffix("_nchwc")
@@ -288,7 +289,7 @@ class Optimised:
         return Fact(reads.index(name) if name in reads else -1, seen.shape, seen.dtype, content)
 
     def seen(self, name: str) -> Seen:
-        """A value as it is met."""
+        """Returns a value as it is met."""
         held = name not in self.values
         kind = self.weights[name].kind if held else self.values[name].element_type()
         shape = self.weights[name].array.shape if held else tuple(self.values[name].shape())
@@ -395,14 +396,14 @@ def _named(session: Any) -> tuple[Any, list[str], list[str]]:
 
 
 def _touched(node: Any) -> tuple[list[str], list[str]]:
-    """What a node reads, and that with what it gives."""
+    """Returns what a node reads, and that with what it gives."""
     uses = onnx_pieces.uses(node)
     return uses, [*uses, *node.output]
 
 
 @functools.cache
 def _dtype(kind: int) -> str:
-    """The name of a type that ONNX gives a number."""
+    """Returns the name of a type that ONNX gives a number."""
     if kind == onnx.TensorProto.BFLOAT16:
         return "bfloat16"
     return str(helper.tensor_dtype_to_np_dtype(kind))
@@ -424,5 +425,5 @@ def _cut(nodes: list[Any], sizes: list[int], alive: int, threads: int) -> list[l
 
 
 def _said(value: Any) -> Any:
-    """An attribute plain enough for JSON."""
+    """Returns an attribute plain enough for JSON."""
     return value.tolist() if isinstance(value, np.ndarray) else value

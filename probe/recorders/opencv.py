@@ -134,7 +134,7 @@ def silent() -> Iterator[None]:
 
 
 def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
-    """What the file says of its inputs."""
+    """Returns what the file says of its inputs."""
     if path.suffix.lower() == ".tflite":
         from probe.recorders.litert import Opened as Interpreted
 
@@ -207,7 +207,7 @@ class Recorder:
 
     @property
     def note(self) -> str:
-        """Which layers are one operation with those that read them."""
+        """Returns which layers are one operation with those that read them."""
         hidden = [one.path for one in self._layers() if not self._seen(one)]
         if self.visible is None or not hidden:
             return ""
@@ -227,7 +227,7 @@ class Recorder:
         return [_of(name, values[name]) for name in self.read.outputs]
 
     def _run(self, names: Sequence[str]) -> list[tuple[Group, dict[str, np.ndarray]]]:
-        """Every operation where these values are visible, with all values."""
+        """Returns every operation where these values are visible, with all values."""
         every = tuple(dict.fromkeys((*names, *self.read.outputs)))
         values = dict(zip(every, self._outputs(every), strict=True)) | self._given()
         return [(group, values) for group in self._groups(values)]
@@ -258,7 +258,7 @@ class Recorder:
         return found
 
     def _copy(self) -> None:
-        """Makes a net of the same layers. InputError: it has other bits."""
+        """Makes a net of the same layers. InputError: it gives different bits."""
         layers, wanted = self._layers(), self.plain()
         self.blobs = [blob for one in layers for blob in one.blobs]
         outer = [*self._given()]
@@ -267,7 +267,7 @@ class Recorder:
             found = self._outputs(self.read.outputs, self._fresh())
             if [one.tobytes() for one in found] == [one.tobytes() for one in wanted]:
                 return
-        why = "a net of its layers has other bits, and a net in memory can't be watched itself"
+        why = "a copy of its layers gives different bits, and a net in memory can't be recorded"
         raise InputError("model", "Net", why, "give the file that it was read from")
 
     def _called(self, call: Callable[[], Any]) -> Any:
@@ -278,11 +278,11 @@ class Recorder:
             shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
             why = f"OpenCV refuses them: {' '.join(str(error.err or error).split())[:200]}"
             raise InputError(
-                "inputs", shapes, why, "give the model's own shapes, or run it with another library"
+                "inputs", shapes, why, "give the model's own shapes, or use a different library"
             ) from None
 
     def _given(self) -> dict[str, np.ndarray]:
-        """Values that no operation gives: inputs and constants."""
+        """Returns values that no operation gives: inputs and constants."""
         return self.inputs | self.read.constants
 
     def _layers(self) -> list[Layer]:
@@ -293,7 +293,7 @@ class Recorder:
         return all(name in every for name in layer.gives)
 
     def _outputs(self, values: Sequence[str], net: Any = None) -> list[np.ndarray]:
-        """The values of these names, in one pass."""
+        """Returns the values of these names, in one pass."""
         if net is None and self.ready[0] != tuple(values):  # a net keeps what it fused for others
             self.ready = tuple(values), self._fresh()
         known = self.read.places if self.copy is None else self.copy.places()
@@ -306,7 +306,7 @@ class Recorder:
         return found
 
     def _unchanged(self) -> tuple[str, ...]:
-        """The results that can be asked for together and leave the outputs as they are."""
+        """Returns the results that can be asked for together and leave the outputs as they are."""
         wanted = [one.tobytes() for one in self.plain()]
         outputs = self.read.outputs
 
@@ -329,7 +329,7 @@ class Recorder:
         return self._written([name for name in every if name in chosen])
 
     def _written(self, names: list[str]) -> tuple[str, ...]:
-        """Those of the results that their layers, run alone, give too.
+        """Returns those of the results that their layers, run alone, give too.
 
         OpenCV returns memory that was never written for a layer that it fused into one before it.
         Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
@@ -346,7 +346,7 @@ class Recorder:
         return tuple(name for name in names if name in values)
 
     def _agrees(self, group: Group, values: Mapping[str, np.ndarray]) -> bool:
-        """Whether an operation alone gives what it gave in the net."""
+        """Returns whether an operation alone gives what it gave in the net."""
         try:
             found = self._alone(group)(self._reads(group, values))
         except cv2.error:
@@ -357,13 +357,13 @@ class Recorder:
         )
 
     def _reads(self, group: Group, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """What a group of layers reads: values, then weights."""
+        """Returns what a group of layers reads: values, then weights."""
         layers, outer, _ = group
         weights = [vector(blob) for one in layers for blob in one.blobs]
         return [*(values[name] for name in outer), *weights]
 
     def _groups(self, values: Mapping[str, np.ndarray]) -> list[Group]:
-        """Every operation, where these values are known."""
+        """Returns every operation, where these values are known."""
         by = {name: layer for layer in self.read.layers for name in layer.gives}
         found = []
         for layer in self._layers():

@@ -217,7 +217,7 @@ def _batch_norm(call: Call) -> Meaning:
 
 def _scale(call: Call) -> Meaning:
     if not call.layer.blobs:
-        return Unknown("Scale by another layer's result")
+        return Unknown("Scale by the result of a layer")
     return Each(call.layer.kind.lower(), along=call.axis())
 
 
@@ -285,14 +285,14 @@ def _einsum(call: Call) -> Meaning:
     equation = str(call.layer.given("equation", "")).replace(" ", "")
     ins = equation.partition("->")[0].split(",")
     if "->" not in equation or len(ins) != 2 or "." in equation:
-        return Unknown("its equation is no product of two")
+        return Unknown("its equation is not a product of two")
     if any(len(set(one)) < len(one) for one in ins) or not equation.partition("->")[2]:
         return Unknown("its equation has a diagonal, or gives one number")
     return Contracts(equation.lower(), (0, 1))
 
 
 def _function(word: str, zero: bool = False, *names: str) -> Row:
-    """A function of one element, and the names of its numbers."""
+    """Returns a function of one element, and the names of its numbers."""
     return lambda call: Each(
         word, "stays" * zero, tuple((name, call.layer.given(name)) for name in names)
     )
@@ -393,7 +393,7 @@ def _words(call: Call) -> tuple[str, ...]:
 
 
 def _first(call: Call, what: Meaning) -> Meaning:
-    """A layer that reads its first input alone."""
+    """Returns a layer that reads its first input alone."""
     return what if len(call.every) == 1 else Steps((Step(what, (0,), call.gives[0]),))
 
 

@@ -43,28 +43,28 @@ class Call:
 
     @property
     def rank(self) -> int:
-        """The number of axes of the first input."""
+        """Returns the number of axes of the first input."""
         return len(self.reads[0])
 
     @property
     def every(self) -> list[Shape]:
-        """Shapes of everything that the event reads: values, then weights."""
+        """Returns shapes of everything that the event reads: values, then weights."""
         return [*self.reads, *(np.shape(vector(one)) for one in self.layer.blobs)]
 
     def axis(self, name: str = "axis", otherwise: int = 1) -> int:
-        """A parameter that is an axis, from the front."""
+        """Returns a parameter that is an axis, from the front."""
         return int(self.layer.given(name, otherwise)) % max(self.rank, 1)
 
     def has(self, name: str) -> bool:
-        """Whether a switch is on."""
+        """Returns whether a switch is on."""
         return bool(self.layer.given(name, 0))
 
     def number(self, name: str, otherwise: float) -> float:
-        """A parameter that is a number."""
+        """Returns a parameter that is a number."""
         return float(self.layer.given(name, otherwise))
 
     def value(self, number: int) -> np.ndarray:
-        """A constant that is read. NotSettled where it is none."""
+        """Returns a constant that is read. NotSettled where it is none."""
         if number not in self.held:
             raise NotSettled(f"{self.layer.kind} reads indices that the net computes")
         return self.held[number]
@@ -74,7 +74,7 @@ Row = Callable[[Call], Meaning]
 
 
 def vector(blob: np.ndarray) -> np.ndarray:
-    """A blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
+    """Returns a blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
     return blob.reshape(-1) if blob.ndim == 2 and 1 in blob.shape else blob
 
 
@@ -187,7 +187,7 @@ def recurrent(call: Call) -> Meaning:
     batch = call.shape[1] if call.rank == 3 else 0
     places = [[a for a, n in enumerate(shape) if n == batch] for shape in call.gives]
     if any(len(some) != 1 for some in places) or len(call.reads) > 1:
-        return Unknown(f"{call.layer.kind} whose batch can't be told from its other axes")
+        return Unknown(f"{call.layer.kind} whose batch has the size of a different axis too")
     words = tuple(sorted(map(str, call.layer.words.items())))
     steps = []
     lines = Moves(lambda x: np.moveaxis(x, 1, 0))

@@ -50,12 +50,12 @@ class Layer:
     blobs: tuple[np.ndarray, ...] = ()
 
     def given(self, name: str, otherwise: Any = None) -> Any:
-        """A parameter."""
+        """Returns a parameter."""
         found = self.every(name)
         return found[-1] if found else otherwise
 
     def every(self, name: str) -> list[Any]:
-        """All numbers of a parameter."""
+        """Returns all numbers of a parameter."""
         return list(self.words.get(name, []))
 
     @property
@@ -75,7 +75,7 @@ class Net:
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """The layer that gives each value, and which of its results that is."""
+        """Returns the layer that gives each value, and which of its results that is."""
         return {
             value: (one.name, slot)
             for one in self.layers
@@ -84,7 +84,7 @@ class Net:
 
     @property
     def constants(self) -> dict[str, np.ndarray]:
-        """Values that layers hold: no operation gives them."""
+        """Returns values that layers hold: no operation gives them."""
         return {
             one.gives[0]: one.blobs[0] for one in self.layers if one.kind == CONSTANT and one.blobs
         }
@@ -141,7 +141,7 @@ def _numbers(one: Fields, exact: Mapping[str, float]) -> list[Any]:
 
 
 def _by_text(floats: Sequence[float]) -> dict[str, float]:
-    """The one number for each text of six decimals that is not the number itself."""
+    """Returns the one number for each text of six decimals that is not the number itself."""
     found: dict[str, set[float]] = {}
     for one in floats:
         found.setdefault(f"{one:.6f}", set()).add(float(one))
@@ -164,7 +164,7 @@ def plain(value: str) -> str:
 
 
 def floats_of(content: bytes) -> list[float]:
-    """The numbers in the attributes of an ONNX file; none where it is no such file."""
+    """Returns the numbers in the attributes of an ONNX file; none where it is no such file."""
     try:
         nodes = onnx.load_from_string(content).graph.node
     except Exception:  # another format
@@ -211,14 +211,14 @@ class Piece:
     def _sorted(
         self, arrays: Sequence[np.ndarray]
     ) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-        """Arrays by name, and the weights in OpenCV's own shapes."""
+        """Returns arrays by name, and the weights in OpenCV's own shapes."""
         given = dict(zip(self.outer, arrays, strict=False))
         shapes = [blob.shape for one in self.layers for blob in one.blobs]
         rest = arrays[len(self.outer) :]
         return given, [one.reshape(shape) for one, shape in zip(rest, shapes, strict=True)]
 
     def _places(self) -> list[tuple[str, int]]:
-        """The layers of ``gives``, and which of their results."""
+        """Returns the layers of ``gives``, and which of their results."""
         return [self.places()[name] for name in self.gives]
 
     def places(self) -> dict[str, tuple[str, int]]:
@@ -267,7 +267,7 @@ class Piece:
         return found
 
     def lines(self, names: Sequence[str], y: str) -> list[str]:
-        """The lines of Python that a user writes to run the layers."""
+        """Returns the lines of Python that a user writes to run the layers."""
         fed = dict(zip(self.outer, names, strict=False))
         short = {name: f"v{n}" for n, name in enumerate(self._values())}
         blobs = [blob.shape for one in self.layers for blob in one.blobs]
@@ -315,7 +315,7 @@ class Piece:
 
 
 def _slotted(one: Layer) -> list[str]:
-    """Names for all results of a layer up to the last that is read."""
+    """Returns names for all results of a layer up to the last that is read."""
     names = dict(zip(one.slots, one.gives, strict=True))
     return [names.get(n, f"{one.name}_unread{n}") for n in range(max(one.slots, default=0) + 1)]
 

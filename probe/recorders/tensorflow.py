@@ -99,7 +99,7 @@ def _keras(path: Path, trusted: bool) -> Loaded:
 
 
 def _packed(model: Any, given: Sequence[Any]) -> Any:
-    """A model's inputs in the structure in which it takes them."""
+    """Returns a model's inputs in the structure in which it takes them."""
     import keras
 
     structure = getattr(model, "input", None)

@@ -112,8 +112,8 @@ def called(
 
 
 def instead(watch: Watching, name: str, inputs: list[Any]) -> list[Any] | None:
-    """What a function gives, computed by its nodes; None where they have not been found to give its
-    bits before. It need not run beside them then."""
+    """Returns what a function gives, computed by its nodes; None where they have not been found to
+    give its bits before. It need not run beside them then."""
     made = watch.functions.get(_signature(name, inputs))
     if made is None or made.graph is None:
         return None
@@ -139,7 +139,7 @@ def opened(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) ->
 
 
 def _same(watch: Watching, graph: Graph, inputs: list[Any], outputs: list[Any]) -> bool:
-    """Whether the nodes, run one by one, give the function's bits."""
+    """Returns whether the nodes, run one by one, give the function's bits."""
     quiet = Watching(lambda _: None, watch.names, watch.functions)
     try:
         found = walk(quiet, graph, inputs)
@@ -202,7 +202,7 @@ def _inside(watch: Watching, name: str, read: list[Any]) -> list[Any]:
 
 
 def _reached(name: str) -> Iterator[Any]:
-    """The definition of a function, and of all that it calls."""
+    """Yields the definition of a function, and of all that it calls."""
     ctx, pending, met = context.context(), [name], set()
     while pending:
         now = pending.pop()
@@ -231,7 +231,7 @@ def _compiled(definition: Any) -> bool:
 
 
 def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
-    """The graph that TensorFlow runs for these inputs; None where it holds loops."""
+    """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
     ctx = context.context()
     definition = ctx.get_function_def(name)
     attributes = _options()
@@ -303,7 +303,7 @@ def _sorted(nodes: list[Node], order: dict[str, int]) -> list[Node]:
 
 
 def traced(watch: Watching, name: str, _: Any = None) -> Graph:
-    """The graph of a function as it was traced, before any optimisation."""
+    """Returns the graph of a function as it was traced, before any optimisation."""
     if (known := watch.functions.get(name)) is not None:
         return known
     definition = context.context().get_function_def(name)
@@ -345,7 +345,7 @@ def _node(watch: Watching, one: Any) -> Node:
 
 
 def _attribute(value: Any) -> Any:
-    """An attribute of a node as eager operations take it."""
+    """Returns an attribute of a node as eager operations take it."""
     kind = value.WhichOneof("value")
     if kind == "list":
         some = next((list(v) for _, v in value.list.ListFields()), [])
@@ -393,13 +393,13 @@ def _one(
 
 
 def _options() -> tuple[Any, ...]:
-    """The attributes with which TensorFlow calls a function."""
+    """Returns the attributes with which TensorFlow calls a function."""
     pairs = context.context().function_call_options.as_attrs().items()
     return tuple(one for pair in pairs for one in pair)
 
 
 def _readable(one: Any) -> bool:
-    """Whether it is an array, or a variable that holds one."""
+    """Returns whether it is an array, or a variable that holds one."""
     if one.dtype == tf.resource:
         data = one._handle_data
         return data is not None and bool(data.is_set) and len(data.shape_and_type) == 1
@@ -407,7 +407,7 @@ def _readable(one: Any) -> bool:
 
 
 def _places(watch: Watching, inputs: list[Any]) -> list[int]:
-    """The inputs that are read, weights last: the order of the others is the program's."""
+    """Returns the inputs that are read, weights last: the order of the others is the program's."""
     places = [n for n, one in enumerate(inputs) if _readable(one)]
     return sorted(places, key=lambda n: watch.seen(inputs[n]).role == WEIGHT)
 

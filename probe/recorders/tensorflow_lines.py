@@ -32,7 +32,7 @@ class Call:
     values: Callable[[int], np.ndarray | None]
 
     def get(self, name: str, default: Any) -> Any:
-        """An attribute, or TensorFlow's default for it."""
+        """Returns an attribute, or TensorFlow's default for it."""
         return self.attributes.get(name, default)
 
 
@@ -61,7 +61,7 @@ STRUCTURE: dict[str, tuple[int, ...]] = {
 
 
 def axes_of(call: Call) -> tuple[int, ...]:
-    """The axes that the second input names, counted from the front."""
+    """Returns the axes that the second input names, counted from the front."""
     rank = len(call.inputs[0])
     return tuple(sorted({int(n) % max(rank, 1) for n in call.arguments[1].reshape(-1)}))
 
@@ -71,7 +71,7 @@ SMALL_ARGUMENT = 64
 
 
 def plain(value: Any) -> Any:
-    """An attribute as JSON has it."""
+    """Returns an attribute as JSON has it."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, tf.DType):
@@ -96,14 +96,14 @@ def shown(call: Call) -> dict[str, Any]:
 
 @cache
 def kinds(op: str) -> dict[str, str]:
-    """The kind of each attribute of an operation."""
+    """Returns the kind of each attribute of an operation."""
     made = op_def_registry.get(op)
     return {one.name: one.type for one in made.attr} if made is not None else {}
 
 
 @cache
 def _types(op: str) -> set[str]:
-    """The attributes that follow from the inputs' types and numbers."""
+    """Returns the attributes that follow from the inputs' types and numbers."""
     made = op_def_registry.get(op)
     if made is None:
         return set()
@@ -112,7 +112,7 @@ def _types(op: str) -> set[str]:
 
 
 def _slots(call: Call) -> list[str] | None:
-    """The name of the argument to which each input belongs; a list's inputs share one."""
+    """Returns the name of the argument to which each input belongs; a list's inputs share one."""
     names: list[str] = []
     for name, number, types in _arguments(call.op):
         count = 1
@@ -160,7 +160,7 @@ def alone(
 def written(
     call: Call, read: list[int], given: list[int], count: int
 ) -> Callable[[Sequence[str], str], list[str]] | None:
-    """Lines of ``tf.raw_ops`` for an operation; None for one that Grappler has fused."""
+    """Returns lines of ``tf.raw_ops`` for an operation; None for one that Grappler has fused."""
     function = getattr(tf.raw_ops, call.op, None)
     if function is None or any(one.size > SMALL_ARGUMENT for one in call.arguments.values()):
         return None

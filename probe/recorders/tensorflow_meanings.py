@@ -130,7 +130,7 @@ def meaning(call: Call) -> Meaning:
 
 
 def _numbers(call: Call) -> tuple[Any, ...]:
-    """What a function of elements takes besides arrays."""
+    """Returns what a function of elements takes besides arrays."""
     names = {"LeakyRelu": "alpha", "Cast": "DstT"}
     name = names.get(call.op)
     return (call.get(name, 0.2),) if name else ()
@@ -148,7 +148,7 @@ def _reduced(word: str, zero: bool = False) -> Callable[[Call], Meaning]:
 
 
 def _picked(call: Call) -> Meaning:
-    """The index of the largest depends on the elements' places."""
+    """Returns the index of the largest depends on the elements' places."""
     axis = int(call.arguments[1]) % len(call.inputs[0])
     return Reduces((axis,), call.op.lower(), places=True)
 
@@ -181,7 +181,7 @@ def _einsum(call: Call) -> Meaning | None:
 
 
 def _layout(call: Call, rank: int) -> tuple[tuple[int, ...], int]:
-    """The spatial axes of an operation, and the channels'."""
+    """Returns the spatial axes of an operation, and the channels'."""
     last = str(call.get("data_format", "NHWC")).endswith("C")
     return (tuple(range(1, rank + 1)), rank + 1) if last else (tuple(range(2, rank + 2)), 1)
 
@@ -193,7 +193,7 @@ Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 def _padding(
     call: Call, spatial: tuple[int, ...], sizes: Sequence[int], options: Options
 ) -> tuple[tuple[int, int], ...]:
-    """The padding (before, after) of every spatial axis, in numbers."""
+    """Returns the padding (before, after) of every spatial axis, in numbers."""
     name = str(call.get("padding", "VALID"))
     if name == "EXPLICIT":
         flat = call.get("explicit_paddings", [])
@@ -262,7 +262,7 @@ def _pool(call: Call) -> Meaning | None:
 
 
 def _channels(call: Call) -> int | None:
-    """The axis of the channels where it isn't the last."""
+    """Returns the axis of the channels where it isn't the last."""
     return 1 if str(call.get("data_format", "NHWC")) in ("NCHW", "NCDHW") else None
 
 
@@ -281,7 +281,8 @@ def _batch_norm(call: Call) -> Meaning | None:
 
 
 def _function(name: str, numbers: tuple[Any, ...] = ()) -> Meaning:
-    """A function of one element by TensorFlow's name. KeyError: there is none of this name."""
+    """Returns a function of one element by TensorFlow's name.
+    KeyError: there is none of this name."""
     if name in KEEPS_ZERO:
         return Each(KEEPS_ZERO[name], "stays", numbers)
     return Each(FUNCTIONS[name], "", numbers)
@@ -304,7 +305,7 @@ def _steps(
 
 
 def _fused(call: Call, first: Meaning) -> Meaning:
-    """What Grappler's remapper made of several operations, in their order."""
+    """Returns what Grappler's remapper made of several operations, in their order."""
     behind: list[tuple[Meaning, tuple[int, ...]]] = []
     at = 2
     for name in map(str, call.get("fused_ops", [])):

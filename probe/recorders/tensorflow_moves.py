@@ -23,7 +23,7 @@ from probe.recording.meaning import (
 
 
 def _strided(call: Call) -> Meaning:
-    """A slice as Python writes it, from TensorFlow's masks."""
+    """Returns a slice as Python writes it, from TensorFlow's masks."""
     begin, end, step = (call.arguments[n].reshape(-1).tolist() for n in (1, 2, 3))
     bits = {name: int(call.get(f"{name}_mask", 0)) for name in _MASKS}
     index: list[Any] = []
@@ -133,7 +133,7 @@ def _resized(call: Call) -> Meaning:
 
 
 def _nearest(was: int, now: int, corners: bool, half: bool) -> np.ndarray:
-    """Which of ``was`` elements each of ``now`` copies (resize_nearest_neighbor_op.cc)."""
+    """Returns which of ``was`` elements each of ``now`` copies (resize_nearest_neighbor_op.cc)."""
     scale = np.float32((was - 1) / (now - 1)) if corners and now > 1 else np.float32(was / now)
     at = np.arange(now, dtype=np.float32)
     place = (at + np.float32(0.5)) * scale if half else at * scale

@@ -78,7 +78,7 @@ def _band(call: Call) -> Meaning:
 
 
 def _main(call: Call) -> bool:
-    """Whether a matrix's operation is about its main diagonal."""
+    """Returns whether a matrix's operation is about its main diagonal."""
     return 1 not in call.arguments or not np.any(call.arguments[1])
 
 

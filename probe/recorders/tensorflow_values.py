@@ -42,7 +42,7 @@ def kind(tensor: Any) -> Kind:
 
 
 def sizes(tensor: Any) -> tuple[int, ...]:
-    """An eager tensor's shape."""
+    """Returns an eager tensor's shape."""
     shape: tuple[int, ...] = tensor._shape_tuple()
     return shape
 
@@ -67,7 +67,7 @@ def array(tensor: Any) -> np.ndarray:
 
 
 def tensor_of(bits: np.ndarray, dtype: Any) -> Any:
-    """The tensor of a container array."""
+    """Returns the tensor of a container array."""
     plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
     if dtype == tf.bfloat16:
         plain = plain.view(tf.bfloat16.as_numpy_dtype)
@@ -91,7 +91,7 @@ class Names:
         self.looked = False
 
     def variable(self, handle: int) -> str:
-        """The name of a variable; empty if it isn't known."""
+        """Returns the name of a variable; empty if it isn't known."""
         self._look()
         return self.variables.get(handle, "")
 
@@ -106,7 +106,7 @@ class Names:
         return self.paths[scope, graph]
 
     def shapes(self) -> set[tuple[int, ...]]:
-        """The shapes of all floating-point variables that there are."""
+        """Returns the shapes of all floating-point variables that there are."""
         self._look()
         every = (one() for one in self.objects)
         some = (one for one in every if one is not None and one.dtype.is_floating)
@@ -168,6 +168,6 @@ def _path(scope: str, layers: set[str], graph: bool) -> str:
 
 
 def _plain_scope(name: str, layers: set[str]) -> str:
-    """A scope's name without the number that a graph has put behind it."""
+    """Returns a scope's name without the number that a graph has put behind it."""
     stem = re.sub(r"_\d+$", "", name)
     return stem if stem in layers or name not in layers else name

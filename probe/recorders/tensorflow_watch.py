@@ -177,7 +177,7 @@ class Watching:
         ) and all(kind(one).whole and prod(sizes(one)) <= SMALL_SHAPE for one in outputs)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
-        """The numbers of the inputs that are arrays."""
+        """Returns the numbers of the inputs that are arrays."""
         arguments = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
         found = [
             n
@@ -202,13 +202,13 @@ class Watching:
                 self.variables[one._id] = key
 
     def variable(self, handle: Any, path: str) -> Hashable:
-        """The key of what a variable holds now."""
+        """Returns the key of what a variable holds now."""
         key = self.variables.setdefault(handle._id, ("variable", handle._id, 0))
         self.roles.setdefault(key, (WEIGHT, self.names.variable(handle._id) or path))
         return key
 
     def key(self, tensor: Any) -> Hashable:
-        """The key of a tensor; one that is merely handed on keeps that of what it was.
+        """Returns the key of a tensor; one that is merely handed on keeps that of what it was.
 
         Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
         the tensor has the variable's own memory.
@@ -220,7 +220,7 @@ class Watching:
         return self.aliases.get(tensor._id, tensor._id)
 
     def _held(self, tensor: Any) -> Any:
-        """The handle of the variable whose memory a tensor has, or None."""
+        """Returns the handle of the variable whose memory a tensor has, or None."""
         if self.sizes is None:
             self.sizes = self.names.shapes()
         if sizes(tensor) not in self.sizes:
@@ -230,7 +230,8 @@ class Watching:
         return self.memory.get(_place(tensor))
 
     def seen(self, tensor: Any, path: str = "") -> Seen:
-        """What the contract says of a value. A variable's handle stands for what it holds."""
+        """Returns what the contract says of a value.
+        A variable's handle stands for what it holds."""
         if kind(tensor).name == "resource":
             key = self.variable(tensor, path)
             held = tensor._handle_data.shape_and_type[0].dtype
@@ -276,8 +277,8 @@ class Watching:
         read: list[int],
         given: list[int],
     ) -> Told:
-        """What is said of a call. It is the same for all that are alike, unless the meaning looks
-        into what is read."""
+        """Returns what is said of a call. It is the same for all that are alike, unless the meaning
+        looks into what is read."""
         same: Hashable = None
         try:
             same = (op, *_signed(op, inputs, attributes, outputs), tuple(read), tuple(given))
@@ -304,8 +305,8 @@ class Watching:
         outputs: list[Any],
         looked: list[int],
     ) -> Call:
-        """An operation's call without TensorFlow's own types. ``held``: the run, and the inputs
-        behind it; ``looked``: gets the numbers of those into which somebody looks."""
+        """Returns an operation's call without TensorFlow's own types. ``held``: the run, and the
+        inputs behind it; ``looked``: gets the numbers of those into which somebody looks."""
         inputs = held[1:]
         pairs = zip(attributes[::2], attributes[1::2], strict=True)
         of = kinds(op)
@@ -380,19 +381,19 @@ class Watching:
 
 
 def _set(attributes: Sequence[Any]) -> tuple[Any, ...]:
-    """The attributes that were given; None stands for TensorFlow's default."""
+    """Returns the attributes that were given; None stands for TensorFlow's default."""
     pairs = zip(attributes[::2], attributes[1::2], strict=True)
     return tuple(one for name, value in pairs if value is not None for one in (name, value))
 
 
 def _place(tensor: Any) -> tuple[Any, ...]:
-    """Where an array is in memory, and its kind."""
+    """Returns where an array is in memory, and its kind."""
     plain = array(tensor)
     return plain.ctypes.data, plain.shape, plain.dtype.str
 
 
 def _part(whole: Seen, number: int) -> Seen:
-    """One element along the first axis."""
+    """Returns one element along the first axis."""
     key = ("part", whole.key, number)
     return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
 
@@ -409,8 +410,8 @@ def _given(op: str, attributes: tuple[Any, ...], outputs: list[Any]) -> list[int
 def _signed(
     op: str, inputs: list[Any], attributes: tuple[Any, ...], outputs: list[Any]
 ) -> tuple[Hashable, ...]:
-    """What tells a call from others, but for the contents of arrays that it works on. TypeError:
-    there is no telling."""
+    """Returns what tells a call from others, but for the contents of arrays that it works on.
+    TypeError: there is no telling."""
     every = [(one._datatype_enum(), one._shape_tuple()) for one in inputs]
     if any(kind(one).unread for one in inputs):
         raise TypeError(op)

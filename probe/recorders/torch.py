@@ -212,7 +212,7 @@ def _tree(module: torch.nn.Module, name: str, into: dict[torch.nn.Module, str]) 
 
 
 def _joined(front: str, name: str) -> str:
-    """A path; what torch.compile puts around a module is left out."""
+    """Returns a path; what torch.compile puts around a module is left out."""
     return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
 
@@ -309,7 +309,7 @@ class _Mode(TorchDispatchMode):
         return told
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
-        """One compiled region: an operation that nobody can look into."""
+        """Returns one compiled region: an operation that nobody can look into."""
         self.regions += 1
         path = self.paths.now()
         values, into = self.values, [one for one in reads if isinstance(one, torch.Tensor)]
@@ -329,7 +329,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """What runs the operation alone, as it was run: operands in memory, and threads."""
+    """Returns what runs the operation alone, as it was run: operands in memory, and threads."""
     func, slots = call.func, list(call.reads)
     tree, threads = call.tree(), torch.get_num_threads()
 
@@ -349,7 +349,7 @@ def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], li
 
 @contextmanager
 def _on(threads: int) -> Iterator[None]:
-    """Runs on so many threads; then as many as before."""
+    """Runs on that many threads; then as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

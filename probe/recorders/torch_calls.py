@@ -75,8 +75,8 @@ def _gather(value: Any, into: list[torch.Tensor]) -> None:
 
 
 def _signed(value: Any) -> Hashable:
-    """What tells an argument from others: of a tensor how it lies in memory, of a number its type
-    too (1, 1.0 and True are equal) and its sign (as 0.0 and -0.0 are)."""
+    """Returns what tells an argument from others: of a tensor how it lies in memory, of a number
+    its type too (1, 1.0 and True are equal) and its sign (as 0.0 and -0.0 are)."""
     kind = type(value)
     if kind is int or kind is torch.Tensor:
         return slot_of(value) if kind is torch.Tensor else value
@@ -129,12 +129,12 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The operation's name, the same whether it works in place or not."""
+        """Returns the operation's name, the same whether it works in place or not."""
         return self.base if self.base.startswith("__") else self.base.removesuffix("_")
 
     @property
     def random(self) -> bool:
-        """Whether it draws random numbers."""
+        """Returns whether it draws random numbers."""
         return self.facts.random and self._values().get("dropout_p", 1) != 0
 
     def number(self, reads: Sequence[torch.Tensor]) -> None:
@@ -171,7 +171,7 @@ class Call:
         return [one for some in every for one in some if isinstance(one, torch.Tensor)]
 
     def _values(self) -> dict[str, Any]:
-        """Arguments by name, with the tensors themselves."""
+        """Returns arguments by name, with the tensors themselves."""
         names, defaults = self.facts.names, self.facts.defaults
         found = dict(zip(names, defaults, strict=True))
         found.update(zip(names, self.args, strict=False))
@@ -268,7 +268,7 @@ OWN = {
 
 
 def _takes(func: Any, base: str) -> bool:
-    """Whether the function of that name in ``torch`` takes the arguments as they stand."""
+    """Returns whether the function of that name in ``torch`` takes the arguments as they stand."""
     return base in OWN and func._overloadname in ("default", "Tensor", "Scalar")
 
 
@@ -297,7 +297,7 @@ def _contiguous(slot: Slot) -> bool:
 
 
 def _strided(name: str, slot: Slot) -> str:
-    """The line that lays an operand into memory as the recorded one lay."""
+    """Returns the line that lays an operand into memory as the recorded one lay."""
     if 0 in (slot.strides or ()):
         index = ", ".join("0:1" if n == 0 else ":" for n in slot.strides or ())
         return f"{name} = {name}[{index}].expand({', '.join(map(str, slot.shape))})"

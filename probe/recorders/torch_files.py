@@ -142,7 +142,7 @@ def _exported(path: Path) -> Opened:
             shape = tuple(n if isinstance(n, int) else None for n in value.shape)
             found.append(Input(str(name), shape, str(value.dtype).removeprefix("torch.")))
         elif name is not None:
-            why = f"its input {name} is no array"
+            why = f"its input {name} is not an array"
             raise InputError("network", path, why, "export it with arrays as inputs alone")
     model = program.module()
     names = [one.name for one in found]

@@ -60,7 +60,7 @@ UNTAGGED = {
 
 
 def meaning(call: Call) -> Meaning:
-    """Returns what a call computes; Unknown where nobody said."""
+    """Returns what a call computes; Unknown if it is not described."""
     if call.random:
         return Unknown("it draws random numbers")
     found = MEANINGS.get(call.name)
@@ -80,7 +80,7 @@ def written(call: Call) -> list[torch.Tensor]:
 
 
 def skipped(call: Call) -> bool:
-    """Whether what a call gives holds nothing yet."""
+    """Returns whether what a call gives holds nothing yet."""
     return call.base in NO_CONTENTS
 
 
@@ -147,7 +147,7 @@ def _reshapes(call: Call) -> Meaning:
         one = call["self"].shape[axis] == 1 if call["self"].shape else False
         return Picks(axis=axis, index=np.asarray(0)) if one else Same()
     if "dtype" in call.bound() and call["dtype"] is not None:
-        return Unknown("the bits are read as another type")
+        return Unknown("the bits are read as a different type")
     return Reshapes()
 
 

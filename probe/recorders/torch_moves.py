@@ -103,7 +103,7 @@ def _pads(call: Call) -> Meaning:
 
 
 def _widths(pad: list[int], rank: int) -> tuple[tuple[int, int], ...]:
-    """A pair of widths an axis, from PyTorch's list, which begins with the last axis."""
+    """Returns a pair of widths an axis, from PyTorch's list, which begins with the last axis."""
     pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)]
     return ((0, 0),) * (rank - len(pairs)) + tuple(reversed(pairs))
 
@@ -289,7 +289,7 @@ def _interpolates(call: Call) -> Meaning:
 
 
 def _terms(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row isn't zero, and what is there: (rows, terms) both."""
+    """Returns where each row isn't zero, and what is there: (rows, terms) both."""
     most = int((matrix != 0).sum(1).max(initial=1))
     index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
     return index, np.take_along_axis(matrix, index, 1)

@@ -37,13 +37,13 @@ def _dtype(call: Call) -> str:
 
 
 def _scattered(index: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """Where ``scatter`` puts the element at each place of its index."""
+    """Returns where ``scatter`` puts the element at each place of its index."""
     grid = list[np.ndarray](np.indices(index.shape))
     return tuple(index if n == axis else one for n, one in enumerate(grid))
 
 
 def _places(shape: tuple[int, ...], index: tuple[np.ndarray | slice, ...]) -> np.ndarray:
-    """Flat places in an array of ``shape`` of what an index names."""
+    """Returns flat places in an array of ``shape`` of what an index names."""
     return np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[index]
 
 
@@ -220,7 +220,7 @@ def _embedding_bag(call: Call) -> Meaning:
 
 
 def _taken(shape: tuple[int, ...], run: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
-    """Where an operation takes each element from: 1 + its place, 0 for a zero."""
+    """Returns where an operation takes each element from: 1 + its place, 0 for a zero."""
     size = int(np.prod(shape, dtype=int))
     plane = torch.arange(1, size + 1, dtype=torch.float64).reshape(shape)
     return np.asarray(run(plane).numpy()).astype(np.int64)
@@ -267,7 +267,7 @@ def _diagonal(call: Call) -> Meaning:
 
 @row("_cdist_forward")
 def _distances(call: Call) -> Meaning:
-    """A norm of the differences of every pair of rows, however it is computed."""
+    """Returns a norm of the differences of every pair of rows, however it is computed."""
     one, two = call["x1"].shape, call["x2"].shape
     lead = np.broadcast_shapes(one[:-2], two[:-2])
     rows, others, size = one[-2], two[-2], one[-1]

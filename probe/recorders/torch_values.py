@@ -406,7 +406,7 @@ def _together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
     """How a value comes from parts of the same memory: the last that was written at each place."""
     every = [*sources, to]
     if any(one.dtype != to.dtype for one in every):
-        return Unknown("its memory was written as numbers of another type")
+        return Unknown("its memory was written as numbers of a different type")
     if sum(int(np.prod(one.shape)) for one in every) > MOST:
         return Unknown("it was changed through a view, and is too large to find out where")
     places = [one.places().reshape(-1) for one in every]

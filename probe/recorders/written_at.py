@@ -98,6 +98,6 @@ def turned(lengths: np.ndarray, time: int, batch: int, shape: Shape) -> Moves:
 
 
 def rolled(shifts: Sequence[int], axes: Sequence[int], rank: int) -> Moves:
-    """Returns what moves every element by so many places along axes, round the end."""
+    """Returns what moves every element by that many places along axes, round the end."""
     kept = tuple(a for a in range(rank) if a not in {axis % rank for axis in axes})
     return Moves(lambda x: np.roll(x, tuple(shifts), tuple(axes)), kept)

@@ -69,7 +69,7 @@ class Alone:
 
     @property
     def value(self) -> Value:
-        """What is known of the output."""
+        """Returns what is known of the output."""
         return self.side.recording.values[self.operation.gives[self.output]]
 
     @property
@@ -91,7 +91,7 @@ class Alone:
         return np.asarray(self.pair.selection.taken(every, self.place)).reshape(-1)
 
     def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
-        """The elements of the output that must agree, flat."""
+        """Returns the elements of the output that must agree, flat."""
         taken = self.pair.selection.taken(np.asarray(gives[self.output]), self.place)
         return np.ascontiguousarray(taken).reshape(-1)
 
@@ -104,7 +104,7 @@ class Alone:
         return [np.asarray(one) for one in found]
 
     def reads_more(self, pairs: Sequence[Pair]) -> bool:
-        """Whether outputs that must agree follow what need not agree of its operands.
+        """Returns whether outputs that must agree follow what need not agree of its operands.
 
         ``pairs``: of what it reads. All other numbers are made larger by a quarter, but zeros,
         which add nothing: then it computes something else than was said, or reads more. One run.
@@ -151,7 +151,7 @@ class Alone:
         return "other", f"alone, on its recorded operands, the {where} one gives different bits"
 
     def _filled(self, byte: int) -> np.ndarray:
-        """The outputs where memory that has just been freed holds this byte."""
+        """Returns the outputs where memory that has just been freed holds this byte."""
         sizes = {array.nbytes for array in (*self.reads, *self.gives)}
         for size in sorted(sizes):
             held = [
@@ -163,14 +163,14 @@ class Alone:
 
 
 def _same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
-    """Whether all bits agree; of integers all values."""
+    """Returns whether all bits agree; of integers all values."""
     if "float" not in dtype:
         return bool(np.array_equal(one, other))
     return one.shape == other.shape and bool(ulp.equal(one, other, dtype))
 
 
 def same(one: Any, other: Any, dtype: str) -> bool:
-    """Whether two arrays have the same bits; of integers the same values."""
+    """Returns whether two arrays have the same bits; of integers the same values."""
     return _same(np.asarray(one), np.asarray(other), dtype)
 
 
@@ -217,7 +217,7 @@ PLAIN = ("{0}", "{0}")
 
 
 def _plain(value: Any) -> np.ndarray:
-    """A library's array as a container array."""
+    """Returns a library's array as a container array."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
         module = type(value).__module__.partition(".")[0]
         if module == "torch":
@@ -304,7 +304,7 @@ def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
 
 
 def _paired(found: Difference, one: Aligned) -> bool:
-    """Whether everything that both sides' operation reads and gives has a counterpart."""
+    """Returns whether everything that both sides' operation reads and gives has a counterpart."""
     if one.groups is not None:
         return False
     ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
@@ -312,8 +312,8 @@ def _paired(found: Difference, one: Aligned) -> bool:
 
 
 def _bytes(found: Difference, every: Sequence[Aligned]) -> list[int]:
-    """Bytes that each operation adds to what is held: the right side's operands, and what must
-    agree with the left's values. What one gives is read by the next, and is held once."""
+    """Returns bytes that each operation adds to what is held: the right side's operands, and what
+    must agree with the left's values. What one gives is read by the next, and is held once."""
     met, operands = set[int](), set[int]()
     sizes = []
     for one in every:
@@ -338,7 +338,7 @@ def _own(
     mine: Mapping[int, np.ndarray | None],
     other: Mapping[int, np.ndarray],
 ) -> int | None:
-    """Outputs that differ where the inputs are made to agree; None where it can't be run.
+    """Returns outputs that differ where the inputs are made to agree; None where it can't be run.
 
     ``mine``: what must agree of the left's values, by the pairs' ids; ``other``: the right's.
     """
@@ -361,7 +361,7 @@ def _own(
 
 
 def _healed(pair: Pair, mine: np.ndarray | None, other: np.ndarray) -> np.ndarray:
-    """The right side's operand with the left's bits, ``mine``, wherever both must agree."""
+    """Returns the right side's operand with the left's bits, ``mine``, wherever both must agree."""
     if pair.selection.empty or pair.equal:
         return other
     if mine is None:

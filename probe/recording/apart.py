@@ -127,7 +127,7 @@ class Ran(Stored):
     def agains(
         self, wanted: set[int]
     ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
-        """The same of several operations: one run of the model."""
+        """Returns the same of several operations: one run of the model."""
         request = {"do": "agains", "out": str(self.folder.resolve()), "numbers": sorted(wanted)}
         header, _ = self.apart.session.request(request)
         return {number: self._call(number) if can else None for number, can in header["can"]}
@@ -188,7 +188,7 @@ class Trusted(Stored):
     def agains(
         self, wanted: set[int]
     ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
-        """The same of several."""
+        """Returns the same of several."""
         there = self.session is not None
         return {n: self._call(n) if there and n in self.lines else None for n in wanted}
 
@@ -211,7 +211,7 @@ class Trusted(Stored):
         return call
 
     def event(self, number: int) -> Event:
-        """An operation with its lines."""
+        """Returns an operation with its lines."""
         one = self.recording.operations[number]
         known, imports = self.lines.get(number, ([], []))
 
@@ -229,7 +229,7 @@ class Trusted(Stored):
 
 
 def variables() -> dict[str, str]:
-    """What a process needs to find the modules that this one finds."""
+    """Returns what a process needs to find the modules that this one finds."""
     paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
     return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -264,7 +264,8 @@ def check(where: Target, model: str) -> dict[str, str]:
 
 
 def _elsewhere(where: Target) -> bool:
-    """Whether another interpreter runs it. What is not installed at all is told by ``Session``."""
+    """Returns whether another interpreter runs it.
+    What is not installed at all is told by ``Session``."""
     try:
         return target.runtime(where).facts is not None
     except Missing:

@@ -136,7 +136,7 @@ class _Axes:
         return "".join(rows), "".join(both), "".join(columns), "".join(sums)
 
     def count(self, letters: str) -> int:
-        """How many elements these axes have."""
+        """Returns how many elements these axes have."""
         return prod(self.sizes[letter] for letter in letters)
 
     def part(self, which: int, letters: str, *shape: int) -> Part:
@@ -186,7 +186,7 @@ def _rows(m: int, g: int, n: int, k: int, dtype: str, bias: bool) -> Case:
 
 
 def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
-    """Whether a bias has one number for each filter, in the filters' order."""
+    """Returns whether a bias has one number for each filter, in the filters' order."""
     if len(bias) > len(axes.out):
         return False
     letters = axes.out[len(axes.out) - len(bias) :]
@@ -197,7 +197,7 @@ def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
 
 
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
-    """A sum or a mean along some axes."""
+    """Returns a sum or a mean along some axes."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
     axes = sorted(axis % len(shape) for axis in meaning.axes)
@@ -219,7 +219,7 @@ def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dty
 def windows(
     meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
 ) -> AsCase:
-    """A convolution, or a pool that adds."""
+    """Returns a convolution, or a pool that adds."""
     if meaning.kind in ("average", "sum"):
         return _pool(meaning, shapes[0], out, dtype)
     if meaning.kind != "convolution":
@@ -319,7 +319,7 @@ def _phase(
     dtype: str,
     phase: tuple[int, ...],
 ) -> AsCase | None:
-    """Outputs at ``phase`` + n strides; None where there are none, or they read nothing."""
+    """Returns outputs at ``phase`` + n strides; None where there are none, or they read nothing."""
     number, weights = meaning.reads[:2]
     shape, rank = shapes[number], len(meaning.spatial)
     taps, dilation, padding, outputs = [], [], [], []

@@ -5,9 +5,9 @@ Where labels have paired a fused operation with the last of those that it stands
 group is run and explained like a single operation: its operands are what the group reads from
 before, its meaning is that of its steps.
 
-A compiled function is one operation that nobody can look into. Its library promises that it
-computes what its source does, so its outputs are labelled as the outputs of an uncompiled run are:
-a run beside the recorded one, of which nothing but its operations' meanings is used.
+A compiled function is a single operation that cannot be looked into. Its library promises that it
+computes what its source does, so its outputs get the labels of the outputs of an uncompiled run.
+This second run is not part of the recording; only the meanings of its operations are used.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Composed:
         return again
 
     def event(self, number: int) -> Event | None:
-        """The group as an operation with its lines, those of its operations in a row; None where a
-        recorder has none."""
+        """Returns the group as an operation with its lines, those of its operations in a row; None
+        where a recorder has none."""
         inner = getattr(self.side, "event", None)
         if number != self.number or inner is None:
             return None if inner is None else inner(number)
@@ -120,7 +120,7 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 
 
 def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...]) -> Meaning:
-    """The group's steps, each of which gives one value that the next ones read."""
+    """Returns the group's steps, each of which gives one value that the next ones read."""
     if len(inside) == 1 and len(inside[0].gives) == 1:
         return inside[0].meaning
     numbers = {value: n for n, value in enumerate(read)}
@@ -184,7 +184,7 @@ def steps(
             continue
         given = plain.values[value].given
         if given < 0 or isinstance(plain.operations[given].meaning, Compiled):
-            return None  # it is from nowhere, or nobody knows what it is
+            return None  # no operation gave it, or its meaning is unknown
         if given not in needed:
             needed.add(given)
             pending += plain.operations[given].reads
@@ -194,7 +194,7 @@ def steps(
 
 
 def _place(run: Recording, plain: Recording, number: int) -> int | None:
-    """The value of the uncompiled run that a result is; None where it is no output."""
+    """Returns the value of the uncompiled run that a result is; None where it is no output."""
     if number not in run.outputs or len(run.outputs) != len(plain.outputs):
         return None
     found = plain.outputs[run.outputs.index(number)]
@@ -204,7 +204,7 @@ def _place(run: Recording, plain: Recording, number: int) -> int | None:
 
 
 def _operands(one: Operation, run: Recording, plain: Recording) -> dict[int, int]:
-    """Values of the uncompiled run that are operands, and the operands' numbers."""
+    """Returns values of the uncompiled run that are operands, and the operands' numbers."""
     held: dict[tuple[object, ...], int] = {}
     for number, read in enumerate(one.reads):
         value = run.values[read]

@@ -22,8 +22,8 @@ INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
 
 @dataclass(slots=True)
 class Seen:
-    """A value as it is met while the run goes on. Nobody changes one: it isn't frozen because that
-    would triple the time of making one, which small models feel.
+    """A value of a run that is being recorded. It must not be changed; it isn't a frozen dataclass
+    because that would triple the time to make one, which matters for small models.
 
     ``key``: the same for the same value, for as long as the run lasts; a value that was changed in
     place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Event:
-    """An operation that has just run. Nobody changes one, and a recorder may hand out the same
+    """An operation that has just run. It must not be changed, for a recorder may return the same
     meaning, attributes and functions again in its next run.
 
     ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where

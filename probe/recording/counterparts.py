@@ -108,7 +108,7 @@ def _rebuilt(
     new: Mapping[int, int],
     back: Mapping[int, int],
 ) -> Iterator[Numbers]:
-    """The pairs in order: a pair that labels made stands where the left one stood."""
+    """Yields the pairs in order: a pair that labels made stands where the left one stood."""
     for mine, other in aligned:
         if mine is not None and other is not None and (mine, other) not in loose:
             yield mine, other
@@ -186,7 +186,7 @@ class _Search:
 
 
 def _asked(side: Recording, number: int) -> bool:
-    """Whether a value was computed, and is no number that is known by its content."""
+    """Returns whether a value was computed, and is no number that is known by its content."""
     value = side.values[number]
     if value.given < 0 or value.content is not None or not value.floating:
         return False
@@ -194,7 +194,7 @@ def _asked(side: Recording, number: int) -> bool:
 
 
 def _words(one: Labels, full: bool) -> tuple[object, np.ndarray]:
-    """What is left out of labels, and those that there are, each once, but for zeros."""
+    """Returns what is left out of labels, and those that there are, each once, but for zeros."""
     array = one.full() if full else one.array
     axes = [a for a in range(len(one.shape)) if not full and one.implicit(a)]
     key = tuple(sorted((mixing.hashed(one.name(a)), one.shape[a]) for a in axes))

@@ -79,17 +79,17 @@ class Aligned:
 
     @property
     def differing(self) -> int:
-        """Elements of its outputs that must agree and don't."""
+        """Returns elements of its outputs that must agree and don't."""
         return sum(one.differing for one in self.gives)
 
     @property
     def compared(self) -> int:
-        """Elements of its outputs that must agree."""
+        """Returns elements of its outputs that must agree."""
         return sum(one.compared for one in self.gives)
 
     @property
     def max_ulp(self) -> int | None:
-        """The largest distance; None where it has no number (a NaN, or integers)."""
+        """Returns the largest distance; None where it has no number (a NaN, or integers)."""
         found = [one.max_ulp for one in self.gives if one.max_ulp is not None]
         return max(found, default=0) if len(found) == len(self.gives) else None
 
@@ -120,17 +120,17 @@ class Difference:
 
     @property
     def first(self) -> Aligned | None:
-        """The first source."""
+        """Returns the first source."""
         return next(iter(self.sources), None)
 
     @property
     def sources(self) -> list[Aligned]:
-        """All sources, in order."""
+        """Returns all sources, in order."""
         return [one for one in self.operations if one.verdict == "source"]
 
     @property
     def examined(self) -> int:
-        """Operations of which something was compared."""
+        """Returns operations of which something was compared."""
         return sum(one.verdict not in ("left", "right", "unknown") for one in self.operations)
 
     @property
@@ -201,7 +201,7 @@ def _by_digest(one: Value) -> bool:
 
 
 def _alike(side: Recording, other: Recording) -> bool:
-    """Whether both run the same operations on arrays of the same shapes.
+    """Returns whether both run the same operations on arrays of the same shapes.
 
     Only then is an input that is whole in both labelled by its place: where one side takes a part
     of it first, its elements have to be known by their content.
@@ -288,7 +288,7 @@ def compare(left: Side, right: Side) -> Difference:
 
 
 def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
-    """All pairs of values that are compared, each once."""
+    """Returns all pairs of values that are compared, each once."""
     every = [*(pair for one in found for pair in (*one.reads, *one.gives)), *outputs]
     return list({id(one): one for one in every}.values())
 
@@ -300,7 +300,7 @@ def _aligned(
     told: Counterparts,
     pair: Callable[[int, int], Pair],
 ) -> Aligned:
-    """The operations of both sides, or of one, with the pairs of values to be compared."""
+    """Returns the operations of both sides, or of one, with the pairs of values to be compared."""
     mine, other = both
     one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
     made = Aligned(one.name, one.op, one.path, mine, other)
@@ -410,18 +410,18 @@ def _left_out(one: Pair) -> None:
 
 
 def room() -> int:
-    """Bytes of values that may be held at once: a part of what is free."""
+    """Returns bytes of values that may be held at once: a part of what is free."""
     free = memory.free()
     return MOST_BYTES if free is None else min(max(free // FREE_PART, LEAST_BYTES), MOST_BYTES)
 
 
 def _bytes(one: Pair, ours: list[Value]) -> int:
-    """Bytes of what is compared of a pair, on both sides."""
+    """Returns bytes of what is compared of a pair, on both sides."""
     return 2 * one.compared * itemsize(ours[one.left])
 
 
 def itemsize(value: Value) -> int:
-    """Bytes of an element."""
+    """Returns bytes of an element."""
     known = value.dtype in floats.FORMATS
     return (floats.container(value.dtype) if known else np.dtype(value.dtype)).itemsize
 

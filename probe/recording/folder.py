@@ -99,7 +99,7 @@ def write(
 
 
 def _written(event: Event) -> dict[str, Any]:
-    """How a user writes an operation: lines that compute ``y`` from ``x0``, ``x1``, ..."""
+    """Returns how a user writes an operation: lines that compute ``y`` from ``x0``, ``x1``, ..."""
     if event.lines is None:
         return {}
     try:
@@ -250,7 +250,7 @@ class Stored:
         return told
 
     def broken(self, why: str) -> InputError:
-        """The error for a folder that is not what it should be."""
+        """Returns the error for a folder that is not what it should be."""
         return InputError("recording", self.folder, why, "record it again with probe record")
 
     def _fill(self, told: dict[str, Any]) -> None:
@@ -346,7 +346,7 @@ class Stored:
         return np.ascontiguousarray(self.file(name)).reshape(-1).view(np.uint8)
 
     def has(self, value: Value) -> bool:
-        """Whether the bits of a value were kept."""
+        """Returns whether the bits of a value were kept."""
         return not np.prod(value.shape, dtype=int) or (self.folder / f"{value.digest}.npy").exists()
 
     def _array(self, value: Value) -> np.ndarray | None:
@@ -395,7 +395,7 @@ class Stored:
         """Nothing: ``repeats`` is known."""
 
     def repeats(self, numbers: Sequence[int]) -> bool:
-        """Whether these values had the same bits each time while they were recorded."""
+        """Returns whether these values had the same bits each time while they were recorded."""
         return not self.unsteady & set(numbers)
 
 
@@ -407,7 +407,7 @@ def _numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
 
 
 def container(dtype: str) -> np.dtype:
-    """The NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
+    """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
         return floats.container(dtype)
     found = np.dtype(dtype)

@@ -1,7 +1,7 @@
 """The inputs of both sides: a model's own, read from a file or generated, and cut along an axis.
 
 ``vary`` is ``batch``, ``length``, or names inputs and axes: ``audio:1,state:2``. What is cut is the
-first so many entries, so that the shorter side's inputs are the beginning of the longer one's.
+first that many entries, so that the shorter side's inputs are the beginning of the longer one's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read(path: Path) -> Arrays:
             arrays = {name: found[name] for name in found.files}
         others = [name for name, one in arrays.items() if not isinstance(one, np.ndarray)]
         if others:
-            raise ValueError(f"{others[0]} is another file")
+            raise ValueError(f"{others[0]} is a different file")
         return arrays
     except OSError as error:
         why = error.strerror or str(error)[:100]
@@ -154,7 +154,7 @@ def _how(one: Input, vary: str | None, most: int) -> str:
 
 
 def _declared(one: Input, vary: str | None) -> list[int]:
-    """The axes of a model's input that are varied, as far as its own shape says."""
+    """Returns the axes of a model's input that are varied, as far as its own shape says."""
     if vary == "batch":
         return [0] if one.shape and one.shape[0] is None else []
     if vary == "length":

@@ -86,12 +86,12 @@ class Judged:
 
     @property
     def differing(self) -> int:
-        """Outputs that are computed differently."""
+        """Returns outputs that are computed differently."""
         return sum(int(one.sum()) for one in self.apart if one is not None)
 
 
 def settled(meaning: Meaning) -> bool:
-    """Whether an operation's bits follow from what it reads, wherever it stands."""
+    """Returns whether an operation's bits follow from what it reads, wherever it stands."""
     if isinstance(meaning, Unknown):
         return False
     if (parts := parts_of(meaning)) is not None:
@@ -120,8 +120,8 @@ def _unrounded(meaning: Meaning) -> bool:
 
 
 def one_call(one: Aligned, left: Side, right: Side) -> bool:
-    """Whether both sides run the very same call, as where no size depends on what is varied: then
-    the library computes it in one way, place by place."""
+    """Returns whether both sides run the very same call, as where no size depends on what is
+    varied: then the library computes it in one way, place by place."""
     assert one.left is not None and one.right is not None
     sides = (left.recording, one.left), (right.recording, one.right)
     ours, theirs = (
@@ -148,7 +148,7 @@ def _counts(one: Aligned, left: Side) -> bool:
 
 
 def adds(meaning: Meaning) -> bool:
-    """Whether an operation is a sum, perhaps with more behind it."""
+    """Returns whether an operation is a sum, perhaps with more behind it."""
     first = first_meaning(meaning)
     if isinstance(first, Reduces):
         return first.word in ("sum", "mean")
@@ -233,7 +233,7 @@ Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
 
 
 def _as_recorded(side: Alone) -> bool:
-    """Whether an operation gives its recorded bits alone."""
+    """Returns whether an operation gives its recorded bits alone."""
     found = _apart(side.chosen(side.call()), side.outputs, side.value.dtype)
     return not found.any()
 
@@ -260,8 +260,8 @@ def _apart(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _changing(side: Alone, number: int) -> bool:
-    """Whether one of the operands may hold other numbers: no weights, and nothing that is computed
-    from integers alone (masks)."""
+    """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
+    computed from integers alone (masks)."""
     value = side.side.recording.values[side.operation.reads[number]]
     fixed = value.given < 0 and value.role in (WEIGHT, CONSTANT)
     return value.dtype in floats.FORMATS and not fixed and not value.plain
@@ -285,8 +285,8 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
 
 
 def _moved(side: Alone, number: int, seed: int) -> np.ndarray:
-    """An operand with every number times one between a half and one and a half: it keeps zeros,
-    infinities and signs."""
+    """Returns an operand with every number times one between a half and one and a half: it keeps
+    zeros, infinities and signs."""
     array = side.reads[number]
     if not _changing(side, number):
         return array
@@ -306,7 +306,7 @@ def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
 
 
 def _numbers(sides: list[Alone]) -> Iterator[float]:
-    """Numbers for all places: some that few places answer differently, then any."""
+    """Yields numbers for all places: some that few places answer differently, then any."""
     drawn = normal(SEED, "x", (POOL,)) * np.tile([0.25, 1.0, 4.0], POOL)[:POOL]
     weights = any(not _changing(one, n) for one in sides for n in range(len(one.reads)))
     yield from drawn[:PLAIN].tolist()
@@ -315,7 +315,7 @@ def _numbers(sides: list[Alone]) -> Iterator[float]:
 
 
 def _telling(sides: list[Alone], drawn: np.ndarray) -> np.ndarray:
-    """Which numbers give different bits at some places of either side: bool."""
+    """Returns which numbers give different bits at some places of either side: bool."""
     least, most = np.full(POOL, np.inf), np.full(POOL, -np.inf)
     for one in sides:
         size = int(np.prod(one.value.shape, dtype=int))
@@ -334,7 +334,7 @@ def _telling(sides: list[Alone], drawn: np.ndarray) -> np.ndarray:
 
 
 def _filled(side: Alone, number: float) -> list[np.ndarray]:
-    """All that is read, with one number at every place; weights as they are."""
+    """Returns all that is read, with one number at every place; weights as they are."""
     return [
         np.broadcast_to(floats.round_to(np.array(number), side.dtypes[n]), array.shape).copy()
         if _changing(side, n)
@@ -350,8 +350,8 @@ SECONDS = 120.0
 class ByOrder:
     """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
 
-    ``name`` and ``why``: the operation that adds otherwise, or the first that is in the way.
-    ``outputs``: of sums that were compared; ``certified``: all were asked about every addition.
+    ``name`` and ``why``: the operation that adds differently, or the first that is in the way.
+    ``outputs``: of sums that were compared; ``certified``: all were tested for every addition.
     """
 
     verdict: str
@@ -367,7 +367,7 @@ def by_order(
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
-    the next operation is in the way. Stops at the first operation that adds otherwise.
+    the next operation is in the way. Stops at the first operation that adds differently.
     """
     begun, found = time.monotonic(), ByOrder("same", certified=True)
     for one in difference.operations:
@@ -398,7 +398,7 @@ def _meaning(difference: Difference, one: Aligned) -> Meaning:
 
 
 def _in_the_way(difference: Difference, one: Aligned) -> str:
-    """Why nothing can be said of an operation; empty if something can."""
+    """Returns why nothing can be said of an operation; empty if something can."""
     meaning = _meaning(difference, one)
     if isinstance(meaning, Unknown):
         return "it is unknown what it computes"
@@ -416,7 +416,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:
-    """One operation's sums on both sides."""
+    """Returns one operation's sums on both sides."""
     told = judged_sums(one, left, right, known)
     if not told.how:
         return ByOrder("unknown", one.name, told.why)

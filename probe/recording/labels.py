@@ -120,7 +120,7 @@ class Labels(NamedTuple):
         return found
 
     def implicit(self, axis: int) -> bool:
-        """Whether labels along this axis are left out."""
+        """Returns whether labels along this axis are left out."""
         return self.array.shape[axis] != self.shape[axis]
 
 
@@ -167,7 +167,7 @@ class Selection(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing must agree."""
+        """Returns whether nothing must agree."""
         return self.left is not None and not len(self.left)
 
     def taken(self, array: np.ndarray, side: int) -> np.ndarray:

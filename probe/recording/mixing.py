@@ -92,12 +92,12 @@ def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
 
 
 def _meet(one: Name, two: Name) -> bool:
-    """Whether two axes have, or may get where they are split or merged, the same name."""
+    """Returns whether two axes have, or may get where they are split or merged, the same name."""
     return any(_same(a, b) for a in _components(one) for b in _components(two))
 
 
 def _components(name: Name) -> Sequence[Name]:
-    """What a name gives when its axis is split."""
+    """Returns what a name gives when its axis is split."""
     if isinstance(name, tuple) and name[0] == "merged":
         return [part for each in name[2:] for part in _components(each)]  # type: ignore[arg-type]
     return [name]
@@ -152,7 +152,7 @@ def lifted(one: Labels, rank: int) -> Labels:
 
 
 def _left_out(having: Sequence[tuple[Labels, int]]) -> bool:
-    """Whether all that have this axis leave their labels out along it."""
+    """Returns whether all that have this axis leave their labels out along it."""
     long = [(one, axis) for one, axis in having if one.shape[axis] != 1]
     return bool(long) and all(one.implicit(axis) for one, axis in long)
 
@@ -221,7 +221,7 @@ def _met(labels: Labels, text: str, letter: str) -> Name | None:
 
 
 def _spread(labels: Labels, text: str, every: Sequence[str], left_out: Sequence[str]) -> np.ndarray:
-    """An operand with an axis for every letter."""
+    """Returns an operand with an axis for every letter."""
     if len(set(text)) != len(text):
         raise ValueError(f"{text}: a letter stands twice in one operand")
     full = labels.full([axis for axis, letter in enumerate(text) if letter not in left_out])
@@ -306,7 +306,7 @@ def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
 def _merged_with_one(
     shape: tuple[int, ...], split: Sequence[tuple[list[int], list[int]]]
 ) -> list[int]:
-    """Axes before which an axis of size 1 goes away, as if it were merged with them.
+    """Returns axes before which an axis of size 1 goes away, as if it were merged with them.
 
     A batch of 1 has to have the labels of a batch of 8, where (8, 12, ...) becomes (96, ...): there
     nothing can be left out along the merged axis. What goes away behind a longer axis is taken to
@@ -325,7 +325,7 @@ def _merged_with_one(
 
 
 def _renamed(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:
-    """The names of axes that are split or merged."""
+    """Returns the names of axes that are split or merged."""
     old = tuple(one.shape[axis] for axis in axes)
     names = tuple(one.name(axis) for axis in axes)
     if old == tuple(sizes):

@@ -50,7 +50,7 @@ class Placed:
 
 
 def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Placed:
-    """Why a function of each element differs. ``apart``: which of the compared outputs do.
+    """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
@@ -75,7 +75,7 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
 
 
 def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Placed:
-    """Why what normalises rows differs, as far as rows at other places tell."""
+    """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
     sides = _Rows(left, axes[0]), _Rows(right, axes[1])
     if why := sides[0].why or sides[1].why:
@@ -100,19 +100,19 @@ class _Asked:
         self.kept: list[np.ndarray] = []
 
     def key(self, place: int) -> bytes:
-        """What names that which is put everywhere to ask about an output."""
+        """Returns what names that which is put everywhere to ask about an output."""
         raise NotImplementedError
 
     def filled(self, place: int) -> list[np.ndarray]:
-        """All that is read, with what this output reads at every place."""
+        """Returns all that is read, with what this output reads at every place."""
         raise NotImplementedError
 
     def lines(self, found: np.ndarray) -> np.ndarray:
-        """The output as (places, elements) that ought to be alike at all places."""
+        """Returns the output as (places, elements) that ought to be alike at all places."""
         raise NotImplementedError
 
     def answers(self, place: int) -> np.ndarray | None:
-        """The bits of the output; None where it can't be run so."""
+        """Returns the bits of the output; None where it can't be run so."""
         try:
             found = self.alone.call(self.filled(place))[self.alone.output]
         except Exception:  # a library says no in many ways, and then this isn't known
@@ -126,7 +126,7 @@ class _Asked:
         return bits.reshape(-1)
 
     def classes(self) -> np.ndarray:
-        """A number for each place: equal where no answer told two apart."""
+        """Returns a number for each place: equal where no answer told two apart."""
         stacked = np.concatenate([lines.T for lines in self.kept])
         return column_labels(stacked.astype(np.float64))
 
@@ -262,7 +262,7 @@ def _telling(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> list[tuple[Any,
 
 
 def _classes(side: _Asked) -> str:
-    """Which places are computed alike, in words."""
+    """Returns which places are computed alike, in words."""
     labels = side.classes()
     counts = np.bincount(labels)
     if len(counts) > 2:
@@ -290,6 +290,6 @@ def _spans(mask: np.ndarray) -> str:
 
 
 def _bits(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Bits of floating-point numbers, other values as they are."""
+    """Returns bits of floating-point numbers, different values as they are."""
     plain = np.ascontiguousarray(array)
     return floats.to_bits(plain, dtype) if dtype in floats.FORMATS else plain

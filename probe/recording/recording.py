@@ -23,7 +23,7 @@ from probe.recording.labels import Selection
 from probe.recording.meaning import Compiled, Meaning
 
 OTHER_OPERATIONS = (
-    "it runs other operations from one run to the next: let it run a few times first, where a "
+    "it runs different operations from one run to the next: let it run a few times first, where a "
     "library optimises what it runs often, and keep no state between runs"
 )
 
@@ -51,12 +51,12 @@ class Value:
 
     @property
     def floating(self) -> bool:
-        """Whether it has floating-point numbers."""
+        """Returns whether it has floating-point numbers."""
         return "float" in self.dtype or "complex" in self.dtype
 
     @property
     def plain(self) -> bool:
-        """Whether it is known to come from integers and single numbers alone."""
+        """Returns whether it is known to come from integers and single numbers alone."""
         if self.content is None:
             return False
         return self.given >= 0 or not self.floating or self.shape == ()
@@ -122,7 +122,7 @@ class Side(Protocol):
         """Has the next run, whatever it is for, look at these values too: for ``repeats``."""
 
     def repeats(self, numbers: Sequence[int]) -> bool:
-        """Whether these values have the same bits in another run of the same side."""
+        """Returns whether these values have the same bits in another run of the same side."""
 
 
 def numbers(seen: Seen) -> Callable[[], np.ndarray]:
@@ -229,7 +229,8 @@ class Live:
             found.values.append(value)
 
         def bits(seen: Seen) -> str:
-            """The digest of a result. That of a view is known where those of what it shows are."""
+            """Returns the digest of a result.
+            That of a view is known where those of what it shows are."""
             event, reads = watch.now
             if event is None or event.view is None or len(event.gives) != 1:
                 return digest(seen.array())

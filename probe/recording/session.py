@@ -77,7 +77,7 @@ class Session(InlineSession):
         return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
 
     def _answers(self, found: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The sums that were answered: those with few bits are told from their quotient."""
+        """Returns the sums that were answered: those with few bits are told from their quotient."""
         if self.divisors is None:
             return self._faint(found, self.faint) if self.faint else found
         dtype, filters = self.view.case.dtype, self.view.case.filters
@@ -117,7 +117,7 @@ class Session(InlineSession):
         return y
 
     def _read(self, columns: Sequence[np.ndarray], leaf: int | None) -> np.ndarray:
-        """What one leaf meets, or all together, as float64 (positions, filters)."""
+        """Returns what one leaf meets, or all together, as float64 (positions, filters)."""
         case, found = self.view.case, []
         for column in columns:
             values = floats.widen(np.ascontiguousarray(column), case.dtype)
@@ -164,7 +164,7 @@ def _functions(
 
 
 def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
-    """Between which numbers a function keeps what it is given. InputError: it does otherwise."""
+    """Between which numbers a function keeps what it is given. InputError: it does differently."""
     if word == "relu":
         return 0.0, None
     if word == "relu6":
@@ -261,7 +261,7 @@ class _Pool(_Operation):
 
 
 def _disjoint(case: Case) -> list[np.ndarray]:
-    """The output positions in sets whose windows have no element in common."""
+    """Returns the output positions in sets whose windows have no element in common."""
     number = np.zeros(1, np.int64)
     for outputs, extent, stride in zip(
         case.output_spatial(), case.effective_kernel, case.stride, strict=True

@@ -39,7 +39,7 @@ from probe.recording.session import Session
 from probe.recording.view import AsCase
 
 ALL = 2048
-"""Differing outputs that are revealed; of more, so many evenly among them."""
+"""Differing outputs that are revealed; of more, that many evenly among them."""
 
 PRODUCTS = 1 << 27
 """Products that are replayed for the differing outputs that were not revealed."""
@@ -75,7 +75,7 @@ class Cause:
 
     @property
     def explained(self) -> bool:
-        """Whether it has a class, and every output that was asked about came out again."""
+        """Returns whether it has a class, and every output that was asked about came out again."""
         return bool(self.kind) and self.replayed == self.examined
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
 
 
 def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
-    """What is wrong with the claim that both sides read the same; empty if nothing is.
+    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
 
     Equal parts put into the right side's operands must leave every bit as it is.
     """
@@ -217,7 +217,7 @@ def first_meaning(meaning: Meaning) -> Meaning:
 
 
 def _apart(sides: list[Alone]) -> np.ndarray:
-    """Which of the outputs that must agree differ: bool, flat."""
+    """Returns which of the outputs that must agree differ: bool, flat."""
     ours, theirs = (one.outputs for one in sides)
     dtype = sides[0].value.dtype
     if dtype not in floats.FORMATS:

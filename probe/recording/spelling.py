@@ -30,10 +30,10 @@ class Folder(Protocol):
     """Where kept arrays are read."""
 
     def bits(self, name: str) -> np.ndarray:
-        """The bytes of a file's array. Raises InputError."""
+        """Returns the bytes of a file's array. Raises InputError."""
 
     def broken(self, why: str) -> InputError:
-        """The error for a folder that is not what it should be."""
+        """Returns the error for a folder that is not what it should be."""
 
 
 Shapes = Sequence[tuple[int, ...]]
@@ -77,13 +77,13 @@ def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[st
 
 
 def _kept(array: np.ndarray, files: Files) -> dict[str, Any]:
-    """An array of a meaning, in a file: its shape and type beside its name."""
+    """Returns an array of a meaning, in a file: its shape and type beside its name."""
     name = files.put(np.ascontiguousarray(array)) if array.size else ""
     return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str}
 
 
 def _held(told: Mapping[str, Any], stored: Folder) -> np.ndarray | None:
-    """The array of ``_kept``; None where there was no room for it. Raises InputError."""
+    """Returns the array of ``_kept``; None where there was no room for it. Raises InputError."""
     kind, shape = str(told["dtype"]), tuple(int(n) for n in told["shape"])
     if not KIND.fullmatch(kind):
         raise stored.broken(f"{kind[:40]!r} is not a type of arrays")
@@ -114,7 +114,7 @@ def _steps(one: Steps, reads: Shapes, files: Files) -> dict[str, Any]:
 
 
 def _moved(one: Moves, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
-    """The element that each output is: 1 + its number among all that is read, 0 for a zero.
+    """Returns the element that each output is: 1 + its number among all that is read, 0 for a zero.
 
     Along ``kept`` axes nothing moves, and they are left out.
     """
@@ -162,7 +162,7 @@ def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
 
 
 def _field(value: Any, shapes: Shapes, stored: Folder) -> Any:
-    """A field of a meaning, which may be a meaning itself."""
+    """Returns a field of a meaning, which may be a meaning itself."""
     if isinstance(value, Mapping):
         return meant(value, shapes, stored)
     return tupled(value)

@@ -51,7 +51,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*")
 
 
 def is_function(text: object) -> bool:
-    """Whether a text is ``module:function``."""
+    """Returns whether a text is ``module:function``."""
     return isinstance(text, str) and bool(_FUNCTION.fullmatch(text)) and not Path(text).exists()
 
 
@@ -97,12 +97,12 @@ def of_no_chain(model: str) -> bool:
 
 
 def is_net(model: object) -> bool:
-    """Whether something is a net in memory, as ``cv2.dnn.readNet`` returns it."""
+    """Returns whether something is a net in memory, as ``cv2.dnn.readNet`` returns it."""
     return type(model).__module__.partition(".")[0] == "cv2" and hasattr(model, "getLayerNames")
 
 
 def runs(library: str, path: Path) -> bool:
-    """Whether a library reads and runs a model's file. Raises InputError."""
+    """Returns whether a library reads and runs a model's file. Raises InputError."""
     own = library_of(path)
     also = path.suffix.lower() in ALSO.get(library, ())
     return RECORDERS.get(library) == RECORDERS[own] or also
@@ -244,7 +244,7 @@ class Called:
 
 
 def _called_with(given: Sequence[Any]) -> str:
-    """What a function was called with, and how a function of tensors is given instead."""
+    """Returns what a function was called with, and how a function of tensors is given instead."""
     told = ", ".join(
         f"{type(one).__name__} {str(one.dtype).rpartition('.')[2]} {list(one.shape)}"
         for one in given
@@ -260,7 +260,7 @@ def _is_a(given: object, module: str, name: str) -> bool:
 
 
 def _of_keras(model: Any) -> tuple[Input, ...]:
-    """The inputs that a Keras model declares."""
+    """Returns the inputs that a Keras model declares."""
     if not any(one.__module__.startswith("keras.") for one in type(model).__mro__):
         return ()
     found = model.inputs or []
@@ -280,7 +280,7 @@ def _required(function: Callable[..., Any]) -> list[str]:
 
 
 def _open(shape: Sequence[int | None]) -> tuple[int | None, ...]:
-    """A declared shape; exporters write -1 and 0 too for sizes that they leave open."""
+    """Returns a declared shape; exporters write -1 and 0 too for sizes that they leave open."""
     return tuple(None if size is None or size < 1 else size for size in shape)
 
 
@@ -418,7 +418,7 @@ def _library(value: object) -> str | None:
 
 
 def leaves(found: Any) -> Iterator[Any]:
-    """What stands in nested tuples, lists and dictionaries."""
+    """Yields what stands in nested tuples, lists and dictionaries."""
     if isinstance(found, Mapping):
         for one in found.values():
             yield from leaves(one)

@@ -33,7 +33,7 @@ class Part:
 
     @staticmethod
     def of(number: int, whole: tuple[int, ...], axes: Sequence[int], *shape: int) -> Part:
-        """All of an array with its axes in another order, in another shape."""
+        """Returns all of an array with its axes in another order, in another shape."""
         return Part(number, whole, whole, tuple(axes), shape)
 
     def taken(self, array: np.ndarray) -> np.ndarray:
@@ -103,11 +103,12 @@ class AsCase:
 
     @property
     def added(self) -> list[int]:
-        """The numbers of what is added to the sums behind."""
+        """Returns the numbers of what is added to the sums behind."""
         return [numbers[0] for word, numbers in self.functions if word == "add"]
 
     def filled(self, array: np.ndarray, number: int) -> np.ndarray:
-        """What is added to the outputs, as (positions, filters). InputError: it is broadcast."""
+        """Returns what is added to the outputs, as (positions, filters).
+        InputError: it is broadcast."""
         if array.shape != self.y.whole:
             why = "it is added behind the sum, and not of the output's shape"
             raise InputError(f"x{number}", array.shape, why, "")

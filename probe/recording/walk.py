@@ -67,12 +67,12 @@ class Walk:
 
     @property
     def operations(self) -> list[Aligned]:
-        """All operations, aligned."""
+        """Returns all operations, aligned."""
         return self.difference.operations
 
     @property
     def first(self) -> Aligned | None:
-        """The first source."""
+        """Returns the first source."""
         return self.difference.first
 
     @property
@@ -246,8 +246,8 @@ def _all_outputs(found: Walk) -> None:
 
 
 def _part_taken(found: Difference) -> bool:
-    """Whether both sides take other parts of an input, or one takes it in another order, before
-    anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
+    """Returns whether both sides take other parts of an input, or one takes it in another order,
+    before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
 
     Then labels say which outputs must agree. Where nothing is known of an output, that is taken to
     be the difference only if both take a part or the rest runs the same operations: not eager
@@ -300,7 +300,7 @@ def _suspect(found: Walk) -> None:
 
 
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
-    """Whether operations give the same bits once more, on both sides."""
+    """Returns whether operations give the same bits once more, on both sides."""
     return all(side.repeats(numbers) for side, numbers in _given(found, some))
 
 
@@ -359,7 +359,7 @@ def _ends(one: Aligned) -> tuple[int | None, int | None]:
 
 
 def _bytes(side: Side, number: int | None) -> int:
-    """Bytes of what an operation reads and gives."""
+    """Returns bytes of what an operation reads and gives."""
     if number is None:
         return 0
     one = side.recording.operations[number]
@@ -368,7 +368,7 @@ def _bytes(side: Side, number: int | None) -> int:
 
 
 def same_question(left: Recording, right: Recording) -> bool:
-    """Whether both sides have the same inputs; False where one has a part of the other's.
+    """Returns whether both sides have the same inputs; False where one has a part of the other's.
 
     InputError: they have other weights, inputs that have nothing in common, or other outputs.
     """

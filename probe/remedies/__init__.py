@@ -1,4 +1,4 @@
-"""What a user may do about lengths that change bits: is it exact, what it costs, how near it is.
+"""Measures remedies for lengths that change bits: exactness, cost, distance from exact sums.
 
 ``remedy`` says what there is for a target and what came out, with the cheapest that is exact;
 ``cases`` and ``networks`` put each in the operator's place, judge it by its revealed

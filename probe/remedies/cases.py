@@ -1,4 +1,4 @@
-"""Every remedy of a case on a target: stable by order, its cost, its distance from exact sums.
+"""Measures every remedy of a case on a target.
 
 The targets that remedies run on are all up at once; what they have in turns is timed fairly.
 """
@@ -114,7 +114,7 @@ class Work(ABC):
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
-        """The exact outputs at the full length, and in what unit times eps errors are told."""
+        """The exact outputs at the full length, and in what unit times eps errors are given."""
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
@@ -129,7 +129,7 @@ class Work(ABC):
         return 0
 
     def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
-        """What is tried, the default first."""
+        """Returns what is tried, the default first."""
         return candidates(self.where, chunks)
 
     def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:
@@ -148,7 +148,8 @@ class Work(ABC):
         return found
 
     def judged(self, remedy: Remedy, **known: Any) -> Found:
-        """One remedy, or why it can't be used. TargetError where the default is not available."""
+        """Returns one remedy, or why it can't be used.
+        TargetError where the default is not available."""
         found = Found(remedy, **known)
         if remedy.name != "default" and (why := unavailable(remedy)):
             found.refusal = why
@@ -205,12 +206,11 @@ def measure(
     """Judges, times and checks every remedy for ``case`` on ``where``.
 
     ``vary``: ``length``, or ``batch``, whose sizes the lengths are then; None: the length, of a
-    dense layer the batch.
-    ``lengths``: two or more; every one is compared by order with the largest. ``content``: the
-    length whose cost is told; the first of the lengths that is a tenth of the largest if not given.
-    ``only``: names of remedies, the default always being one. ``sessions``: processes that are
-    used and left running; new ones if not given. What can't run says why; TargetError only where
-    the default can't. InputError: a case without remedies.
+    dense layer the batch. ``lengths``: two or more; every one is compared by order with the
+    largest. ``content``: the length whose cost is reported; the first of the lengths that is a
+    tenth of the largest if not given. ``only``: names of remedies, the default always being one.
+    ``sessions``: processes that are used and left running; new ones if not given. What can't run
+    says why; TargetError only where the default can't. InputError: a case without remedies.
     """
     _check_case(case, lengths, vary := axis_of(case, vary))
     lengths = tuple(sorted(set(lengths)))
@@ -270,7 +270,7 @@ class _OfCase(Work):
         return replace(remedy, doc=doc, spec=remedy.spec | {"axis": "batch"})
 
     def needed(self, error: TargetError) -> bool:
-        """Only a default that can't run at all: what it refuses is told."""
+        """Only a default that can't run at all: what it refuses is reported."""
         return error.kind == "unavailable"
 
     def judge(self, found: Found) -> None:

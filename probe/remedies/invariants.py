@@ -1,6 +1,6 @@
-"""The invariant mode as a remedy of a model: whether it keeps the bits over these sizes, its cost.
+"""Measures the invariant mode as a remedy of a model: kept bits and cost.
 
-The model is run by ``probe.stable.invariant`` at each content's own size and at the fixed one, on
+The model is run by ``probe.stable.invariant`` at each content's own size and at the full one, on
 several sets of inputs; what is kept of the outputs has to have the same bits. That every size adds
 alike rests on what the mode checked itself: see its report.
 """
@@ -29,8 +29,9 @@ class Invariant:
     """What became of it. ``refusal``: why there is none, or why its verdict is not known.
 
     ``report``: the mode's own, None where it could not be made. ``differing``: kept outputs with
-    other bits than in the fixed run, over all contents and sets of inputs; ``keeps``: whether the
-    fixed run has the bits of the unchanged model. ``of_arrays``: the model takes NumPy's arrays.
+    bits that differ from the full run's, over all valid lengths and sets of inputs; ``keeps``:
+    whether the full run has the bits of the unchanged model. ``of_arrays``: the model takes NumPy's
+    arrays.
     """
 
     refusal: str = ""
@@ -50,24 +51,24 @@ class Invariant:
 
     @property
     def certified(self) -> bool:
-        """Whether every operation was asked for every addition and every fusion."""
+        """Returns whether every operation was tested for every addition and every fusion."""
         told = [] if self.report is None else self.report.to_json()["operations"]
         return self.verdict == "exact" and all(
             str(one.get("certified", "")).startswith("certified") for one in told
         )
 
     def to_json(self) -> dict[str, Any] | None:
-        """The mode's own report; None where there is none."""
+        """Returns the mode's own report; None where there is none."""
         return None if self.report is None else self.report.to_json()
 
 
 def of_graph(
     graph: Graph, sizes: Sequence[Sized], model: Any, table: str | Path | None = None
 ) -> Invariant:
-    """Makes a model invariant over the contents and the fixed size, and compares its runs.
+    """Makes a model invariant over the contents and the full size, and compares its runs.
 
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
-    written afterwards. InputError: it is no table, or one for other sizes.
+    written afterwards. InputError: it is not a table, or one for other sizes.
     """
     wanted, given = _sizes(graph, sizes), graph.inputs(graph.fixed, graph.fixed)
     try:
@@ -110,7 +111,7 @@ def call(
 
 
 def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
-    """The sizes that the mode is made for."""
+    """Returns the sizes that the mode is made for."""
     contents = sorted({*(one.content for one in sizes), graph.fixed})
     if set(graph.along.values()) == {0}:
         return {"batch": contents}
@@ -119,7 +120,7 @@ def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
 
 
 def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
-    """What ``stable.invariant`` takes. InputError: the model runs in another process."""
+    """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(graph.opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
     if not isinstance(graph.opened, Called):
@@ -133,7 +134,7 @@ def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
 
 
 def _as_module(function: Callable[..., Any]) -> Any:
-    """A PyTorch module that calls a function of arrays."""
+    """Returns a PyTorch module that calls a function of arrays."""
     torch = import_module("torch")
 
     class Function(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -144,7 +145,7 @@ def _as_module(function: Callable[..., Any]) -> Any:
 
 
 def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """Inputs of the fixed size: tensors for a module of PyTorch that takes some."""
+    """Returns inputs of the full size: tensors for a module of PyTorch that takes some."""
     if not callable(model) or not Called(model).torch:
         return tuple(given.values())
     torch = import_module("torch")
@@ -152,7 +153,7 @@ def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
 
 
 def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
-    """Runs every content at its least size and at the fixed one, and the unchanged model there."""
+    """Runs every content at its least size and at the full one, and the unchanged model there."""
     found.keeps = True
     for one in sizes:
         boxes = one.at_least.boxes or graph.boxes(one.content)

@@ -1,4 +1,4 @@
-"""Every remedy of a whole network on a target: which content lengths keep the full run's bits.
+"""Measures every remedy of a network on a target: which valid lengths keep the full run's bits.
 
 A remedy is exact where, at the least padded length that has all activations that read content,
 every layer adds each of them as in the full run (:mod:`probe.network.safe`), with the remedy on
@@ -7,7 +7,7 @@ both sides. ``pad`` is the default at the lengths for which that holds: a little
 What is found exact is run on operands as well.
 
 Of a model of any graph (``judged``) ``default`` pads each content to the least size that has its
-outputs, ``pad`` to the least that changes no bit, ``fixed`` always to the fixed size, which is the
+outputs, ``pad`` to the least that changes no bit, ``fixed`` always to the full size, which is the
 same call for every content. ``invariant`` runs the least size in the invariant mode: see
 ``invariants``.
 """
@@ -53,7 +53,7 @@ def measure_network(
     """Judges, times and checks every remedy for a network on ``where``.
 
     ``lengths``: of content, each compared with ``fixed`` (the network's own if not given). ``at``:
-    the content length whose cost is told; a tenth of ``fixed`` if not given, and compared too.
+    the content length whose cost is reported; a tenth of ``fixed`` if not given, and compared too.
     Of a network that is a part of its model (``network.part``) nothing is recommended, and no
     verdict is ``exact``: see ``Measured.verdict``. Errors: as of ``measure``.
     """
@@ -236,7 +236,7 @@ def exact_output(network: Network, x: np.ndarray) -> np.ndarray:
 
 
 TURNS = 7
-"""Runs of each way, in turns, whose median is told."""
+"""Runs of each way, in turns, whose median is reported."""
 
 DOCS = {
     "default": "inputs padded to the least size that has all outputs",
@@ -252,8 +252,8 @@ def judged(
 
     Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``certified``,
     ``refusal`` (what is in the way, or differs), ``sizes``, ``of_fixed``: its time over that of
-    the fixed size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
-    whether the fixed size has the unchanged model's bits.
+    the full size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
+    whether the full size has the unchanged model's bits.
     """
     ways: dict[str, tuple[list[int], list[Serves]]] = {
         "default": ([one.least for one in sizes], [one.at_least for one in sizes]),
@@ -279,7 +279,7 @@ def judged(
 
 
 def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
-    """A way of padding, by what is known of its sizes."""
+    """Returns a way of padding, by what is known of its sizes."""
     doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
     words = {_verdict(one) for one in told}
     return {
@@ -294,7 +294,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
 
 
 def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
-    """The invariant mode as a way."""
+    """Returns the invariant mode as a way."""
     why = found.refusal
     if found.differing:
         why = f"{found.differing:,} kept outputs have different bits"
@@ -325,7 +325,7 @@ def recommended(ways: Sequence[dict[str, Any]]) -> str:
 
 
 def _verdict(one: Serves) -> str:
-    if one.lacking:  # no shorter size has the outputs, so it is the fixed one
+    if one.lacking:  # no shorter size has the outputs, so it is the full one
         return "exact"
     if not one.serves:
         return "differs" if one.by_order == "differs" else "not known"

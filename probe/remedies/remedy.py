@@ -1,4 +1,4 @@
-"""Which remedies there are for a target, what was found of each, and the advice, rows and JSON."""
+"""Lists the remedies of a target, and holds what was found of each, with the advice."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ class Found:
     """One remedy. ``refusal``: why it can't be used here, or why its orders aren't known.
 
     ``compared``: outputs that must agree (of a network: content lengths); of these ``differing``
-    are added in another way than at the full length, ``unknown`` in a way that isn't known; None
-    where nothing was compared. ``causes`` counts the differing ones by cause.
-    ``seconds``: by length the medians of each turn's calls. ``error_rms``, ``error_max``: distance
-    from the exact outputs at the full length, over eps * sum|x*w| (of a network eps * the largest
-    output). ``keeps``: whether the full length has the default's bits. ``sizes``: what ``pad``
-    fills up to: numbers of outputs, or of a network the padded length of each content length.
-    ``certified``: whether every output was asked for every addition and every fusion.
+    are added in a different order than at the full length, ``unknown`` in a way that isn't known;
+    None where nothing was compared. ``causes`` counts the differing ones by cause. ``seconds``: by
+    length the medians of each turn's calls. ``error_rms``, ``error_max``: distance from the exact
+    outputs at the full length, over eps * sum|x*w| (of a network eps * the largest output).
+    ``keeps``: whether the full length has the default's bits. ``sizes``: what ``pad`` fills up to:
+    numbers of outputs, or of a network the padded length of each content length. ``certified``:
+    whether every output was tested for every addition and every fusion.
     """
 
     remedy: Remedy
@@ -147,7 +147,7 @@ class Measured:
     """All remedies of a case or a network on a target, the default first.
 
     ``lengths``: those whose orders were compared with ``fixed``, the size that stands for padding
-    everything. ``content``: the length at which costs are told, beside ``fixed``. ``vary``:
+    everything. ``content``: the length at which costs are reported, beside ``fixed``. ``vary``:
     ``length``, or ``batch``, whose sizes all of these are then.
     """
 
@@ -163,12 +163,12 @@ class Measured:
 
     @property
     def sizes(self) -> str:
-        """What is varied, in the plural."""
+        """Returns what is varied, in the plural."""
         return "batches" if self.vary == "batch" else "lengths"
 
     @property
     def label(self) -> str:
-        """What was measured, in words."""
+        """Returns what was measured, in words."""
         return self.subject.label if isinstance(self.subject, Case) else self.subject.name
 
     @property
@@ -195,7 +195,7 @@ class Measured:
 
     @property
     def default(self) -> Found:
-        """The target as it is."""
+        """Returns the target as it is."""
         return self.found[0]
 
     def seconds(self, one: Found, length: int) -> float | None:
@@ -265,7 +265,7 @@ def _cheapest(measured: Measured, found: list[Found]) -> Found | None:
 
 
 def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
-    """Rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
+    """Returns rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
     ``measurements``."""
     run = run_row(measured.target, measured.facts, measured.variables, experiment)
     case = measured.subject if isinstance(measured.subject, Case) else None

@@ -125,7 +125,7 @@ def _parts(inner: str) -> list[str]:
 
 
 def _outside_strings(line: str) -> Iterator[tuple[int, str]]:
-    """Places and characters that are not within quotes."""
+    """Yields places and characters that are not within quotes."""
     quote, escaped = "", False
     for place, letter in enumerate(line):
         if quote:

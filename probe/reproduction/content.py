@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Another target that was asked: ``said`` is ``differs``, ``does not differ``, or why not.
+    """A further target that was run: ``said`` is ``differs``, ``does not differ``, or why not.
 
     ``asked``: about which case.
     """
@@ -44,14 +44,14 @@ class Elsewhere:
 
 @dataclass
 class Reproduction:
-    """A finding with everything that is told of it, proved and ready to be written.
+    """A finding with everything that the report says about it, proved and ready to be written.
 
     ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
     where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
     why there is none. ``shown``: whether it prints every bit pattern that the script does.
     ``seconds``: what the proof took.
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
-    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
+    ``kept``: whether cause and kernels are the same, None where nothing was reduced.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
     the difference and does. ``sizes``: characters of every text that was written.
     """
@@ -116,7 +116,7 @@ class Reproduction:
 def effects_json(
     before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
 ) -> dict[str, Any]:
-    """What a finding did before it was made smaller and does now, and whether that is the same."""
+    """What a finding did before it was reduced and does now, and whether that is the same."""
     sides = {"before": before, "after": after}
     found = {name: None if one is None else one.to_json() for name, one in sides.items()}
     return found | {"kept": kept}
@@ -239,7 +239,7 @@ def cause(made: Reproduction) -> str:
 
 
 def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
-    """The same of any comparison. ``drawn``: there is a picture of both orders."""
+    """Returns the same of any comparison. ``drawn``: there is a picture of both orders."""
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
@@ -287,7 +287,7 @@ def _reach(evidence: Evidence) -> str:
 
 
 def _no_order(found: Comparison) -> str:
-    """Returns what was seen of the sides that are no sums of products."""
+    """Returns what was seen of the sides that are not sums of products."""
     told = [
         f"on the {name}, {side.evidence}"
         for name, side in (("left", found.left), ("right", found.right))

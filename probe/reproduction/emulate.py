@@ -1,4 +1,4 @@
-"""A revealed run as one Python file that gives the library's bits wherever NumPy runs.
+"""Writes a revealed run as one Python file that gives the library's bits with NumPy.
 
 The file is ``evaluator.py`` with its data at the end: operands, windows, trees, roundings and the
 library's own bits as compressed arrays in base64. Of a few products ``brief`` writes both sides'

@@ -82,7 +82,7 @@ def truncate(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def least(name: str, kind: str | None = None) -> float:
-    """What a size has to be below to be flushed to zero; ``kind``: how that is told."""
+    """Returns what a size has to be below to be flushed to zero; ``kind``: how that is told."""
     precision, emin, _ = GRIDS[name]
     spare = {None: precision + 1, "before": 1024, "grid": precision}[kind]
     return 2.0**emin * (1.0 if spare > 53 else 1.0 - 2.0**-spare)
@@ -111,19 +111,19 @@ def below_doubles(
 
 
 def exact(value: float) -> Fraction:
-    """A number as a fraction."""
+    """Returns a number as a fraction."""
     return Fraction(float(value))
 
 
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rounded sum and its exact error (Knuth)."""
+    """Returns the rounded sum and its exact error (Knuth)."""
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
 
 
 def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rounded product and its exact error (Dekker); nothing may over- or underflow."""
+    """Returns the rounded product and its exact error (Dekker); nothing may over- or underflow."""
     product = a * b
     halves = []
     for values in (a, b):
@@ -163,7 +163,7 @@ def exact_sum(products: list[tuple[float, float]], terms: list[float]) -> tuple[
 
 
 def add(terms: list[np.ndarray], name: str, limit: float = 0.0) -> np.ndarray:
-    """The exact sum of float64 terms, zero below a ``limit``, rounded once to a format."""
+    """Returns the exact sum of float64 terms, zero below a ``limit``, rounded once to a format."""
     total, error = two_sum(terms[0], terms[1])
     lost = np.zeros(total.shape, bool)
     for term in terms[2:]:
@@ -184,7 +184,7 @@ def add(terms: list[np.ndarray], name: str, limit: float = 0.0) -> np.ndarray:
 def add_products(
     products: list[tuple[np.ndarray, np.ndarray]], terms: list[np.ndarray]
 ) -> np.ndarray:
-    """The exact sum of float64 products and terms rounded once to float64."""
+    """Returns the exact sum of float64 products and terms rounded once to float64."""
     safe = np.ones(products[0][0].shape, bool)
     for a, b in products:
         size = np.abs(a * b)
@@ -223,7 +223,7 @@ class Summation:
         self.nodes, self.leaf, self.formats, self.sets = nodes, leaf, formats, sets
 
     def add_up(self, run: Run, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Outputs of these positions and filters, as float64 values."""
+        """Returns outputs of these positions and filters, as float64 values."""
         self.run, self.positions, self.filters = run, positions, filters
         self.sums = self.formats["nodes"] or run.dtype
         found: dict[int, np.ndarray] = {}
@@ -242,7 +242,7 @@ class Summation:
         return found.popitem()[1] if self.nodes else self._short(self._leaf(self.leaf), -1)
 
     def _short(self, total: np.ndarray, number: int) -> np.ndarray:
-        """A node's value, rounded to fewer bits than the dtype has where it is kept so."""
+        """Returns a node's value, rounded to fewer bits than the dtype has where it is kept so."""
         short = number in self.sets.get("shortened", ())
         return nearest(total, self.formats["short_format"]) if short else total
 
@@ -264,12 +264,12 @@ class Summation:
         return flushed(total, least(self.sums, kind)) if flush else total
 
     def flushes(self, name: str, number: int) -> bool:
-        """Whether a leaf's or a node's subnormal values become zero."""
+        """Returns whether a leaf's or a node's subnormal values become zero."""
         some = self.sets.get("flushed_" + name, ())
         return number in some or EVERY in some
 
     def rounded(self, total: np.ndarray, number: int, dtype: str) -> np.ndarray:
-        """The value of a node, or of the only leaf (-1), as an array of the dtype."""
+        """Returns the value of a node, or of the only leaf (-1), as an array of the dtype."""
         if self.flushes("sums", number):
             total = flushed(total, least(dtype, self.formats.get("tininess")))
         return (truncate if number in self.sets["cut"] else narrow)(total, dtype)
@@ -358,7 +358,7 @@ class Run:
         return widen(x, self.dtype), widen(self.weights[leaf, filters], self.dtype)
 
     def outputs(self) -> np.ndarray:
-        """All outputs, (positions, filters); 0 where none is known."""
+        """Returns all outputs, (positions, filters); 0 where none is known."""
         out = np.zeros(self.y.shape, self.y.dtype)
         with np.errstate(all="ignore"):
             for number, summation in enumerate(self.summations):
@@ -373,27 +373,27 @@ class Run:
 
     @property
     def known(self) -> np.ndarray:
-        """Outputs whose summation is known."""
+        """Returns outputs whose summation is known."""
         return (self.index >= 0) | (self.index == NOTHING_READ)
 
     def place(self, flat: int) -> str:
-        """An output's indices from its flat one."""
+        """Returns an output's indices from its flat one."""
         shape = (self.x.shape[0], *self.windows["outputs"], self.w.shape[-1])
         return f"out[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
 
     def text(self, value: np.ndarray) -> str:
-        """One value with its bits, such as 97.20009 (0x42c26672)."""
+        """Returns one value with its bits, such as 97.20009 (0x42c26672)."""
         shown = widen(value, self.dtype).astype(np.float32) if self.dtype == "bfloat16" else value
         return f"{shown!s} (0x{int(bits(value.reshape(1))[0]):0{2 * value.dtype.itemsize}x})"
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """The bit patterns of an array."""
+    """Returns the bit patterns of an array."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
 def equal(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
-    """Where bits are the same; zeros of either sign are equal, and so is any NaN."""
+    """Returns where bits are the same; zeros of either sign are equal, and so is any NaN."""
     wide_a, wide_b = widen(a, dtype), widen(b, dtype)
     both_nan = (wide_a != wide_a) & (wide_b != wide_b)
     return (bits(a) == bits(b)) | ((wide_a == 0) & (wide_b == 0)) | both_nan
@@ -409,7 +409,7 @@ def split(children: list[int], counts: list[int]) -> list[list[int]]:
 
 
 def load(text: str) -> tuple[dict, list[Run], dict]:
-    """What was saved, the runs, and all arrays, from base64 text."""
+    """Returns what was saved, the runs, and all arrays, from base64 text."""
     with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     about = json.loads(arrays.pop("about").tobytes().decode("utf-8"))

@@ -1,4 +1,4 @@
-"""What a target says of a finding: whether it fails, whether by the same cause, what avoids it.
+"""Decides whether a target fails on a finding, by the same cause, and what avoids it.
 
 One process of each target answers for all candidates of a shrink. What a target refuses does not
 fail; a process that is lost is started again. Bits that still differ are not enough: two products
@@ -70,7 +70,7 @@ class Failing:
 
     @property
     def targets(self) -> tuple[Target, Target]:
-        """The left side's and the right side's."""
+        """Returns the left side's and the right side's."""
         return self.first.target, self.second.target
 
     def conventions(self, finding: Finding) -> bool:
@@ -223,7 +223,7 @@ class Kept:
 
     @cached_property
     def before(self) -> Effect:
-        """What the start does."""
+        """Returns what the start does."""
         return effect(self._explained, self.start.label, self.failed.kernels(self.start))
 
     @cached_property
@@ -232,7 +232,7 @@ class Kept:
 
     @cached_property
     def _bare(self) -> bool:
-        """Whether the start shows its cause by the products that are not 0 alone."""
+        """Returns whether the start shows its cause by the products that are not 0 alone."""
         return self._shown_by_products(self._explained)
 
     def keeps(self, finding: Finding) -> bool:
@@ -272,7 +272,7 @@ class Kept:
 
 
 def _numeric(found: Comparison) -> bool:
-    """Whether an output that is NaN on one side is a number other than 0 on the other."""
+    """Returns whether an output that is NaN on one side is a number other than 0 on the other."""
     values = np.stack([floats.widen(y, found.case.dtype) for y in found.values(found.differing)])
     return bool((np.isfinite(values) & (values != 0)).any())
 
@@ -296,7 +296,7 @@ def alike(one: Kernels | None, other: Kernels | None) -> bool:
 
 
 def _computing(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
-    """Names by source, without the sources that name none."""
+    """Returns names by source, without the sources that name none."""
     found = {
         source: frozenset(computing([name for name in names if not name.startswith("(")]))
         for source, names in side.items()

@@ -1,4 +1,4 @@
-"""The folder to attach to a bug report: found, shrunk, proved, and only then written."""
+"""Writes the folder for a bug report after the finding was reduced and proved."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def shrunken(
 
 
 def _check(found: Comparison, finding: Finding) -> None:
-    """Refuses what nobody could reproduce."""
+    """Refuses what cannot be reproduced."""
     if "nondeterministic" in {found.left.refusal, found.right.refusal}:
         raise Nondeterministic(f"{finding.label}: the same run again gives different bits")
     if not len(found.differing):

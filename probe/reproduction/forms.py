@@ -1,4 +1,4 @@
-"""The upstreams' own bug forms: their headings, in their order, and what goes under each.
+"""Holds the bug forms of the libraries' projects: their headings, and what goes under each.
 
 As the projects' repositories have them in November 2026 (``.github/ISSUE_TEMPLATE``). LiteRT's has
 none, so its headings are those that TensorFlow Lite asked for.

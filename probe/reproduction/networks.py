@@ -1,4 +1,4 @@
-"""A small network, short against fixed, as a script: all layers up to the first that differs.
+"""Writes a small network as a script: all layers up to the first that differs.
 
 Every layer with windows is a call of the library, fed with the NumPy array of the one before it;
 what stands between is NumPy where its bits are every library's (biases, scales, padding, ReLU), and
@@ -55,12 +55,12 @@ class Padded:
 
     @property
     def case(self) -> Operation:
-        """The kind of computation."""
+        """Returns the kind of computation."""
         return Operation("network", self.network.dtype)
 
     @cached_property
     def axes(self) -> Axes:
-        """The axes of the model."""
+        """Returns the axes of the model."""
         return Axes(self.network)
 
     @property
@@ -240,7 +240,7 @@ class _Layers:
 
     @property
     def whole(self) -> Library:
-        """The library, with everything that any layer imports."""
+        """Returns the library, with everything that any layer imports."""
         if not self.libraries:
             raise InputError(
                 "network", self.finding.network.name, "no layer calls the library", "add one"
@@ -332,7 +332,8 @@ def _padding(finding: Padded) -> program.Function:
 
 
 def _between(number: int, layer: Layer) -> str:
-    """The expression of a layer that is no sum. InputError where its bits are the library's."""
+    """Returns the expression of a layer that is not a sum.
+    InputError where its bits are the library's."""
     if layer.op == "bias":
         return f"x + bias_{number}"
     if layer.op == "normalisation":

@@ -1,4 +1,4 @@
-"""``reproduce.py``: a finding as a script of one library (or two) and NumPy."""
+"""Writes ``reproduce.py``: a finding as a script of one or two libraries and NumPy."""
 
 from __future__ import annotations
 

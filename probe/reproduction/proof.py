@@ -1,4 +1,4 @@
-"""Runs of a script in fresh processes, as whoever receives it runs it: proved, and verified."""
+"""Runs a script in fresh processes, to prove it when written and to verify it later."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ran:
 
     @property
     def bits(self) -> list[tuple[str, str]]:
-        """The pairs of bit patterns that it printed, hexadecimal."""
+        """Returns the pairs of bit patterns that it printed, hexadecimal."""
         found = BITS.findall(self.printed)
         return list(zip(found[::2], found[1::2], strict=True))
 
@@ -54,7 +54,7 @@ class Ran:
 
     @property
     def said(self) -> str:
-        """The last line, or how it ended without any."""
+        """Returns the last line, or how it ended without any."""
         lines = self.printed.strip().splitlines() or self.errors.strip().splitlines()
         if self.status < 0:
             return f"ended by signal {-self.status}"

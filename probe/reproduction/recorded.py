@@ -1,4 +1,4 @@
-"""The folder of a source: one recorded operation with its exact operands, both sides in one script.
+"""Writes the folder of a source: one recorded operation with its exact operands.
 
 The operation is written as a user of its library writes it, by the recorder. The script is proved
 in fresh processes before anything is kept: it has to print the recorded bits.
@@ -111,7 +111,7 @@ def _proved(
     before: tuple[Sequence[str], Sequence[str]],
     times: int,
 ) -> Folder:
-    """The first way of writing it that prints the recorded bits in fresh processes."""
+    """Returns the first way of writing it that prints the recorded bits in fresh processes."""
     made = Folder(work)
     events = [_event(one.side, one.operation.number) for one in sides]
     if any(event is None or event.lines is None for event in events):
@@ -151,7 +151,7 @@ def _event(side: Side, number: int) -> Event | None:
 
 
 def _run(work: Path, script: str, times: int) -> proof.Ran:
-    """A run in fresh processes that say the same; else one that can't tell."""
+    """Returns a run in fresh processes that say the same; else one that can't tell."""
     path = work / "reproduce.py"
     path.write_text(script, encoding="utf-8")
     first = proof.own_interpreter(path)
@@ -164,7 +164,7 @@ def _run(work: Path, script: str, times: int) -> proof.Ran:
 
 
 def _told(ran: proof.Ran, expected: list[tuple[str, str]]) -> bool:
-    """Whether a run printed the recorded bits, as many as it prints."""
+    """Returns whether a run printed the recorded bits, as many as it prints."""
     return bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
 
 
@@ -213,7 +213,7 @@ def _finish(
 
 
 def _drawn(work: Path, made: Folder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
-    """Whether both orders were drawn; also replays them by NumPy alone."""
+    """Returns whether both orders were drawn; also replays them by NumPy alone."""
     told = cause.comparison
     if told is None or not cause.replayed or max(_summands(cause)) > DRAWN:
         return False
@@ -242,7 +242,7 @@ def _summands(cause: Cause) -> list[int]:
 def _report(
     made: Folder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause, drawn: bool
 ) -> str:
-    """The text of ``report.md``."""
+    """Returns the text of ``report.md``."""
     pair, facts = sides[0].pair, machine.facts()
     parts = [f"# {scripts.title(sides, aligned).rstrip('.')}", ""]
     if made.ran is not None:
@@ -294,7 +294,7 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
 def _machine(
     made: Folder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause
 ) -> dict[str, Any]:
-    """The content of ``machine.json``, as ``probe verify`` reads it."""
+    """Returns the content of ``machine.json``, as ``probe verify`` reads it."""
     facts, pair = machine.facts(), sides[0].pair
     names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
     return {

@@ -82,7 +82,7 @@ LIBRARIES["keras"] = LIBRARIES["tensorflow"]
 
 
 def shown(name: str) -> str:
-    """A name of a model as text: letters, digits and plain signs, no longer than 120."""
+    """Returns a name of a model as text: letters, digits and plain signs, no longer than 120."""
     return NAME.sub("_", name)[:120]
 
 
@@ -94,7 +94,7 @@ def script(
     before: tuple[Sequence[str], Sequence[str]],
     ways: Written,
 ) -> str:
-    """The text of the script; its file of operands is written beside it."""
+    """Returns the text of the script; its file of operands is written beside it."""
     names, arrays = named(sides)
     places = [_part(one) for one in sides]
     written = _assignments(arrays) if all(isinstance(one, str) for one in places) else None
@@ -156,7 +156,7 @@ READER = '''def numbers(text, dtype, *shape):
 
 
 def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
-    """Lines that make the arrays; None where they are too many."""
+    """Returns lines that make the arrays; None where they are too many."""
     if sum(array.size for array in arrays.values()) > WRITTEN:
         return None
     found = []
@@ -175,7 +175,7 @@ def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
 
 
 def _broken(line: str) -> list[str]:
-    """A line that holds a long text, broken into several."""
+    """Returns a line that holds a long text, broken into several."""
     if len(line) <= code.WIDTH or '"' not in line:
         return code.wrapped(line)
     head, text, tail = line.split('"', 2)
@@ -203,7 +203,7 @@ def _functions(
     names: tuple[list[str], list[str]],
     ways: Written,
 ) -> tuple[list[Function], list[str]]:
-    """The functions of both sides, and the expressions of their outputs."""
+    """Returns the functions of both sides, and the expressions of their outputs."""
     functions: list[Function] = []
     calls: list[str] = []
     for which, one in enumerate(sides):
@@ -226,7 +226,7 @@ def _functions(
 
 
 def _given(name: str, dtype: str, ways: Written) -> str:
-    """How an operand becomes the library's own value."""
+    """Returns how an operand becomes the library's own value."""
     return (ways.narrow if dtype == "bfloat16" else ways.wide).format(name)
 
 
@@ -239,7 +239,7 @@ def _result(one: Alone, ways: Written) -> list[str]:
 
 
 def _part(one: Alone) -> str | np.ndarray:
-    """The outputs that are compared: slices as they are written, or flat indices."""
+    """Returns the outputs that are compared: slices as they are written, or flat indices."""
     shape, index = one.value.shape, one.index
     if one.pair.selection.whole:
         return "..."
@@ -288,12 +288,12 @@ def _variables(one: Alone) -> dict[str, str]:
 
 
 def library(one: Alone) -> str:
-    """The name of the library, as targets have it."""
+    """Returns the name of the library, as targets have it."""
     return re.split(r"[=@,]", one.side.recording.target)[0]
 
 
 def threads(one: Alone) -> list[str]:
-    """Lines that give PyTorch the threads that its target says."""
+    """Returns lines that give PyTorch the threads that its target says."""
     found = re.search(r",threads=(\d+)", one.side.recording.target)
     if found is None or library(one) != "torch":
         return []
@@ -310,7 +310,7 @@ def _distribution(one: Alone) -> str:
 
 
 def versions(one: Alone) -> str:
-    """The library with its version."""
+    """Returns the library with its version."""
     name = library(one)
     try:
         return f"{shown(name)} {metadata.version(name)}"
@@ -319,7 +319,7 @@ def versions(one: Alone) -> str:
 
 
 def title(sides: tuple[Alone, Alone], aligned: Aligned) -> str:
-    """One line: which library gives different bits, on what."""
+    """Returns one line: which library gives different bits, on what."""
     op = shown(aligned.op)
     read = [" and ".join(shapes(one)) for one in sides]
     first = f"{versions(sides[0])}: {op} gives different bits"
@@ -329,7 +329,7 @@ def title(sides: tuple[Alone, Alone], aligned: Aligned) -> str:
 
 
 def shapes(one: Alone) -> list[str]:
-    """Shapes of the first of what is read, as text."""
+    """Returns shapes of the first of what is read, as text."""
     return ["x".join(map(str, array.shape)) or "one number" for array in one.reads[:3]]
 
 

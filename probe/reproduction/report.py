@@ -1,7 +1,7 @@
-"""``report.md``: a bug report under the headings of the upstream's own form.
+"""Writes ``report.md`` under the headings of the project's own bug form.
 
-First the shortest script, then what it came from, what avoids it, why, and what is asked. The exact
-script, the listing of the replay and the machine's facts are attached, not pasted.
+First the shortest script, then where it comes from, what avoids it, why, and the question. The
+exact script, the listing of the replay and the machine's facts are attached, not pasted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _filled(made: Reproduction, form: str) -> dict[str, str]:
 
 
 def _described(made: Reproduction, form: str) -> str:
-    """Returns what is told beside the script, in this order."""
+    """Returns the sections beside the script, in this order."""
     sections = [
         ("Question", question(made)),
         ("The finding it came from", _finding(made)),
@@ -139,7 +139,7 @@ def _title(made: Reproduction) -> str:
 
 
 def question(made: Reproduction) -> str:
-    """Returns what the maintainers are asked."""
+    """Returns the question to the maintainers."""
     finding, op = made.finding, made.finding.case.op
     if set(made.explanation.causes) == {"reach"}:
         return f"Should an output of {op} depend on inputs for which it has no weight?"

@@ -1,4 +1,4 @@
-"""The shortest script that shows a difference: imports, operands, one print.
+"""Writes the shortest script that shows a difference: imports, operands, one print.
 
 It is for reading and pasting; ``reproduce.py`` is for bits. It is run like that one, and is none
 unless it prints the two numbers that were measured.

@@ -1,4 +1,4 @@
-"""Environments of releases in the user's cache: a folder each, complete or not used at all.
+"""Keeps environments of releases in the user's cache, complete or not used at all.
 
 An environment counts from the moment its ``probe.json`` is there, which is written last. A folder
 without it was left half made: nothing uses it, and the next installation of its name removes it.
@@ -33,7 +33,7 @@ class Environment:
 
     @property
     def name(self) -> str:
-        """The folder's name, such as ``tensorflow-1.2.1``."""
+        """Returns the folder's name, such as ``tensorflow-1.2.1``."""
         return self.folder.name
 
     @property
@@ -43,7 +43,7 @@ class Environment:
 
     @property
     def target(self) -> str:
-        """The text of the target that it serves."""
+        """Returns the text of the target that it serves."""
         return f"{self.library}=={self.version}" + ("@arm64" if self.arm64 else "")
 
     def size(self) -> int:
@@ -52,7 +52,7 @@ class Environment:
         return sum(path.lstat().st_size for path in walked)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe install --list --json`` prints of it."""
+        """Returns what ``probe install --list --json`` prints of it."""
         facts = {name: self.facts.get(name) for name in ("python_version", "numpy_version")}
         return {"target": self.target, **facts, "bytes": self.size()}
 
@@ -65,17 +65,17 @@ def home() -> Path:
 
 
 def folder_of(library: str, version: str, arm64: bool = False) -> Path:
-    """Where the environment of a release is, or would be."""
+    """Returns where the environment of a release is, or would be."""
     return home() / "environments" / f"{library}-{version}{ARM64 if arm64 else ''}"
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter of an environment's folder."""
+    """Returns the interpreter of an environment's folder."""
     return folder / "bin" / "python"
 
 
 def find(library: str, version: str, arm64: bool = False) -> Environment | None:
-    """The complete environment of a release, or None. Reads one small file."""
+    """Returns the complete environment of a release, or None. Reads one small file."""
     return read(folder_of(library, version, arm64))
 
 
@@ -91,7 +91,7 @@ def read(folder: Path) -> Environment | None:
 
 
 def installed() -> list[Environment]:
-    """All complete environments, by library and version."""
+    """Returns all complete environments, by library and version."""
     found = [read(mark.parent) for mark in (home() / "environments").glob(f"*/{MARK}")]
     there = [one for one in found if one is not None]
     return sorted(there, key=lambda one: (one.library, number(one.version), one.arm64))
@@ -123,7 +123,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
+    """Returns whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
     parts = [number(text) for text in (one, other)]
     width = max(map(len, parts))
     padded = [part + (0,) * (width - len(part)) for part in parts]
@@ -131,6 +131,6 @@ def same(one: str, other: str) -> bool:
 
 
 def number(version: str) -> tuple[int, ...]:
-    """The numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
+    """Returns the numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
     release = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else ()

@@ -1,4 +1,4 @@
-"""How a release is installed: what it needs today, which Python, and the run of uv or else pip.
+"""Installs a release: what it needs today, which Python, and the run of uv or pip.
 
 A row of ``RELEASES`` holds from its version on, up to the next row of its library. Found by
 installing 35 releases of TensorFlow (2026-11): newer uploads of their dependencies broke what the
@@ -119,7 +119,8 @@ class Recipe:
 
 
 def recipe(library: str, version: str, arm64: bool = False) -> Recipe:
-    """The recipe of a release. ``arm64``: wheels of that processor. InputError: not known."""
+    """Returns the recipe of a release.
+    ``arm64``: wheels of that processor. InputError: not known."""
     rows = RELEASES.get(library, ())
     place = f"{library}=={version}"
     if not rows:
@@ -169,7 +170,7 @@ class Failed(Exception):
 
 @cache
 def interpreter(version: str) -> Path | None:
-    """An interpreter of Python ``version`` (``3.6``) that starts, or None."""
+    """Returns an interpreter of Python ``version`` (``3.6``) that starts, or None."""
     for candidate in _candidates(version):
         if answers(candidate, version):
             return candidate
@@ -193,7 +194,7 @@ def _newest(found: Iterator[Path]) -> list[Path]:
 
 
 def answers(python: Path, version: str) -> bool:
-    """Whether ``python`` starts and says that it is Python ``version``."""
+    """Returns whether ``python`` starts and says that it is Python ``version``."""
     if not python.is_file():
         return False
     code = "import sys; print('{}.{}'.format(*sys.version_info))"
@@ -318,7 +319,7 @@ FULL = "No space left on device"
 
 
 def complaint(printed: str) -> str:
-    """What an installer's output says went wrong, in one line of at most 300 characters."""
+    """Returns what an installer's output says went wrong, in one line of at most 300 characters."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]

@@ -1,4 +1,4 @@
-"""What runs a target: this interpreter, an environment's, or one of these under qemu's user mode.
+"""Finds what runs a target: this interpreter, an environment's, or one under qemu.
 
 qemu's float32 and float64 additions, products and fused multiply-adds are exact IEEE operations, so
 kernels for another processor give that processor's bits. Not exact are the estimates of reciprocals
@@ -43,7 +43,7 @@ def models() -> dict[str, str]:
 
 
 def missing(device: str) -> str | None:
-    """Why ``device`` can't be emulated here, or None."""
+    """Returns why ``device`` can't be emulated here, or None."""
     needed = ARM64 if device == "arm64" else X86
     if platform.system() != "Linux":
         return f"{device} is emulated by {needed}, which runs on Linux; this is {platform.system()}"
@@ -76,7 +76,7 @@ def version(name: str) -> str:
 
 
 def _ask(emulator: str | None, *words: str) -> str:
-    """What an emulator prints; ``-cpu help`` of qemu 7.2 ends with status 1."""
+    """Returns what an emulator prints; ``-cpu help`` of qemu 7.2 ends with status 1."""
     return (printed(emulator, *words, failing=True) or "") if emulator else ""
 
 
@@ -102,7 +102,7 @@ class Runtime:
 
 
 def runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
-    """What runs ``library`` at ``version`` on an emulated ``device``.
+    """Returns what runs ``library`` at ``version`` on an emulated ``device``.
 
     ``own``: the version in this interpreter, None where there is none; ``version`` None means that
     one. ``device``: a processor to emulate, or None. Starts nothing but qemu, for its version.
@@ -125,7 +125,7 @@ def runtime(library: str, version: str | None, device: str | None, own: str | No
 
 
 def absent(target: str, own: str | None = None) -> str:
-    """What to say of a release without an environment."""
+    """Returns what to say of a release without an environment."""
     here = f" ({own} is)" if own else ""
     return f"{target} is not installed here{here}; probe install {target}"
 
@@ -143,12 +143,12 @@ def _arm64(library: str, version: str | None, own: str | None) -> Runtime:
 
 
 def of(found: Environment) -> Runtime:
-    """What runs an environment, on the processor that it was made for."""
+    """Returns what runs an environment, on the processor that it was made for."""
     return in_folder(found.folder, found.arm64, found.facts)
 
 
 def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) -> Runtime:
-    """What runs the environment in a folder, complete or not."""
+    """Returns what runs the environment in a folder, complete or not."""
     python = str(environments.python_of(folder))
     if not arm64:
         return Runtime((python,), None, facts)

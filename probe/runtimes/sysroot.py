@@ -1,4 +1,4 @@
-"""An arm64 root folder (Python and its libraries) out of Debian or Ubuntu packages.
+"""Makes an arm64 root folder (Python and its libraries) from Debian or Ubuntu packages.
 
 apt works on a state, a cache and a configuration of its own, all inside a folder in the user's
 cache, and knows arm64 only; ``dpkg -x`` unpacks. The machine's own packages are neither read nor
@@ -20,18 +20,18 @@ LINK = "sysroot"
 
 
 def folder() -> Path:
-    """Where the root folder of this machine's user is."""
+    """Returns where the root folder of this machine's user is."""
     return environments.home() / "sysroots" / "arm64"
 
 
 def python(root: Path) -> Path | None:
-    """The newest ``usr/bin/python3.N`` of a root folder, or None."""
+    """Returns the newest ``usr/bin/python3.N`` of a root folder, or None."""
     found = [path for path in root.glob("usr/bin/python3.*") if path.name[9:].isdigit()]
     return max(found, key=lambda path: int(path.name[9:]), default=None)
 
 
 def of_environment(folder: Path) -> Path:
-    """The root folder that an arm64 environment was made with."""
+    """Returns the root folder that an arm64 environment was made with."""
     return Path(os.readlink(folder / LINK)) if (folder / LINK).is_symlink() else folder / LINK
 
 
@@ -116,7 +116,7 @@ def environment(root: Path, into: Path) -> str:
 
 
 def site_packages(folder: Path, name: str) -> Path:
-    """Where an environment of the Python called ``name`` keeps its libraries."""
+    """Returns where an environment of the Python called ``name`` keeps its libraries."""
     return folder / "lib" / name / "site-packages"
 
 

@@ -1,4 +1,4 @@
-"""The columns of every stored table: name, type, unit, meaning, what null means, since when.
+"""The columns of every stored table: name, type, unit, meaning, meaning of null, version.
 
 The store, ``results/README.md`` and the notebooks are derived from or checked against this room.
 ``measurements`` says what a column is and lists the tables of single cases, ``tables`` those of

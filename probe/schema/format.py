@@ -1,6 +1,6 @@
 """All tables in one format with a version, and what a file and a page say of them.
 
-pyarrow is imported only where it is asked for, so that importing this module costs nothing.
+pyarrow is imported only where it is used, so that importing this module costs nothing.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 VERSION = 5
-"""Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
+"""Version of the format that is written. All older ones can be read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
-    1: "The first format: every table and column that is not said to be younger.",
+    1: "The first format: every table and column that is not listed below.",
     2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
     "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
     3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
     4: "Models of any shape: `walks`, `sources`.",
     5: "The invariant mode: `invariances`.",
 }
-"""What each version changed. A column that is younger than a file reads as null."""
+"""What each version added. A column that is newer than a file reads as null."""
 
 TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "networks": NETWORKS,
@@ -63,23 +63,24 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
 """Every table with its columns, in the order in which files have them."""
 
 ABOUT: dict[str, str] = measurements.ABOUT | {
-    "networks": "One row a network. What other tables say of one with a `part` holds for that part "
+    "networks": "One row per network. If `part` is given, the other tables describe that part "
     "alone.",
-    "activations": "One row a layer of a network, run at a padded length against the fixed one.",
-    "padded_lengths": "One row a length of content: how far to pad it.",
-    "programs": "One row a length of content and a way to pad it: the network as one program.",
-    "decisions": "One row a decision taken of a network's outputs, and their error.",
-    "reports": "One row a public report of runs that ought to agree and don't.",
-    "findings": "One row a question of a public report on a target: what it gives here today.",
-    "remedies": "One row a remedy of a case or network on a target. The exact sums are float64's; "
-    "the scale is sum|x*w|, of a network the largest |output|.",
-    "reproductions": "One row a finding that was drawn, made small, and run by its script.",
-    "trials": "One row a random pair of runs: what probe says of it, and what direct calls of the "
-    "libraries say.",
-    "walks": "One row a pair of runs of a model, compared operation by operation.",
-    "sources": "One row an operation that differs by itself: its inputs agree, or were made to.",
-    "invariances": "One row a layer or model whose call was changed along an axis: how many "
-    "numbers change, in the library as it is and in the invariant mode.",
+    "activations": "One row per layer of a network, run at a padded length and compared with the "
+    "full length.",
+    "padded_lengths": "One row per valid length: how far it must be padded.",
+    "programs": "One row per valid length and kind of padding: the network run end to end.",
+    "decisions": "One row per decision made from a network's outputs, with the outputs' error.",
+    "reports": "One row per public report of runs that were expected to agree and do not.",
+    "findings": "One row per question of a public report and target: what happens today.",
+    "remedies": "One row per remedy of a case or network on a target. The exact sums are those of "
+    "float64; the scale is sum|x*w|, for a network the largest |output|.",
+    "reproductions": "One row per finding that was drawn, reduced, and reproduced by its script.",
+    "trials": "One row per random pair of runs: what probe finds, and what direct calls of the "
+    "libraries give.",
+    "walks": "One row per pair of runs of a model, compared operation by operation.",
+    "sources": "One row per operation that differs although its inputs agree, or were made to.",
+    "invariances": "One row per layer or model and varied axis: how many numbers change in the "
+    "unchanged library and in the invariant mode.",
 }
 """What a row of each table is."""
 
@@ -103,10 +104,10 @@ RUN_IDENTITY = (
 
 
 def run_id(row: Mapping[str, Any]) -> str:
-    """16 hex digits: the experiment and all that may decide bits, by :data:`RUN_IDENTITY`.
+    """Returns 16 hex digits, a hash of everything in :data:`RUN_IDENTITY` that may decide bits.
 
     Time, git state and probe's version are not part of it, so the same command on the same
-    software continues its run, and an upgraded library starts another one.
+    software resumes its run, and an upgraded library starts a new one.
     """
     facts = {name: row.get(name) for name in RUN_IDENTITY}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
@@ -114,18 +115,18 @@ def run_id(row: Mapping[str, Any]) -> str:
 
 
 def names(table: str) -> list[str]:
-    """Column names of a table, in order."""
+    """Returns the column names of a table, in order."""
     return [column.name for column in TABLES[table]]
 
 
 def keys(table: str) -> list[str]:
-    """Names of the columns that identify a row of a table."""
+    """Returns the names of the columns that identify a row of a table."""
     return [column.name for column in TABLES[table] if column.key]
 
 
 @cache
 def arrow_schema(table: str) -> pyarrow.Schema:
-    """Arrow schema of a table; its metadata has the table's name and the format's version."""
+    """Returns the Arrow schema of a table, whose metadata has its name and the format's version."""
     import pyarrow as pa
 
     fields = [pa.field(column.name, column.arrow()) for column in TABLES[table]]
@@ -133,10 +134,10 @@ def arrow_schema(table: str) -> pyarrow.Schema:
 
 
 def described(table: str) -> pyarrow.Schema:
-    """``arrow_schema`` as files have it: each field says ``description``, ``unit`` and ``null``.
+    """Returns the schema of files: ``arrow_schema`` with ``description``, ``unit`` and ``null``.
 
-    ``null`` is what a null means, and absent where the column is never null; ``unit`` is absent
-    where there is none. The table's own description is ``probe.about``.
+    ``null`` is what a null means; it is absent if the column is never null. ``unit`` is absent if
+    there is none. The description of the table itself is ``probe.about``.
     """
     plain, about = arrow_schema(table), {b"probe.about": ABOUT[table].encode()}
     for place, column in enumerate(TABLES[table]):
@@ -147,7 +148,7 @@ def described(table: str) -> pyarrow.Schema:
 
 
 def readme() -> str:
-    """Text of ``results/README.md``; a test checks that the file says exactly this."""
+    """Returns the text of ``results/README.md``; a test checks that the file has exactly this."""
     parts = [_INTRODUCTION.format(version=VERSION)]
     for table, columns in TABLES.items():
         parts.append(f"## {table}\n\n{ABOUT[table]}\n\n{_HEADER}")
@@ -164,9 +165,11 @@ _HEADER = (
 _INTRODUCTION = """\
 # Results
 
-One folder an experiment, in it one folder a machine, in it one parquet file a table: results of
-several machines merge by copying folders. `probe.load("results/NAME")` reads them as pandas
-frames; polars and DuckDB read the same files. Columns in **bold** identify a row.
+Each experiment has a folder, in it each machine has a folder, and in it each table is a Parquet
+file, so that results of several machines merge by copying folders. `probe.load("results/NAME")`
+reads them as pandas frames; polars and DuckDB read the same files. Columns in **bold** identify a
+row. An ulp (unit in the last place) is the distance from a floating-point number to the next one,
+and eps is the distance from 1 to the next larger number of the data type.
 
 Generated by `probe.schema.readme()`, format version {version}. Do not edit.
 """

@@ -1,4 +1,4 @@
-"""What a column is, and the tables of single cases: what was run, what differs, why, how long."""
+"""Defines columns, and the tables of single cases: what was run, what differs, why, how long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 NULL_INT = -(2**63)
-"""The int64 that stands for null in arrays: no distance in ulps is as small."""
+"""The int64 that stands for null in arrays: no distance in ulps is that small."""
 
 TYPES = {
     "text": "string",
@@ -29,11 +29,11 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
+    """One column of a table: its name, type, unit and meaning.
 
     ``null`` says what a null means; None: the column is never null. Columns with ``key`` identify
-    a row: of two rows with the same keys the later one counts. ``foreign`` text was written by
-    something else (a library's messages): host, user and paths are taken out when it is stored.
+    a row: of two rows with the same keys the later one counts. ``foreign`` marks text that probe
+    did not write (a library's messages): host, user and paths are removed when it is stored.
     In NumPy arrays NaN and :data:`NULL_INT` stand for null.
     """
 
@@ -47,7 +47,7 @@ class Column:
     foreign: bool = False
 
     def arrow(self) -> pyarrow.DataType:
-        """Arrow type of the column."""
+        """Returns the Arrow type of the column."""
         import pyarrow as pa
 
         types = {
@@ -65,17 +65,17 @@ class Column:
 def key(
     name: str, type: str, meaning: str, unit: str = "", null: str | None = None, since: int = 1
 ) -> Column:
-    """A column that identifies a row."""
+    """Returns a column that identifies a row."""
     return Column(name, type, meaning, unit, null, key=True, since=since)
 
 
 def since(version: int, *columns: Column) -> tuple[Column, ...]:
-    """Columns of a table that a version of the format brought."""
+    """Returns columns that a version of the format added."""
     return tuple(replace(column, since=version) for column in columns)
 
 
 second = partial(since, 2)
-"""Columns of a table that the second version brought."""
+"""Returns columns that the second version of the format added."""
 
 
 RUN = key("run_id", "text", "the run that measured it: `runs.run_id`")
@@ -83,7 +83,7 @@ CASE = key("case_id", "text", "what was computed: `cases.case_id`")
 TARGET = key("target", "text", "where it was computed: canonical target text")
 VARY = key(
     *("vary", "text"),
-    "the axis that was changed: `length`, `batch`, `filters`, `channels`, `layout`",
+    "the axis that was varied: `length`, `batch`, `filters`, `channels`, `layout`",
 )
 LAYOUTS = (
     "layouts by number: 1 `contiguous`, 2 `transposed`, 3 `channels_last`, 4 `strided`, "
@@ -102,9 +102,9 @@ RUNS = (
     key(
         "run_id",
         "text",
-        "hash of all that may decide bits, see `probe.schema.run_id`",
+        "hash of everything that may decide bits, see `probe.schema.run_id`",
     ),
-    Column("started", "time", "when the run was started, or last continued", "UTC"),
+    Column("started", "time", "when the run was started or last resumed", "UTC"),
     Column("experiment", "text", "the experiment's name", null="not run from an experiment"),
     Column("target", "text", "canonical target text"),
     Column("library", "text", "distribution name", null="the library did not start"),
@@ -113,18 +113,23 @@ RUNS = (
     Column("numpy_version", "text", "the target's NumPy", null="the library did not start"),
     Column("device", "text", "`cpu`, `gpu:0`, `arm64`, ..."),
     Column("machine", "text", "the machine's label, also the name of its results folder"),
-    Column("cpu_vendor", "text", "`AuthenticAMD`, `GenuineIntel`, ...", null="not told"),
-    Column("cpu_model", "text", "model name as the processor tells it", null="not told"),
+    Column("cpu_vendor", "text", "`AuthenticAMD`, `GenuineIntel`, ...", null="not reported"),
+    Column("cpu_model", "text", "model name that the processor reports", null="not reported"),
     Column("cpu_family", "int", "CPUID family", null="not an x86 processor"),
     Column("cpu_model_number", "int", "CPUID model", null="not an x86 processor"),
-    Column("cpu_isa", "text", "widest vector extension: `sse41`, `avx2`, ...", null="not told"),
+    Column("cpu_isa", "text", "widest vector extension: `sse41`, `avx2`, ...", null="not reported"),
     Column("cores", "int", "processors that the run may use", "logical processors"),
     Column("os", "text", "system and C library, such as `Linux glibc 2.36`"),
     Column("emulated", "text", "what emulates the processor", null="nothing: native"),
     Column("switches", "json", "every switch of the target with its value, defaults included"),
     Column("environment", "json", "the variables set for the target's process", foreign=True),
     Column("git_commit", "text", "the commit of probe's checkout", null="not run from a checkout"),
-    Column("git_dirty", "flag", "whether tracked source files had changes", null="not a checkout"),
+    Column(
+        "git_dirty",
+        "flag",
+        "whether tracked source files had changes",
+        null="not run from a checkout",
+    ),
     Column("probe_version", "text", "version of probe"),
     Column("schema_version", "int", "version of this format"),
 )
@@ -152,20 +157,25 @@ CASES = (
 COMPARISONS = (
     *PAIR,
     Column("compared", "int", "outputs that must agree and were compared", "outputs"),
-    Column("not_compared", "int", "left outputs with no partner, or another window", "outputs"),
+    Column(
+        "not_compared",
+        "int",
+        "left outputs without a partner, or with a different window",
+        "outputs",
+    ),
     Column("differing", "int", "compared outputs whose values differ", "outputs"),
     Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
     Column("max_scaled", "float", "largest |difference| / (eps * sum|x*w|)", "1", null="not known"),
     Column("first", "int", "first differing output: " + FLAT, null="none differs"),
-    Column("control", "text", "the same shape again: `equal` or `differs`", null="not run"),
+    Column("control", "text", "the same shape, run again: `equal` or `differs`", null="not run"),
     Column("digest_at", "text", "hash of the left outputs that were compared"),
     Column("digest_against", "text", "hash of the right outputs that were compared"),
-    Column("kept", "int", "how many differing outputs are rows of `differences`", "outputs"),
+    Column("kept", "int", "differing outputs that are rows of `differences`", "outputs"),
     Column("seconds", "float", "time of the left call in the library", "s", null="not timed"),
     Column(
         "signed_zero",
         "int",
-        "compared outputs, +0 against -0",
+        "compared outputs that are +0 on one side and -0 on the other",
         "outputs",
         null="not counted",
         since=3,
@@ -181,7 +191,9 @@ DIFFERENCES = (
     Column("channel", "int", "filter"),
     Column("bits_at", "bits", "the left value's bits, zero-extended"),
     Column("bits_against", "bits", "the right value's bits, zero-extended"),
-    Column("ulp", "int", "signed distance, right minus left", "ulp", null="NaN, or over 63 bits"),
+    Column(
+        "ulp", "int", "signed distance, right minus left", "ulp", null="NaN, or too large for int64"
+    ),
     Column("scaled", "float", "(right - left) / (eps * sum|x*w|)", "1", null="not known"),
 )
 
@@ -199,38 +211,41 @@ WINDOWS = (
     RUN,
     CASE,
     TARGET,
-    key("group", "int", "channel group: its filters read alike; of pooling the channel"),
+    key("group", "int", "channel group, whose filters read the same; for pooling, the channel"),
     key("position", "int", "output position: flat index over (batch, *spatial)"),
     Column(
         "reads",
         "indices",
         "for each product, in the order of the weights, the input it reads: flat index into x, "
-        "shape (batch, *spatial, channels); -1: padding. Of pooling: of each place of the window",
+        "shape (batch, *spatial, channels); -1 is padding. For pooling, of each element of the "
+        "window",
     ),
-    Column("as_said", "flag", "whether these are the inputs that the case's padding says"),
-    Column("counted", "int", "what an average divides by", "elements", null="not an average"),
-    Column("pad_with", "text", "what padding puts into pooling", null="no padding, or no pooling"),
+    Column("as_said", "flag", "whether these are the inputs that the case's padding implies"),
+    Column(
+        "counted", "int", "number by which an average divides", "elements", null="not an average"
+    ),
+    Column("pad_with", "text", "value of the padding of pooling", null="no padding, or no pooling"),
 )
 
 FAILURES = (
     RUN,
     key("case_id", "text", "`cases.case_id`", null="failed before any case"),
     TARGET,
-    key("vary", "text", "the axis that was changed", null="failed before any case"),
-    key("at", "int", "its value", "elements of `vary`", null="not at one value"),
+    key("vary", "text", "the axis that was varied", null="failed before any case"),
+    key("at", "int", "its value", "elements of `vary`", null="not at a single value"),
     Column("kind", "text", "`unavailable`, `unsupported`, `error`, `crash`, `timeout`, ..."),
-    Column("message", "text", "one line", foreign=True),
-    Column("stderr", "text", "tail of what the process printed", null="nothing", foreign=True),
+    Column("message", "text", "what went wrong, in one line", foreign=True),
+    Column("stderr", "text", "the last lines that the process printed", null="none", foreign=True),
 )
 
 ORDERS = (
     key("order_id", "text", "hash of the tree"),
-    Column("tree", "text", "the tree, such as `(((0+1)+(2+3))+4)`; leaves count the products"),
-    Column("leaves", "int", "summands, the bias included where it is one", "summands"),
+    Column("tree", "text", "the tree, such as `(((0+1)+(2+3))+4)`; leaves are product numbers"),
+    Column("leaves", "int", "summands, including the bias where it is one of them", "summands"),
     Column("depth", "int", "most additions between a leaf and the root", "additions"),
     Column("children_max", "int", "most children of a node", "summands"),
     Column(
-        "fprev", "int", "calls that FPRev needs for one such output", "calls", null="not counted"
+        "fprev", "int", "calls that FPRev needs for such an output", "calls", null="not counted"
     ),
 )
 
@@ -238,28 +253,30 @@ ROUNDINGS = (
     key("rounding_id", "text", "hash of all columns that follow"),
     Column("style", "text", "which products are fused into an addition: `none`, `all`, `some`"),
     Column("fused", "ranges", "leaves fused with their addition: start, stop, ..."),
-    Column("products", "text", "format in which products are taken", null="the case's dtype"),
+    Column("products", "text", "format of the products", null="the case's dtype"),
     Column("accumulator", "text", "format of the partial sums", null="the case's dtype"),
-    Column("json", "json", "everything that a replay needs beside the tree"),
+    Column("json", "json", "everything besides the tree that a replay needs"),
 )
 
 REVEALS = (
     *PLACE,
-    key("order_id", "text", "`orders.order_id`", null="not a sum"),
+    key("order_id", "text", "`orders.order_id`", null="the outputs are not sums"),
     key("rounding_id", "text", "`roundings.rounding_id`", null="not known"),
     Column("outputs", "int", "outputs that have this order and rounding", "outputs"),
     Column("replayed", "int", "of these, reproduced bit for bit", "outputs"),
     Column("ranges", "ranges", RANGES),
-    Column("calls", "int", "calls of the operator that asked questions, whole reveal", "calls"),
-    Column("checks", "int", "calls beside them: controls, replay", "calls", null="not counted"),
+    Column(
+        "calls", "int", "calls of the operator on chosen operands, for the whole reveal", "calls"
+    ),
+    Column("checks", "int", "further calls: controls and replay", "calls", null="not counted"),
     Column("seconds", "float", "time of the whole reveal", "s"),
-    Column("evidence", "text", "why it is not a sum", null="it is one"),
+    Column("evidence", "text", "why the outputs are not sums", null="they are sums"),
     Column(
         "certified",
         "int",
-        "of the outputs, asked for all they add",
+        "of the outputs, those of which every addition and every fusion was tested",
         "outputs",
-        null="not asked",
+        null="not tested",
         since=3,
     ),
 )
@@ -275,18 +292,18 @@ CAUSES = (
 KERNELS = (
     *PLACE,
     key("source", "text", "`onednn-verbose`, `symbols`, `backend-choice`, ..."),
-    Column("kernel", "text", "what the library says it ran", null="could not be asked: `missing`"),
-    Column("missing", "text", "why it could not be asked", null="it was", foreign=True),
+    Column("kernel", "text", "kernel that the library reports", null="unknown: see `missing`"),
+    Column("missing", "text", "why the kernel is unknown", null="it is known", foreign=True),
 )
 
 MEASUREMENTS = (
     RUN,
     key("subject", "text", "what was measured, in words"),
-    key("variant", "text", "in which way: `probe`, `by hand`, ..."),
-    key("size", "int", "how much work it was: comparisons, elements, lengths"),
-    key("repeat", "int", "number of the repetition; those of one number were made in turns"),
-    Column("value", "float", "what was measured", "see `unit`"),
-    Column("unit", "text", "`s` (by the clock), `MiB` (most memory held)"),
+    key("variant", "text", "which variant was measured: `probe`, `by hand`, ..."),
+    key("size", "int", "amount of work: comparisons, elements, lengths"),
+    key("repeat", "int", "number of the repetition; equal numbers were measured in turns"),
+    Column("value", "float", "the measured value", "see `unit`"),
+    Column("unit", "text", "`s` (wall-clock time), `MiB` (peak memory), ..."),
 )
 
 TABLES = {
@@ -306,17 +323,17 @@ TABLES = {
 }
 
 ABOUT = {
-    "runs": "One row a run: one target, on one machine, in one state of its software.",
-    "cases": "One row a case: what was computed.",
-    "comparisons": "One row a case, target and pair of values of the changed axis.",
-    "differences": "One row a differing output.",
-    "outputs": "One row an output that an experiment wanted in full, whether it differs or not.",
-    "windows": "One row an output position of a group: what it reads, as read off the target.",
-    "failures": "One row a failure of a target. Failures are not findings.",
-    "orders": "One row a distinct summation tree.",
-    "roundings": "One row a distinct way of rounding.",
-    "reveals": "One row an order and rounding that some outputs of a call have.",
-    "causes": "One row a cause of some differences of a comparison.",
-    "kernels": "One row a kernel that the library itself names: evidence, never a cause.",
-    "measurements": "One row a repetition of a measurement: of probe, or of a network.",
+    "runs": "One row per run: a target on a machine, with the state of its software.",
+    "cases": "One row per case: what was computed.",
+    "comparisons": "One row per case, target and pair of values of the varied axis.",
+    "differences": "One row per differing output.",
+    "outputs": "One row per output that an experiment stores in full, whether it differs or not.",
+    "windows": "One row per output position of a group: which inputs it reads, as revealed.",
+    "failures": "One row per failure of a target. A failure is not a finding.",
+    "orders": "One row per distinct summation tree.",
+    "roundings": "One row per distinct rounding: which products are fused, and the formats.",
+    "reveals": "One row per order and rounding that some outputs of a call share.",
+    "causes": "One row per cause of some differences of a comparison.",
+    "kernels": "One row per kernel that the library itself reports: evidence, never a cause.",
+    "measurements": "One row per repetition of a measurement, of probe or of a network.",
 }

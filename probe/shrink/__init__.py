@@ -1,4 +1,4 @@
-"""A failing case and a predicate in, a smaller failing case out; knows no backend.
+"""Reduces a failing case to a smaller one that still fails; knows no backend.
 
 First the shapes, with operands that show nearly every difference; then the operands. It ends where
 no single step keeps the failure: the case is minimal for the steps of ``shapes`` and ``smallest``.

@@ -1,4 +1,4 @@
-"""Greedy search for a smaller value that still fails; knows nothing of what the values are.
+"""Searches greedily for a smaller value that still fails; knows nothing about the values.
 
 After Hypothesis' shrinker (MacIver and Donaldson, "Test-Case Reduction via Test-Case Generation",
 ECOOP 2020): ``consider`` is the only door to the predicate, what was seen is not asked again, and
@@ -45,7 +45,7 @@ class Spent(Exception):
 
 
 class Search(Generic[T]):
-    """A failing value, made smaller by steps until no single one keeps the failure.
+    """A failing value, reduced by steps until no single one keeps the failure.
 
     ``fails(value)``: the predicate, which may be exchanged between steps. ``most``: how often it
     may be called. ``tell(calls, best)`` hears of every call. ``calls`` and ``best`` are true at all
@@ -65,7 +65,7 @@ class Search(Generic[T]):
         self._passed: set[Hashable] = set()
 
     def ask(self, value: T) -> bool:
-        """What the predicate says. Raises Spent where no call is left."""
+        """Returns what the predicate says. Raises Spent where no call is left."""
         if self.calls >= self.most:
             raise Spent
         self.calls += 1
@@ -75,7 +75,8 @@ class Search(Generic[T]):
         return failed
 
     def consider(self, candidate: T) -> bool:
-        """Whether the candidate fails; then it is the best. Seen before: False, at no cost."""
+        """Returns whether the candidate fails; then it is the best.
+        Seen before: False, at no cost."""
         if candidate.key in self._seen:
             return False
         failed = self.ask(candidate)

@@ -1,7 +1,7 @@
-"""Steps to smaller shapes: both lengths, kernel, channels, filters, and what can be left out.
+"""Proposes smaller shapes: lengths, kernel, channels, filters, and what can be left out.
 
-Features go first (stride, dilation, groups, padding, bias), then sizes. Shapes that are no case are
-passed over at no cost.
+Features go first (stride, dilation, groups, padding, bias), then sizes. Shapes that are not a case
+are passed over at no cost.
 """
 
 from __future__ import annotations

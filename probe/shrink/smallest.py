@@ -1,4 +1,4 @@
-"""The smallest finding that steps lead to: shapes first, then operands.
+"""Finds the smallest finding that single steps lead to: shapes first, then operands.
 
 Operands get simpler: fewer that are not 0, fewer significant bits, friendlier decimals. A product
 with a 0 leaves every sum as it is, so an operand that the failure does not need can go.

@@ -1,4 +1,4 @@
-"""The functions of a tensor of either library; a convolution's checked sizes, which both share."""
+"""Defines the functions for tensors of either library, and a convolution's checked sizes."""
 
 from importlib import import_module
 
@@ -89,7 +89,7 @@ class Convolution:
         self.seen = self.windows.seen
 
     def around(self, sizes, maximum=max):
-        """Zeros (before, after) of each axis, and the outputs on each axis: two lists."""
+        """Returns zeros (before, after) of each axis, and the outputs on each axis: two lists."""
         spans = self.windows.spans(sizes, maximum)
         return [(one.before, one.after) for one in spans], [one.outputs for one in spans]
 
@@ -102,7 +102,8 @@ class Convolution:
 
 
 def accumulator(dtype, wanted):
-    """The name of the format to add in. ValueError where a product of ``dtype`` isn't exact."""
+    """Returns the name of the format to add in.
+    ValueError where a product of ``dtype`` isn't exact."""
     if wanted is None or wanted == dtype:
         return dtype
     if wanted not in WIDER.get(dtype, ()):

@@ -1,4 +1,4 @@
-"""Keras 3 layers on the prefix-stable operators, on TensorFlow: the same words and weights.
+"""Keras 3 layers, with the same arguments and weights, on the prefix-stable operators.
 
 >>> from probe.stable import keras_layers
 >>> model = keras_layers.stabilized(model)  # doctest: +SKIP

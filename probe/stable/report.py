@@ -1,4 +1,4 @@
-"""What ``stabilized`` did with each layer of a model, and which layers it left as they are."""
+"""Reports what ``stabilized`` did with each layer of a model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether no layer was left."""
+        """Returns whether no layer was left."""
         return not self.left
 
     def refuse_left(self) -> None:

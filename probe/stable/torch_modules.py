@@ -1,4 +1,4 @@
-"""PyTorch's modules on the prefix-stable operators: the same words, the same state.
+"""PyTorch modules, with the same arguments and state, on the prefix-stable operators.
 
 >>> from probe.stable import torch_modules
 >>> model = torch_modules.stabilized(model)  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Measurements on disk: rows are buffered, written atomically, merged by key and read as frames.
+"""Stores measurements: rows are buffered, written atomically, merged by key, read as frames.
 
 ``rows`` checks rows, ``folder`` keeps those of one machine, ``merging`` makes one file of many,
 ``results`` reads the stores of several machines, ``sql`` answers queries. Below them ``layout``

@@ -1,8 +1,8 @@
-"""One parquet file in and out: atomic, versioned, sealed, and with errors that name the file.
+"""Reads and writes one Parquet file: atomic, versioned, sealed; errors name the file.
 
 Between the last page and the footer of a file stand :data:`SEAL` and the SHA-256 of all the rest.
-No reader of parquet minds, for a footer says where its pages are; whoever reads a file here knows
-whether it is the one that was written, to the last bit.
+Readers of Parquet ignore it, for a footer says where its pages are; the readers of this file use it
+to check that every bit is the one that was written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REASONS = {
 
 
 def unwritable(path: Path, error: OSError) -> StoreError:
-    """The one-line error for a failed write in the folder ``path``."""
+    """Returns the one-line error for a failed write in the folder ``path``."""
     why, todo = _REASONS.get(error.errno or 0, (error.strerror or str(error), "check the disk"))
     again = "then run the same command again: what was written before is kept"
     return StoreError(f"store={path}: {why}; {todo}, {again}")
@@ -212,14 +212,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def seal(path: Path) -> str | None:
-    """The digest that a file carries, in hex: it names the content. None: an older format."""
+    """Returns the digest that a file carries, in hex: it names the content.
+    None: an older format."""
     with path.open("rb") as stream:
         found = _sealed(stream)
     return None if found is None else found[1].hex()
 
 
 def _sealed(stream: BinaryIO) -> tuple[int, bytes, bytes] | None:
-    """Where the seal stands, its digest, and what follows it."""
+    """Returns where the seal stands, its digest, and what follows it."""
     end = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, end - _TAIL))
     tail = stream.read(_TAIL)
@@ -253,7 +254,7 @@ def footer(path: Path) -> pa.Schema:
 
 
 def is_compacted(path: Path) -> bool:
-    """Whether no row of the file is outdated by another one of it."""
+    """Returns whether no row of the file is outdated by another one of it."""
     return _COMPACTED in (footer(path).metadata or {})
 
 
@@ -269,7 +270,7 @@ def verify(path: Path) -> None:
 
 
 def checked(path: Path) -> bool:
-    """Whether the bytes are those that were written; False: the file carries no seal.
+    """Returns whether the bytes are those that were written; False: the file carries no seal.
 
     Files of older versions, or that another tool has written anew, carry none. StoreError where
     the bytes are not those.
@@ -278,7 +279,7 @@ def checked(path: Path) -> bool:
 
 
 def state(path: Path) -> tuple[int, int, int]:
-    """What changes where a file is replaced by another one."""
+    """Returns what changes where a file is replaced by another one."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -291,7 +292,7 @@ def same(path: Path, before: tuple[int, int, int]) -> None:
 
 @lru_cache(4096)
 def _verified(path: Path, *_: int) -> bool:
-    """Whether the file carries a seal, which fits; False without one. StoreError."""
+    """Returns whether the file carries a seal, which fits; False without one. StoreError."""
     try:
         with path.open("rb") as stream:
             if (found := _sealed(stream)) is None:
@@ -311,7 +312,7 @@ def _opened(path: Path) -> pq.ParquetFile:
 
 
 def count(path: Path) -> int:
-    """Rows of a file."""
+    """Returns rows of a file."""
     try:
         return int(pq.read_metadata(path).num_rows)
     except FileNotFoundError:
@@ -321,7 +322,7 @@ def count(path: Path) -> int:
 
 
 def batches(path: Path, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Rows of one file, a row group or less at a time, with the columns of today's schema.
+    """Yields rows of one file, a row group or less at a time, with the columns of today's schema.
 
     Columns younger than the file are null. Errors: StoreError where the file is damaged.
     """
@@ -345,7 +346,7 @@ def batches(path: Path, table: str, columns: Sequence[str] | None = None) -> Ite
 
 
 def read(path: Path, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of one file, as :func:`batches`."""
+    """Returns all rows of one file, as :func:`batches`."""
     wanted = schema.names(table) if columns is None else list(columns)
     today = schema.arrow_schema(table)
     empty = pa.schema([today.field(name) for name in wanted]).empty_table()
@@ -369,7 +370,7 @@ def _as_today(
 
 
 def damaged(path: Path, error: Exception) -> StoreError:
-    """The one-line error for a file that can't be read."""
+    """Returns the one-line error for a file that can't be read."""
     reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
     name = path.name if not layout.values(path) else "/".join(path.parts[-4:])
     return StoreError(

@@ -167,7 +167,7 @@ class Store:
             merging.compact(self.path)
 
     def _is_new(self, table: str) -> bool:
-        """Whether what is buffered is all there is of a table, each row once."""
+        """Returns whether what is buffered is all there is of a table, each row once."""
         return table != "differences" and not layout.files(self.path, table)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
@@ -183,7 +183,7 @@ class Store:
     def recall(
         self, run_id: str, target: str, vary: str, against: int, controlled: bool = False
     ) -> manifest.Recalled:
-        """What is stored of a sweep's comparisons on one target, of which most is not read.
+        """Returns what is stored of a sweep's comparisons on one target, of which most is not read.
 
         ``controlled``: only those whose shape was run again.
         """
@@ -191,7 +191,7 @@ class Store:
 
 
 def _named(table: str) -> bool:
-    """Whether rows of a table name their run."""
+    """Returns whether rows of a table name their run."""
     return "run_id" in schema.names(table)
 
 
@@ -245,13 +245,13 @@ def check_names(table: str, names: Set[str]) -> None:
 
 
 def from_rows(table: str, rows: list[Mapping[str, Any]]) -> pa.Table:
-    """Rows given one by one; columns that a row hasn't are null."""
+    """Returns rows given one by one; columns that a row hasn't are null."""
     names = schema.names(table)
     return _build(table, {name: [row.get(name) for row in rows] for name in names}, len(rows))
 
 
 def from_columns(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """Rows given by columns: arrays and lists of one length; a scalar is repeated.
+    """Returns rows given by columns: arrays and lists of one length; a scalar is repeated.
 
     In arrays NaN and ``schema.NULL_INT`` are null where the column may be null.
     """

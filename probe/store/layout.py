@@ -1,4 +1,4 @@
-"""Where the files of a store are: in a folder for every machine, or partitioned for other tools.
+"""Says where the files of a store are: a folder per machine, or partitioned for other tools.
 
 ``ROOT/<machine>`` stands for one machine's store in both layouts:
 
@@ -34,7 +34,7 @@ def files(folder: Path, table: str) -> list[Path]:
 
 
 def flat(folder: Path, table: str) -> list[Path]:
-    """Files of a table in ``folder`` itself, the compacted one first."""
+    """Returns files of a table in ``folder`` itself, the compacted one first."""
     numbered = []
     for path in folder.glob(f"{table}*.parquet"):
         match = re.fullmatch(re.escape(table) + r"(?:\.(\d+))?\.parquet", path.name)
@@ -44,7 +44,7 @@ def flat(folder: Path, table: str) -> list[Path]:
 
 
 def partitioned(folder: Path, table: str) -> list[Path]:
-    """Files of a table among the partitions beside ``folder``."""
+    """Returns files of a table among the partitions beside ``folder``."""
     root = folder.parent / table
     if table not in CONTENT:
         root = root / _named("machine", folder.name)
@@ -55,7 +55,7 @@ def partitioned(folder: Path, table: str) -> list[Path]:
 
 
 def partition(folder: Path, table: str, target: str | None) -> Path:
-    """The file of a machine's partition; ``target`` counts where the table has that column.
+    """Returns the file of a machine's partition; ``target`` counts where the table has that column.
 
     Errors: StoreError for a target text that is too long for the name of a folder.
     """
@@ -68,7 +68,7 @@ def partition(folder: Path, table: str, target: str | None) -> Path:
 
 
 def values(path: Path) -> dict[str, str]:
-    """The columns that a file's path says, instead of the file: none for unpartitioned ones."""
+    """Returns columns that a file's path says, instead of the file: none for unpartitioned ones."""
     if not _PARTITIONED.fullmatch(path.name):
         return {}
     pairs = [folder.split("=", 1) for folder in path.parts[-3:-1] if "=" in folder]
@@ -86,7 +86,7 @@ def part(folder: Path, table: str, number: int) -> Path:
 
 
 def is_partitioned(root: Path) -> bool:
-    """Whether tables in ``root`` are partitioned by machine."""
+    """Returns whether tables in ``root`` are partitioned by machine."""
     return any(
         next((root / table).glob("machine=*"), None) is not None
         for table in schema.TABLES
@@ -103,7 +103,7 @@ def machine_folders(path: Path) -> list[Path]:
         raise StoreError(f"path={path}: there is no such folder; check the name")
     found = {folder for table in schema.TABLES for folder in _beside(path, table)}
     for place, folders, names in os.walk(path):
-        # what Git and others keep for themselves is no store
+        # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(place)
         if any(_table_of(name) is not None for name in names):
@@ -114,12 +114,12 @@ def machine_folders(path: Path) -> list[Path]:
 
 
 def _beside(path: Path, table: str) -> list[Path]:
-    """The path itself, where it is a machine of a partitioned store."""
+    """Returns the path itself, where it is a machine of a partitioned store."""
     return [path] if partitioned(path, table) and table not in CONTENT else []
 
 
 def _owner(place: Path) -> list[Path]:
-    """The machine's folder of a partition."""
+    """Returns the machine's folder of a partition."""
     up = place.parent if place.name.startswith("target=") else place
     if not up.name.startswith("machine=") or up.parent.name not in schema.TABLES:
         return []

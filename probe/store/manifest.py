@@ -1,4 +1,4 @@
-"""What is done, by file and case, so that resuming a sweep does not read what it has measured.
+"""Knows what is measured, by file and case, so that a sweep resumes without reading all rows.
 
 ``.manifest.parquet`` in a machine's folder says of every file of ``comparisons`` which values of
 the axis it has of every case, and their sums. It names a file by the digest that the file carries
@@ -50,7 +50,7 @@ class Manifest:
         self._groups = _FORM.empty_table()
 
     def recall(self, group: tuple[str, str, str, int], controlled: bool) -> Recalled:
-        """What is stored of ``GROUP``, the files as they are now. Errors: StoreError."""
+        """Returns what is stored of ``GROUP``, the files as they are now. Errors: StoreError."""
         parquet.steady(self._refresh, self.folder)
         found = self._groups
         for name, value in zip(GROUP, group, strict=True):
@@ -84,7 +84,7 @@ class Manifest:
 
 
 def _stored(path: Path) -> pa.Table:
-    """The manifest of a folder; empty where there is none that can be read."""
+    """Returns the manifest of a folder; empty where there is none that can be read."""
     with suppress(OSError, pa.ArrowException, ValueError):
         found = pq.read_table(path, partitioning=None, page_checksum_verification=True)
         if found.schema.remove_metadata().equals(_FORM):
@@ -93,7 +93,7 @@ def _stored(path: Path) -> pa.Table:
 
 
 def _summed(path: Path, seal: str | None) -> pa.Table:
-    """The groups of one file: of a case all rows with one control, row group by row group."""
+    """Returns groups of one file: of a case all rows with one control, row group by row group."""
     pieces = [
         _grouped(rows, seal or "") for rows in file.batches(path, "comparisons", _READ) if len(rows)
     ]
@@ -144,7 +144,7 @@ class Recalled:
         return found
 
     def case(self, case_id: str, values: Sequence[int]) -> tuple[set[int], list[Row]]:
-        """Which of the values of a case are stored, and the rows of these.
+        """Returns which of the values of a case are stored, and the rows of these.
 
         A row stands for ``rows`` comparisons that agree, where it has that; else it is one row of
         the table. Errors: StoreError.
@@ -162,13 +162,13 @@ class Recalled:
         return wanted & rows.keys(), [rows[value] for value in values if value in rows]
 
     def _plain(self, sums: Sequence[Row]) -> bool:
-        """Whether nothing is to be said of single rows."""
+        """Returns whether nothing is to be said of single rows."""
         fine = ("equal",) if self.controlled else ("equal", None)
         return all(not one["differing"] and one["control"] in fine for one in sums)
 
     @cached_property
     def _differing(self) -> dict[str, dict[int, Row]]:
-        """The rows of the cases of which an output differs, or that are in several files."""
+        """Returns rows of the cases of which an output differs, or that are in several files."""
         strange = pc.greater(self._groups.column("differing"), 0)
         several = {case for case, places in self._cases.items() if len(places) > 1}
         cases = set(self._groups.filter(strange).column("case_id").to_pylist()) | several

@@ -1,4 +1,4 @@
-"""Files of a machine's store made one: parts compacted, stores merged, tables partitioned.
+"""Merges files: pieces are compacted, stores merged, tables partitioned.
 
 Rows go from file to file a row group at a time, so that no table need fit into memory.
 """
@@ -30,7 +30,7 @@ _HELD = 2 * file.ROW_GROUP  # rows of all partitions together that wait for thei
 
 
 def in_order() -> list[str]:
-    """All tables, those that say that something is done at the end."""
+    """Returns all tables, those that say that something is done at the end."""
     return sorted(schema.TABLES, key=lambda name: name in LAST)
 
 
@@ -71,7 +71,7 @@ def merge(
 ) -> None:
     """Merges one machine's folders into its folder ``out``; those of the later one count.
 
-    ``tell(done, table)`` before each table: so many are done.
+    ``tell(done, table)`` before each table: that many are done.
     """
     partitioned = partitioned or layout.is_partitioned(out.parent)
     with alone(out):
@@ -84,7 +84,7 @@ def merge(
 
 
 def _deciding(table: str) -> tuple[str, ...]:
-    """The tables whose rows say which rows of a table count."""
+    """Returns the tables whose rows say which rows of a table count."""
     return ("differences", "comparisons") if table == "differences" else (table,)
 
 
@@ -143,7 +143,7 @@ class _Sources(parquet.Stored):
         self.partitioned = partitioned
 
     def _new(self, table: str) -> list[Path]:
-        """The files with rows that are not in a partition yet."""
+        """Returns the files with rows that are not in a partition yet."""
         out, *others = self.folders
         found = [path for folder in others for path in layout.files(folder, table)]
         return [*layout.flat(out, table), *found]
@@ -157,7 +157,7 @@ class _Sources(parquet.Stored):
 
 
 def _targets(path: Path, table: str) -> set[str | None]:
-    """The targets of a file's rows; None where the table has no such column."""
+    """Returns the targets of a file's rows; None where the table has no such column."""
     if "target" not in schema.names(table):
         return {None}
     found: set[str | None] = set()
@@ -201,7 +201,7 @@ class _Writers:
 
     @property
     def paths(self) -> set[Path]:
-        """The files that were written."""
+        """Returns the files that were written."""
         return set(self._open)
 
     def _writer(self, path: Path, target: str | None = None) -> file.Writer:
@@ -222,7 +222,7 @@ class _Writers:
 
 
 def of_machines(sources: Sequence[Path], out: Path) -> dict[str, list[Path]]:
-    """The folders to be merged by machine. StoreError where ``out`` is one of them."""
+    """Returns the folders to be merged by machine. StoreError where ``out`` is one of them."""
     found: dict[str, list[Path]] = {}
     for source in sources:
         if (out / source.name).resolve() == source:

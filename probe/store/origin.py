@@ -1,4 +1,4 @@
-"""Where a file's rows come from, as the file says: experiment, machine, library, version.
+"""Writes into a file where its rows come from: experiment, machine, library, version.
 
 It is found from the runs that the rows name. What is not known is left out of the file.
 """
@@ -19,19 +19,19 @@ from probe.store import parquet
 _READ = ("run_id", "target", "experiment", "library", "library_version", "probe_version")
 README = "README.md"
 GUIDE = """\
-# One machine's results: a parquet file a table
+# One machine's results: one Parquet file per table
 
-Read one table at a time. The folder as a whole is no table: tools that try to read it as one stop
-at this file, where they would otherwise mix rows of different tables.
+Read one table at a time. The folder as a whole is not a table: tools that try to read it as one
+stop at this file instead of mixing rows of different tables.
 
     pandas.read_parquet("comparisons.parquet")
     polars.read_parquet("comparisons*.parquet")
     duckdb.sql("SELECT * FROM 'comparisons*.parquet'")
 
-`comparisons.<number>.parquet` are pieces that an unfinished run has not merged yet. In them a row
-may be there twice, of which the later one counts; `probe.load(FOLDER)` counts each row once, and
+`comparisons.<number>.parquet` are pieces that an unfinished run has not merged yet. They may have a
+row twice, of which the later one counts; `probe.load(FOLDER)` counts each row once, and
 `probe merge FOLDER --out NEW` writes files without pieces. `pyarrow.parquet.read_schema(FILE)`
-shows what a file says of itself: experiment, machine, libraries, meaning and unit of each column.
+shows a file's metadata: experiment, machine, libraries, meaning and unit of each column.
 """
 
 
@@ -56,7 +56,8 @@ class Origin:
         self._runs |= {row["run_id"]: row for row in runs.to_pylist()}
 
     def told(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
-        """The metadata of a file with rows of these runs; None: of all. ``target``: of it alone."""
+        """Returns the metadata of a file with rows of these runs; None: of all.
+        ``target``: of it alone."""
         chosen = self._runs.keys() if used is None else used
         runs = [self._runs[one] for one in chosen if one in self._runs]
         runs = [one for one in runs if target in (None, one["target"])]
@@ -76,7 +77,7 @@ class Origin:
 
 
 def used(stored: parquet.Stored, table: str) -> set[str] | None:
-    """The runs that the rows of a table name; None where its rows name none."""
+    """Returns the runs that the rows of a table name; None where its rows name none."""
     if "run_id" not in schema.names(table):
         return None
     found: set[str] = set()
@@ -90,7 +91,7 @@ def guide(folder: Path) -> None:
     """Says in a folder of different tables how to read them; a folder that has a README keeps it.
 
     pandas and Arrow read all files below a folder as one table, with nulls where columns differ:
-    a file that is no parquet stops them.
+    a file that is not parquet stops them.
     """
     with suppress(OSError), (folder / README).open("x", encoding="utf-8") as stream:
         stream.write(GUIDE)

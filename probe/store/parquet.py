@@ -1,4 +1,4 @@
-"""The rows of a table that count, over all files of a machine.
+"""Reads the rows of a table that count, over all files of a machine.
 
 Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
 written twice around an interruption): those written later count. Which ones do is found from the
@@ -34,7 +34,7 @@ as a whole, though the two may differ in their keys."""
 
 
 def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a table that count, over all files of one machine; no file: no rows.
+    """Returns the rows of a table that count, over all files of one machine; no file: no rows.
 
     Errors: StoreError for a file that is damaged or of a newer format.
     """
@@ -73,7 +73,7 @@ class Stored:
         self._listed: dict[str, dict[Path, tuple[int, int, int]]] = {}
 
     def files(self, name: str) -> list[Path]:
-        """The files of a table, the later rows later."""
+        """Returns the files of a table, the later rows later."""
         if name == "differences":
             self.files("comparisons")  # first, since writers write it last
         if name not in self._listed:
@@ -89,7 +89,7 @@ class Stored:
         return apart and all(file.is_compacted(path) for path in found)
 
     def count(self, name: str) -> int:
-        """Rows of all files of a table."""
+        """Returns rows of all files of a table."""
         total = sum(map(file.count, self.files(name)))
         for path, before in self._listed[name].items():
             file.same(path, before)
@@ -98,7 +98,7 @@ class Stored:
     def batches(
         self, name: str, path: Path, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """The rows of one file, as :func:`probe.store.file.batches`."""
+        """Yields the rows of one file, as :func:`probe.store.file.batches`."""
         before = self._listed[name][path]
         file.same(path, before)
         yield from file.batches(path, name, columns)
@@ -106,12 +106,12 @@ class Stored:
 
 
 def _domain(path: Path) -> tuple[str, ...]:
-    """What no two files may share where each has the last word on its rows."""
+    """Returns what no two files may share where each has the last word on its rows."""
     return path.parts[-3:-1] if file.layout.values(path) else ()
 
 
 def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The rows that count, a row group or less at a time, in the order of the files.
+    """Yields the rows that count, a row group or less at a time, in the order of the files.
 
     Errors: as :func:`table`, and FileNotFoundError where another process compacts meanwhile.
     """
@@ -147,7 +147,7 @@ def counting(stored: Stored, name: str) -> np.ndarray | None:
 def _keys(
     stored: Stored, name: str, share: int, shares: int
 ) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """The keys of one share of the rows, where each row is, and which file's it is."""
+    """Returns the keys of one share of the rows, where each row is, and which file's it is."""
     columns = PAIR if name == "differences" else schema.keys(name)
     spread = TOGETHER.get(name, columns)
     today, start = schema.arrow_schema(name), 0
@@ -166,7 +166,7 @@ def _keys(
 def _share(
     rows: pa.Table, columns: Sequence[str], share: int, shares: int
 ) -> tuple[pa.Table, np.ndarray]:
-    """The rows of one share, and where they are; rows alike in ``columns`` are of one share."""
+    """Returns rows of one share, and where they are; rows alike in ``columns`` are of one share."""
     if shares == 1:
         return rows, np.arange(len(rows))
     mixed = np.zeros(len(rows), np.uint64)
@@ -201,7 +201,7 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
 
 
 def _kept(rows: pa.Table, comparisons: Sequence[pa.Table]) -> np.ndarray:
-    """Whether a row is of the last ``comparisons.kept`` differences of its comparison."""
+    """Returns whether a row is of the last ``comparisons.kept`` differences of its comparison."""
     counts = np.concatenate([one.column("kept").to_numpy() for one in comparisons] or [np.zeros(0)])
     both = pa.concat_tables([rows.select(PAIR), *(one.select(PAIR) for one in comparisons)])
     group = codes(both, PAIR)

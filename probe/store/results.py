@@ -76,13 +76,13 @@ class Results:
         return list(dict.fromkeys(folder.name for folder in self.folders))
 
     def arrow(self, name: str) -> pa.Table:
-        """One table as Arrow; errors as :func:`load`."""
+        """Returns one table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
             self._arrow[name] = pa.concat_tables([_empty(name), *self._by_machine(name)])
         return self._arrow[name]
 
     def _by_machine(self, name: str) -> Iterator[pa.Table]:
-        """The rows of a table, a machine at a time."""
+        """Yields the rows of a table, a machine at a time."""
         for machine in self.owners(name):
             where = self.stored(machine).folders[0]
             yield from parquet.steady(functools.partial(self._listed, name, machine), where)
@@ -93,7 +93,7 @@ class Results:
     def stream(
         self, name: str, machine: str | None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """The rows of one of :meth:`owners`, a row group or less at a time."""
+        """Yields the rows of one of :meth:`owners`, a row group or less at a time."""
         for rows in parquet.stream(self.stored(machine), name, columns):
             yield rows if machine is None else labelled(rows, machine)
 
@@ -102,7 +102,7 @@ class Results:
         return (None,) if name in CONTENT else self.machines
 
     def stored(self, machine: str | None) -> parquet.Stored:
-        """The files of one machine, whose folders may be shards of one run; None: of all."""
+        """Returns files of one machine, whose folders may be shards of one run; None: of all."""
         names = self.machines if machine is None else [machine]
         mine = [folder for name in names for folder in self.folders if folder.name == name]
         return parquet.Stored(mine, frozenset(self.left_out))
@@ -113,7 +113,7 @@ class Results:
         return [name for name in schema.TABLES if self.stored(None).files(name)]
 
     def count(self, name: str) -> int:
-        """How many rows of a table count."""
+        """Returns how many rows of a table count."""
         total = 0
         for machine in self.owners(name):
             keep = parquet.counting(stored := self.stored(machine), name)
@@ -166,7 +166,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
-    """A pandas frame of ``rows``; nullable integers and flags keep their type."""
+    """Returns a pandas frame of ``rows``; nullable integers and flags keep their type."""
     import pandas as pd
 
     exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
@@ -180,7 +180,7 @@ def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
 
 
 def labelled(rows: pa.Table, machine: str) -> pa.Table:
-    """Rows with the name of their folder as ``machine``."""
+    """Returns rows with the name of their folder as ``machine``."""
     label = pa.repeat(pa.scalar(machine), len(rows))
     if "machine" in rows.column_names:
         return rows.set_column(rows.column_names.index("machine"), "machine", label)

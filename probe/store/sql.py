@@ -34,7 +34,7 @@ _LOCKS = (
 
 
 def answered(found: Results, sql: str) -> pa.Table:
-    """The result of one SELECT over the tables of ``found``, each with all of its machines.
+    """Returns the result of one SELECT over the tables of ``found``, each with all of its machines.
 
     Errors: StoreError where DuckDB is missing or a file is damaged, InputError for the query.
     """
@@ -136,7 +136,7 @@ def _copied(stored: parquet.Stored, name: str, path: Path) -> Path:
 
 
 def _said(machine: str | None, path: Path) -> ds.Expression:
-    """What holds for every row of a file."""
+    """Returns what holds for every row of a file."""
     said = ds.scalar(True) if machine is None else ds.field("machine") == machine
     if target := layout.values(path).get("target"):
         said = said & (ds.field("target") == target)

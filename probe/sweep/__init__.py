@@ -1,4 +1,4 @@
-"""Cases x targets x values of an axis: everything is run, compared with the longest, and stored.
+"""Runs cases x targets x values of an axis, compares each with the longest, and stores it.
 
 ``plan`` says what is computed of a case and makes the rows of the store, ``bits`` runs it on all
 targets, ``ranking`` says what comes first where time is short, ``summary`` what was found.

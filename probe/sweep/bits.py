@@ -1,4 +1,4 @@
-"""A sweep by bits: every case on every target at every value, each compared with the largest.
+"""Sweeps by bits: runs every case at every value, and compares each with the largest.
 
 A failure of a target becomes a row of ``failures`` and the sweep goes on. A ``Summary`` counts by
 target what was found. Within a budget what is likely to differ is asked first: see ``ranking``.
@@ -65,8 +65,8 @@ def sweep(
     outputs stored of each comparison, the first ones and the largest; None: all. ``progress``
     counts comparisons and is called from several threads, one at a time. ``sessions`` opens a
     target, which is left running unless ``close``. ``whole``: values of the axis at which all
-    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of other
-    signs are differences, of 0 ulp.
+    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of
+    different signs are differences, of 0 ulp.
 
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
@@ -139,7 +139,7 @@ class _Sweep(Campaign[Asked]):
         return shared
 
     def size(self, question: Asked) -> int:
-        """Comparisons of a case."""
+        """Returns comparisons of a case."""
         return len(question.values)
 
     def known(self, part: Part[Asked]) -> bool:
@@ -160,7 +160,7 @@ class _Sweep(Campaign[Asked]):
         self._count(part, self._recall(part, part.run_id))
 
     def _recall(self, part: Part[Asked], run_id: str) -> Recalled | None:
-        """What is stored of ``comparisons``, and need not be measured again."""
+        """Returns what is stored of ``comparisons``, and need not be measured again."""
         text, plans = part.target.text, self.plans
         self.found[text].run_id = run_id
         if self.store is None:

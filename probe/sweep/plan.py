@@ -1,4 +1,4 @@
-"""What a sweep computes of one case, and the rows of the store that a worker's answers become.
+"""Plans what a sweep computes of one case, and turns a worker's answers into rows.
 
 A plan is made once and shared by all targets.
 """
@@ -41,7 +41,7 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
 
 
 def _layouts(values: list[int]) -> tuple[list[int], int]:
-    """The numbers of layouts, and that of ``contiguous``."""
+    """Returns the numbers of layouts, and that of ``contiguous``."""
     own = layout.number(layout.CONTIGUOUS)
     others = [value for value in values if value != own]
     if not others:
@@ -196,7 +196,7 @@ def comparison_rows(
     arrays: Mapping[str, np.ndarray],
     not_compared: Mapping[int, int],
 ) -> list[dict[str, Any]]:
-    """Rows of ``comparisons`` of one answer to a ``sweep`` request, one for each item.
+    """Returns rows of ``comparisons`` of one answer to a ``sweep`` request, one for each item.
 
     ``pair``: the key columns other than ``at``. ``not_compared``: by value of the axis.
     """
@@ -221,9 +221,9 @@ def difference_columns(
 ) -> dict[str, Any]:
     """Columns of ``differences`` of one answer, one item after the other, each in order of index.
 
-    The difference of two values is divided by eps and by sum|x*w|, NaN where that is no number.
+    The difference of two values is divided by eps and by sum|x*w|, NaN where that is not a number.
     ``rows``: the answer's comparisons, which get their ``max_scaled`` and how many are ``kept``:
-    with ``most`` so many of each, the first ones, and the one with the most ulps.
+    with ``most`` that many of each, the first ones, and the one with the most ulps.
     """
     at, times, index = arrays["at"], arrays["differing"], arrays["index"]
     sizes = np.array([_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)

@@ -1,9 +1,9 @@
-"""Which questions of a sweep come first where there is no time for all: those likely to differ.
+"""Ranks the questions of a sweep with a time limit: those likely to differ come first.
 
 What is known of a value of the axis are rates of differing, each between 0 and 1:
 
 1. elsewhere: of the same case at this value, on other targets and in earlier runs of the store;
-   where nobody ran this value, interpolated between those that were run; times how much of what
+   where this value was not run, interpolated between those that were run; times how much of what
    was expected so differed here (it stays 1 where more did);
 2. neighbours: of this case on this target, interpolated between the nearest values that were run;
 3. remainders: of this case on this target, among the values that leave the same remainder by 2, 4,
@@ -36,7 +36,7 @@ FIRST, MOST = 8, 64
 """Values of a case that are asked at once: of one that was never asked, and of any other. Each
 time the largest value runs again with its controls, three runs more."""
 PIECES = 256
-"""A case is asked in about so many requests at least, however many values it has."""
+"""A case is asked in about that many requests at least, however many values it has."""
 GOLDEN = 0.6180339887498949
 
 
@@ -150,7 +150,7 @@ class _Values:
     def answered(
         self, values: Iterable[int], differ: Iterable[bool]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What came, and what was expected from elsewhere."""
+        """Returns what came, and what was expected from elsewhere."""
         places, found = self._known(values, differ)
         self.own[places], self.open[places] = found, False
         self.axis.asked[self.on_axis[places]] += 1
@@ -159,7 +159,7 @@ class _Values:
         return found, np.where(there, self.bad[places] / np.maximum(1, self.seen[places]), 0.0)
 
     def promise(self, rate: float, trust: float) -> float:
-        """The mean score of what would be asked next; -1 where nothing is open."""
+        """Returns the mean score of what would be asked next; -1 where nothing is open."""
         if not self.open.any():
             return -1.0
         scores = np.sort(self.score(rate, trust)[self.open])
@@ -177,7 +177,7 @@ class _Values:
         return np.sort(self.values[chosen]).tolist()
 
     def score(self, rate: float, trust: float) -> np.ndarray:
-        """The score of every value, asked or not: shape (values,)."""
+        """Returns the score of every value, asked or not: shape (values,)."""
         total = np.full(len(self.values), WEIGHTS["all"] * rate)
         weight = np.full(len(self.values), WEIGHTS["all"])
         if self.seen.any():

@@ -1,4 +1,4 @@
-"""What a sweep by bits found, by target: counts, differences, failures, and what was left out."""
+"""Summarises a sweep by bits, by target: counts, differences, failures, what was left out."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TargetSummary:
 
     @property
     def unasked(self) -> int:
-        """Comparisons that there was no time for."""
+        """Returns comparisons that there was no time for."""
         return sum(map(len, self.left_out.values()))
 
     def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Summary:
 
     @property
     def left_out(self) -> int:
-        """Comparisons of all targets that there was no time for."""
+        """Returns comparisons of all targets that there was no time for."""
         return sum(found.unasked for found in self.targets.values())
 
     @property
@@ -145,11 +145,11 @@ class Summary:
 
     @property
     def failures(self) -> list[Failure]:
-        """The failures of all targets."""
+        """Returns the failures of all targets."""
         return [failure for found in self.targets.values() for failure in found.failures]
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``probe sweep --json`` prints: one target's at the top level."""
+        """Returns the object that ``probe sweep --json`` prints: one target's at the top level."""
         about = {
             "store": self.store,
             "vary": self.vary,

@@ -1,4 +1,4 @@
-"""The first release in which something changed, with the fewest installations.
+"""Finds the first release in which something changed, with the fewest installations.
 
 It assumes that what changed between two releases changed once. What it measured is checked against
 that: every release before the change must show what the left end shows, every one from it on what
@@ -33,7 +33,7 @@ ASSUMPTION = "only one change happened between the two releases"
 
 @dataclass
 class Step:
-    """One release that was asked. ``seen`` names what it showed; None: ``why`` it could not."""
+    """One release that was run. ``seen`` names what it showed; None: ``why`` it could not run."""
 
     version: str
     seen: str | None
@@ -46,8 +46,8 @@ class Step:
 class Found:
     """Where it changed: ``first`` differs from the left end, ``last`` is the latest that doesn't.
 
-    Both None: the ends show the same. Releases between the two could not be asked: ``skipped``.
-    ``holds``: everything that was asked shows what one of the ends shows, on its side.
+    Both None: the ends show the same. Releases between the two could not be run: ``skipped``.
+    ``holds``: everything that was run shows what one of the ends shows, on its side.
     """
 
     last: str | None
@@ -56,12 +56,12 @@ class Found:
 
     @property
     def skipped(self) -> list[str]:
-        """Releases that could not be asked."""
+        """Releases that could not be run."""
         return [step.version for step in self.steps if step.seen is None]
 
     @property
     def holds(self) -> bool:
-        """Whether no more than the two ends' answers were seen, each on its side."""
+        """Returns whether no more than the two ends' answers were seen, each on its side."""
         asked = sorted((s for s in self.steps if s.seen), key=lambda s: number(s.version))
         return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
 
@@ -82,8 +82,8 @@ class Found:
 def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
     """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
 
-    A release that can't be asked is passed over for its nearest neighbour. Needs about log2(n) + 2
-    questions. InputError: an end can't be asked.
+    A release that can't be run is replaced by its nearest neighbour. Needs about log2(n) + 2
+    questions. InputError: an end can't be run.
     """
     steps: dict[str, Step] = {}
     ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
@@ -129,7 +129,7 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
 
 @dataclass
 class Question:
-    """What is asked of every release, each answer stored: see :func:`first_change`.
+    """The question for every release, with stored answers: see :func:`first_change`.
 
     ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
     ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
@@ -147,7 +147,7 @@ class Question:
     asked: int = 0
 
     def __call__(self, version: str) -> Step:
-        """Installs the release where it is missing and asks it."""
+        """Installs the release if it is missing, and runs the question on it."""
         where = self.target.with_(version=version)
         here = installation.is_there(where)
         self.asked += 1
@@ -173,7 +173,7 @@ class Question:
             session.close()
 
     def _ask(self, session: AnySession) -> tuple[str, str]:
-        """What it shows, as a short hash, and in words."""
+        """Returns what it shows, as a short hash, and in words."""
         unstable, run_id = self._swept(session)
         if self.what == "stability":
             said = ", ".join(f"{at}" for at in unstable) or "none"
@@ -192,7 +192,7 @@ class Question:
         return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.summations)
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
-        """Lengths that differ from the longest, and the run under which it is stored."""
+        """Returns lengths that differ from the longest, and the run under which it is stored."""
         summary = sweep(
             [self.case],
             [session.target],
@@ -237,10 +237,11 @@ def bisect(
     keep: bool = True,
     tell: Say = silent,
 ) -> Found:
-    """The first release after ``left`` that shows something else than it; see :class:`Question`.
+    """Returns the first release after ``left`` that shows something else than it; see
+    :class:`Question`.
 
     ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
-    Costs an installation of about a minute and 0.5 GB for each release asked: log2(n) + 2 of them.
+    Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
     Errors: InputError; StoreError.
     """
     if what not in WHAT:

@@ -1,8 +1,8 @@
-"""A sweep that no finite operands can fool: orders and roundings are compared, not bits.
+"""Sweeps by order: compares orders and roundings, so that no finite operands can hide one.
 
 Every value of the axis is revealed and compared with the largest one: outputs that add the same
 products in another order, or round elsewhere, are found even where the bits agree by luck.
-Summations that are known from other values are tried first: most values cost a few check calls.
+Summations that are known from different values are tried first: most values cost a few check calls.
 That is of finite operands; one call more a value tells whether infinities and NaN get into outputs
 that have no weight for them.
 """
@@ -47,10 +47,10 @@ class AtValue:
     """One value of the axis against the largest one.
 
     ``compared``: outputs that must agree; of these ``unknown`` have no proved summation on one
-    side, and ``outputs`` are added otherwise; ``certified`` ones were asked for every addition and
-    every fusion on both sides, the others are not refuted. ``causes`` counts those by ``order``,
-    ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first, None if
-    there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
+    side, and ``outputs`` are added differently; ``certified`` ones were tested for every addition
+    and every fusion on both sides, the others are not refuted. ``causes`` counts those by
+    ``order``, ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first,
+    None if there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
     ``not-a-sum``, or what the target's failure was. ``reached``: of all its outputs, those into
     which an infinity or a NaN gets without a weight.
     """
@@ -79,17 +79,17 @@ class ByOrder:
 
     @property
     def compared(self) -> int:
-        """Outputs of all values that must agree with those of the largest."""
+        """Returns outputs of all values that must agree with those of the largest."""
         return sum(found.compared for found in self.values)
 
     @property
     def differing(self) -> int:
-        """Those of them that are added otherwise."""
+        """Returns those of them that are added differently."""
         return sum(found.outputs for found in self.values)
 
     @property
     def certified(self) -> bool:
-        """Whether every output of every value was asked for every addition and every fusion."""
+        """Whether every output of every value was tested for every addition and every fusion."""
         every = [*self.values, self.base]
         return all(one.certified == one.compared for one in self.values) and not any(
             one.refusal for one in every
@@ -97,7 +97,7 @@ class ByOrder:
 
     @property
     def uncertified(self) -> str:
-        """How many outputs were not asked for all they add, and why; empty if all were."""
+        """Returns how many outputs were not asked for all they add, and why; empty if all were."""
         if self.certified:
             return ""
         count = self.compared - sum(one.certified for one in self.values)
@@ -107,12 +107,12 @@ class ByOrder:
 
     @property
     def summations(self) -> list[Summation]:
-        """All summations, those of the largest value first."""
+        """Returns all summations, those of the largest value first."""
         known = [one.orders for one in (self.base, *self.values) if one.orders]
         return list(dict.fromkeys(each for orders in known for each in orders.summations))
 
     def to_json(self) -> Row:
-        """What ``probe sweep --by order --json`` prints for one target."""
+        """Returns what ``probe sweep --by order --json`` prints for one target."""
         every = [*self.values, self.base]
         known = [one for one in every if one.orders]
         reached = [{self.vary: one.at, "outputs": one.reached} for one in every if one.reached]
@@ -140,7 +140,7 @@ class ByOrder:
         return found | ({"reached": reached} if reached else {})
 
     def _told(self, summation: Summation) -> Row:
-        """One summation, and at which values how many outputs have it."""
+        """Returns one summation, and at which values how many outputs have it."""
         counts = {
             one.at: int(one.orders.counts()[one.orders.summations.index(summation)])
             for one in [*self.values, self.base]
@@ -152,7 +152,7 @@ class ByOrder:
         }
 
     def rows(self, run_id: str) -> dict[str, list[Row]]:
-        """Rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
+        """Returns rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
         place = {"run_id": run_id, "case_id": self.case.id, "target": self.target}
         place |= {"vary": self.vary}
         reveals = [
@@ -185,10 +185,10 @@ def sweep(
     """Reveals ``case`` at every value of the axis and compares each with the largest.
 
     ``session``: started. ``values``: two or more of ``vary`` (``length``, ``batch``, ``filters``);
-    ``vary`` None: the length, of a dense layer the batch.
-    ``budget``: how many questions a value may cost to certify its outputs, 0: none is asked.
-    ``progress(done, total)``. What a target refuses is told in the result; TargetError only after
-    ``PATIENCE`` lost processes in a row. InputError: a value does not fit the case.
+    ``vary`` None: the length, of a dense layer the batch. ``budget``: how many questions a value
+    may cost to certify its outputs, 0: none is asked. ``progress(done, total)``. What a target
+    refuses is reported in the result; TargetError only after ``PATIENCE`` lost processes in a row.
+    InputError: a value does not fit the case.
     """
     vary = window.axis_of(case, vary)
     shorter, against = axis_values(values, vary)
@@ -233,7 +233,7 @@ class _Work:
 
 
 def _contrast(found: AtValue, both: Comparison) -> None:
-    """Fills in which of the outputs that must agree are added otherwise."""
+    """Fills in which of the outputs that must agree are added differently."""
     found.unknown, found.compared = both.unknown, both.compared
     found.certified = int(both.certified().sum())
     found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})

@@ -1,8 +1,8 @@
-"""Classes of sizes in which every row adds alike, and the floor: up to which size to fill calls up.
+"""Finds classes of sizes in which every row adds alike, and the floor to fill calls up to.
 
 A row is a place of what is varied: a row of a dense layer, a sample of a batch, an output position
-along the length. Sizes at which some rows add otherwise than others are in no class. Between sizes
-that were run a class goes on where both of its ends, with the same remainder by the period of
+along the length. Sizes at which some rows add differently than others are in no class. Between
+sizes that were run a class goes on where both of its ends, with the same remainder by the period of
 tails, are in it: what ``search`` assumes.
 """
 
@@ -47,7 +47,7 @@ class SizeClass:
     """Sizes at which every row adds as ``kind`` says.
 
     ``spans``: all of them; ``run``: how many were run, and ``certified`` at which of these every
-    output was asked for every addition and every fusion.
+    output was tested for every addition and every fusion.
     """
 
     kind: int
@@ -57,12 +57,12 @@ class SizeClass:
 
     @property
     def floor(self) -> int:
-        """The smallest of them."""
+        """Returns the smallest of them."""
         return min(span.first for span in self.spans)
 
     @property
     def count(self) -> int:
-        """How many sizes there are."""
+        """Returns how many sizes there are."""
         return sum((span.last - span.first) // span.step + 1 for span in self.spans)
 
     @property
@@ -86,7 +86,7 @@ class Floor:
     """From ``size`` on, in multiples of ``step``, every row adds as at the largest size.
 
     ``size`` None: no such size was found. ``pieces``: a smaller floor with the largest size of
-    pieces that calls are then cut into. ``certified``: every output of all sizes was asked for
+    pieces that calls are then cut into. ``certified``: every output of all sizes was tested for
     every addition and every fusion; ``sides``: those of the two sizes on either side of the floor
     were. ``text``: the answer in one line, with how rows add below and above.
     """
@@ -105,7 +105,7 @@ class Floor:
 
 
 def assigned(found: Thresholds) -> np.ndarray:
-    """The kind of every size from the shortest to the largest; ``MIXED`` or ``NOT_RUN``."""
+    """Returns the kind of every size from the shortest to the largest; ``MIXED`` or ``NOT_RUN``."""
     kinds = np.full(found.upto - found.shortest + 1, NOT_RUN)
     step = found.period or 1
     by_rest: dict[int, list[int]] = {}
@@ -126,7 +126,7 @@ def _kind(seen: Pattern) -> int:
 
 
 def classes(found: Thresholds) -> list[SizeClass]:
-    """The classes, that of the smallest size first."""
+    """Returns the classes, that of the smallest size first."""
     kinds, told = assigned(found), []
     for kind in sorted(set(kinds[kinds >= 0].tolist())):
         sizes = found.shortest + np.flatnonzero(kinds == kind)
@@ -137,7 +137,7 @@ def classes(found: Thresholds) -> list[SizeClass]:
 
 
 def _spans(sizes: np.ndarray, period: int) -> tuple[Span, ...]:
-    """Sizes as spans: neighbours, or by their remainders, whichever are fewer."""
+    """Returns sizes as spans: neighbours, or by their remainders, whichever are fewer."""
     near = list(_runs(sizes, 1))
     far = [one for rest in range(period) for one in _runs(sizes[sizes % period == rest], period)]
     return tuple(near if len(near) <= len(far) else sorted(far))
@@ -150,7 +150,7 @@ def _runs(sizes: np.ndarray, step: int) -> Iterator[Span]:
 
 
 def floor(found: Thresholds) -> Floor:
-    """Which floor keeps every row's sum as at the largest size, and why."""
+    """Returns which floor keeps every row's sum as at the largest size, and why."""
     kinds, sure = assigned(found), set(found.certified)
     top = _top(found, kinds)
     if top is None:
@@ -186,7 +186,7 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
 
 
 def _pieces(every: list[SizeClass], kind: int, size: int) -> Span | None:
-    """A smaller floor, with which calls of any size are made of pieces of one other class.
+    """Returns a smaller floor, with which calls of any size are made of pieces of one other class.
 
     Of several the one with the largest pieces. Pieces of first..last make up all sizes from
     ``first`` on where last is 2 * first - 1 or more.
@@ -203,7 +203,7 @@ def _text(
     below: int | None,
     pieces: Span | None,
 ) -> str:
-    """The floor in one line."""
+    """Returns the floor in one line."""
     size, step, kind = top
     noun = NOUNS.get(found.case.op, "samples") if found.vary == "batch" else "outputs"
     by = f", in multiples of {step}," * (step > 1)
@@ -233,14 +233,14 @@ def _sure(certified: bool, sides: bool) -> str:
 
 
 def _sized(found: Thresholds, size: int) -> str:
-    """A size with what it is of."""
+    """Returns a size with what it is of."""
     if found.case.op == "dense":
         return f"{size:,} row{'s' * (size > 1)}"
     return f"{found.vary} {size:,}"
 
 
 def _below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
-    """The sizes up to ``last`` that are of one kind."""
+    """Returns the sizes up to ``last`` that are of one kind."""
     at = last - found.shortest
     other = np.flatnonzero(kinds[: at + 1] != kinds[at])
     first = found.shortest + (int(other[-1]) + 1 if len(other) else 0)
@@ -248,7 +248,7 @@ def _below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
 
 
 def _mixed(found: Thresholds, size: int) -> str:
-    """How rows of one call add differently."""
+    """Returns how rows of one call add differently."""
     seen = found.patterns[size]
     if not seen.steady:
         return "the same call again gives different bits"
@@ -265,7 +265,7 @@ def _mixed(found: Thresholds, size: int) -> str:
 
 
 def _pair(found: Thresholds, one: int, other: int) -> tuple[int, int, float]:
-    """The summations that most outputs have that two kinds add differently, and their share."""
+    """Returns summations that most outputs have that two kinds add differently, and their share."""
     kinds = found.recogniser.kinds
     pairs = Counter(p for p in zip(kinds[one], kinds[other], strict=True) if p[0] != p[1])
     known = [p for p in pairs if min(p) > UNKNOWN]
@@ -278,7 +278,7 @@ def _most(found: Thresholds, kind: int) -> int:
 
 
 def _order(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
-    """How a summation adds, in words; so that it can be told from the one ``beside`` it."""
+    """Returns how a summation adds, in words; so that it can be told from the one ``beside`` it."""
     if number < 0:
         return "in an order that is not known"
     sums = found.recogniser.summations
@@ -295,7 +295,7 @@ def _order(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
 
 
 def _named(one: Summation) -> str:
-    """The order's name; without one, in how many running sums products are added."""
+    """Returns the order's name; without one, in how many running sums products are added."""
     if name := notation.named(one.tree):
         return name
     running = 1 + sum(all(child < 0 for child in node) for node in one.tree.nodes)
@@ -303,7 +303,7 @@ def _named(one: Summation) -> str:
 
 
 def named(found: Thresholds, kind: int) -> str:
-    """How most outputs of a kind add, in words."""
+    """Returns how most outputs of a kind add, in words."""
     return _order(found, _most(found, kind))
 
 

@@ -55,7 +55,7 @@ class Periodic:
         self.tables: dict[tuple[Summation, Read], list[np.ndarray]] = {}
 
     def _block(self) -> np.ndarray:
-        """What the input repeats."""
+        """Returns what the input repeats."""
         longest = PERIOD + self.case.effective_kernel[-1]
         return operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
 
@@ -73,7 +73,7 @@ class Periodic:
         return self._made(read, True)
 
     def _made(self, read: Read, wide: bool) -> list[Weights]:
-        """The sets, made when they are first asked for; 8 wide ones for short sums."""
+        """Returns the sets, made when they are first asked for; 8 wide ones for short sums."""
         if (read, wide) not in self._sets:
             count = (8 if wide else 16) if len(read) <= SHORT else 4
             make = self._wide_set if wide else self._set
@@ -98,7 +98,7 @@ class Periodic:
         return self._placed(places, drawn, cancel_bias(seed, precision, (case.filters,)))
 
     def _wide_set(self, number: int, read: Read) -> Weights:
-        """One pair that cancels, and elsewhere what it swallows in so many digits."""
+        """Returns one pair that cancels, and elsewhere what it swallows in that many digits."""
         seed, filters = SEED + 64 + number, self.case.filters
         precision, scale = WIDE[self.case.dtype]
         drawn = cancel_bias(seed, precision, (len(read) + 1, filters)) * scale
@@ -120,7 +120,7 @@ class Periodic:
         return w, None if case.bias is None else floats.round_to(bias, case.dtype)
 
     def input(self, length: int) -> np.ndarray:
-        """The periodic input of any length, container."""
+        """Returns the periodic input of any length, container."""
         return np.take(self.block, np.arange(length) % PERIOD, axis=-2)
 
     def _windows(self) -> Columns:
@@ -132,12 +132,12 @@ class Periodic:
         return window.columns(case.with_(length=length, **changes), self.input(length))
 
     def ones(self, length: int) -> np.ndarray:
-        """The input of ``wide`` sets, container."""
+        """Returns the input of ``wide`` sets, container."""
         made: np.ndarray = floats.round_to(np.ones(self.case.input_shape(length)), self.case.dtype)
         return made
 
     def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
-        """What a summation gives on ``windows`` of lines that read these leaves; kept.
+        """Returns what a summation gives on ``windows`` of lines that read these leaves; kept.
 
         Container (windows, filters), for every set of ``sets_for``.
         """
@@ -157,7 +157,7 @@ class Periodic:
     def replayed(
         self, summation: Summation, columns: Columns, sets: list[Weights]
     ) -> Iterator[np.ndarray]:
-        """A summation's outputs on any windows, container (windows, filters), set by set."""
+        """Yields a summation's outputs on any windows, container (windows, filters), set by set."""
         for weights in sets:
             yield _replayed(self.case, summation, columns, weights)
 
@@ -166,7 +166,7 @@ class Repeated(Periodic):
     """The same sample at every place of a batch, and summations replayed on its windows."""
 
     def _block(self) -> np.ndarray:
-        """One sample, (1, *spatial, in_channels): container."""
+        """Returns one sample, (1, *spatial, in_channels): container."""
         length = self.case.length or self.case.shortest_length
         found = operands.generate(self._drawn(length, 0).with_(batch=1))[0]
         first = found[(slice(1), *(slice(1) for _ in range(self.case.spatial_rank)))]
@@ -179,7 +179,7 @@ class Repeated(Periodic):
         return [np.tile(each, case.summands // len(each))[:, None] for each in values]
 
     def input(self, size: int) -> np.ndarray:
-        """The input of ``size`` samples, container."""
+        """Returns the input of ``size`` samples, container."""
         return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
 
     def ones(self, size: int) -> np.ndarray:
@@ -200,7 +200,7 @@ class Repeated(Periodic):
 
 
 def _replayed(case: Case, summation: Summation, columns: Columns, weights: Weights) -> np.ndarray:
-    """Outputs of all windows and filters by one summation, (windows, filters) container."""
+    """Returns outputs of all windows and filters by one summation, (windows, filters) container."""
     w, b = weights
     flat = w.reshape(case.summands, case.groups, -1)
     found = []

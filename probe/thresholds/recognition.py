@@ -1,4 +1,4 @@
-"""Which known summation every output of a call has: recognised by its bits, a few calls a length.
+"""Recognises the summation of every output of a call by its bits, in a few calls.
 
 The input repeats every ``PERIOD`` elements along the length, so the outputs of a call of any length
 are those of few distinct windows: each known summation is replayed on these once, and then any
@@ -51,8 +51,8 @@ class Pattern:
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
     the tail of other kinds. ``unknown``: outputs that have no known summation. ``steady``: the same
-    call gave the same bits again. ``uncertified``: which outputs were not asked for all that
-    they add, and why; empty if all were.
+    call gave the same bits again. ``uncertified``: which outputs were not tested for every
+    addition, and why; empty if all were.
     """
 
     length: int
@@ -67,7 +67,7 @@ class Pattern:
 
     @property
     def certified(self) -> bool:
-        """Whether every output of the call was asked for every addition and every fusion."""
+        """Whether every output of the call was tested for every addition and every fusion."""
         return not self.uncertified
 
 
@@ -100,10 +100,10 @@ class Recogniser:
         return Call(self, self.case.with_(length=size), size)
 
     def pattern(self, length: int, budget: int = 0) -> Pattern:
-        """How the call at ``length`` adds up; reveals what is not known so far.
+        """Returns how the call at ``length`` adds up; reveals what is not known so far.
 
         ``budget``: how many questions may be spent on certifying every output, 0: none. An output
-        that answers otherwise is revealed anew.
+        that answers differently is revealed anew.
 
         Costs one more call of the operator than there are sets of weights, where everything is
         known: see ``Periodic``. Raises TargetError.
@@ -132,7 +132,7 @@ class Recogniser:
         return call.pattern()
 
     def learn(self, summation: Summation) -> int:
-        """The number of a summation, a new one if it was not known."""
+        """Returns the number of a summation, a new one if it was not known."""
         number = _number(self.summations, summation)
         if number not in self.popular:
             self.popular.append(number)
@@ -186,12 +186,12 @@ class Call:
             self._run(one)
 
     def _some(self) -> np.ndarray:
-        """The rows that are looked at, where not all are."""
+        """Returns the rows that are looked at, where not all are."""
         return some(self.count, ENDS)
 
     @property
     def open(self) -> np.ndarray:
-        """Outputs without a summation, bool (rows, filters)."""
+        """Returns outputs without a summation, bool (rows, filters)."""
         return self.index == UNKNOWN
 
     def _classify(self) -> None:
@@ -256,7 +256,7 @@ class Call:
         return found
 
     def _columns(self, rows: np.ndarray) -> Columns:
-        """What windows that meet padding along the length hold."""
+        """Returns what windows that meet padding along the length hold."""
         per_group = self.filters // self.case.groups
         w = self.known.periodic.sets_for(self.known.periodic.every)[0][0]
         first = self.rows[rows] * self.filters
@@ -264,7 +264,7 @@ class Call:
         return [window.gather(self.case, self.x, w, first + g * per_group)[0] for g in groups]
 
     def count_of(self, number: int) -> int:
-        """Outputs that have a summation."""
+        """Returns outputs that have a summation."""
         return int((self.index == number).sum())
 
     def recognise(self, numbers: list[int]) -> int:
@@ -348,7 +348,7 @@ class Call:
         return numbers
 
     def certify(self, budget: int) -> None:
-        """Asks every output for all of its summation; reveals those apart that answer otherwise."""
+        """Tests every addition of every output; reveals those apart that answer differently."""
         if not self.whole:
             self.uncertified = "not every output was examined"
             return
@@ -360,7 +360,7 @@ class Call:
             self.index[again] = UNKNOWN
 
     def _refuted(self, budget: int, which: np.ndarray) -> np.ndarray:
-        """Outputs among these that answer otherwise than they are said to add."""
+        """Returns outputs among these that answer differently than they are said to add."""
         masks = Masks(SessionOperator(self.known.session, self.case))
         bias = () if self.case.bias is None else (BIAS,)
         refuted = np.zeros_like(which)
@@ -382,7 +382,7 @@ class Call:
         return refuted
 
     def pattern(self) -> Pattern:
-        """What was found, by rows."""
+        """Returns what was found, by rows."""
         return self._pattern(self.index, self.full)
 
     def _pattern(self, index: np.ndarray, full: np.ndarray) -> Pattern:
@@ -413,7 +413,7 @@ class Call:
 
 
 def _number(known: list[Any], one: Any) -> int:
-    """The place of an item in a list; appends it if it isn't there."""
+    """Returns the place of an item in a list; appends it if it isn't there."""
     if one not in known:
         known.append(one)
     return known.index(one)

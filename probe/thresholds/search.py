@@ -1,4 +1,4 @@
-"""At which sizes a target changes how it adds: all small ones, then bisection between far ones.
+"""Finds at which sizes a target changes how it adds: all small ones, then bisection.
 
 The size is the length, or the batch (of a dense layer: its rows); what is said here of lengths and
 the rows of a call holds of batches and their samples.
@@ -64,7 +64,7 @@ def find(
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
 
-    ``scanned``: so many of the shortest lengths are all run. Then lengths double, intervals whose
+    ``scanned``: that many of the shortest lengths are all run. Then lengths double, intervals whose
     ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
     lengths that need more are left out, which the result says. ``seconds``: no length is begun
     after that time; None: no limit. ``progress(length)`` before each run. Calls of more than 4
@@ -94,7 +94,7 @@ def find(
 
 
 def shortest(case: Case, vary: str) -> int:
-    """The first size: of lengths the one at which a window meets no padding."""
+    """Returns the first size: of lengths the one at which a window meets no padding."""
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
 
 
@@ -149,7 +149,7 @@ class _Search:
         self.splits = 0
 
     def run(self, length: int) -> Pattern | None:
-        """What was seen at a length; None if the target failed there or time is up."""
+        """Returns what was seen at a length; None if the target failed there or time is up."""
         if length in self.seen:
             return self.seen[length]
         if self.limit is not None and time.monotonic() - self.begun > self.limit and self.seen:
@@ -272,7 +272,7 @@ class _Search:
             if result.period
             else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
         ]
-        result.assumed.append("operands are finite; `probe window` asks what NaN gets into")
+        result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
         if any(not found.whole for found in self.seen.values()):
             result.assumed.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "
@@ -299,7 +299,7 @@ class _Search:
             if found.interior != before.interior:
                 self.result.violations.append(
                     f"{self.vary} {length} was recognised as kind {before.interior}, and every "
-                    f"output that was asked for all it adds answers as kind {found.interior}"
+                    f"output whose additions were all tested adds as kind {found.interior}"
                 )
             if found.certified:
                 self.result.certified.append(length)
@@ -378,19 +378,19 @@ class _Batch(Call):
         self.full = (sizes == self.case.summands)[self.kind_of]
 
     def _some(self) -> np.ndarray:
-        """All rows of some samples."""
+        """Returns all rows of some samples."""
         each = self.geometry.positions
         chosen = some(self.case.batch, ENDS) if self.case.batch > 4 * ENDS else range(self.size)
         return (np.array(chosen)[:, None] * each + np.arange(each)).ravel()
 
     def pattern(self) -> Pattern:
-        """What was found, by samples."""
+        """Returns what was found, by samples."""
         index = self.index.reshape(-1, self.geometry.positions * self.filters)
         return self._pattern(index, np.ones(len(index), bool))
 
 
 def _checked(case: Case) -> Case:
-    """The case itself. InputError: its batch can't be searched."""
+    """Returns the case itself. InputError: its batch can't be searched."""
     if not case.weighted:
         why = "its sums have no weights to ask with"
         raise InputError("op", case.op, why, "take a product or a convolution")

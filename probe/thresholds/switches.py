@@ -1,4 +1,4 @@
-"""What a search found: where a target switches, its tails by remainder, and what that rests on."""
+"""Holds what a search found: where a target switches, and the tails by remainder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Thresholds:
     this tail, as (kind, rows); ``period`` is None where tails repeat with no period up to 16.
     ``assumed`` and ``checked`` say what stands behind switches found by bisection; ``violations``
     what contradicted it, each looked into unless there were too many. ``certified``: lengths at
-    which every output was asked for every addition and every fusion: both sides of each switch and
+    which every output was tested for every addition and every fusion: both sides of each switch and
     the ends, or all lengths where all were run. At the others, summations were only recognised.
     ``vary``: ``length`` or ``batch``, whose sizes all of these are then.
     """
@@ -60,12 +60,12 @@ class Thresholds:
 
     @property
     def sizes(self) -> str:
-        """What is varied, in the plural."""
+        """Returns what is varied, in the plural."""
         return PLURAL[self.vary]
 
     @property
     def uncertified(self) -> str:
-        """Which lengths rest on recognised summations, in words; empty if none does."""
+        """Returns which lengths rest on recognised summations, in words; empty if none does."""
         known, every = set(self.certified), self.upto - self.shortest + 1
         missing = every - len(known)
         if not missing or not self.patterns:
@@ -79,7 +79,7 @@ class Thresholds:
         return told + "".join(f"; {one}" for one in why[:1])
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe thresholds --json`` prints."""
+        """Returns what ``probe thresholds --json`` prints."""
         known = self.recogniser
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = [length for length, found in self.patterns.items() if found.unknown]
@@ -127,7 +127,7 @@ PLURAL = {"length": "lengths", "batch": "batches"}
 
 
 def _listed(kind: tuple[int, ...]) -> list[int]:
-    """The summations of a row's outputs: of one alone, if all have it."""
+    """Returns the summations of a row's outputs: of one alone, if all have it."""
     return list(kind) if len(set(kind)) > 1 else [kind[0]]
 
 

@@ -1,4 +1,4 @@
-"""Which inputs an output reads, at which weights, and which outputs therefore must agree.
+"""Computes which inputs an output reads, and which outputs therefore must agree.
 
 ``geometry`` says where the windows lie and what they hold, ``agreement`` compares the windows of
 two sizes or two paddings, ``conversion`` says what makes another framework read the same ones. No

@@ -1,4 +1,4 @@
-"""Which outputs must agree: those whose windows hold the same inputs at the same weights.
+"""Finds which outputs must agree: their windows hold the same inputs and weights.
 
 Two windows are the same if every leaf reads the same input in both, or padding in both. Where the
 padding before depends on the length (``same`` with a stride), output o of one side is output
@@ -51,17 +51,18 @@ class Agreement:
 
     @property
     def compared(self) -> int:
-        """Outputs that must agree."""
+        """Returns outputs that must agree."""
         return sum(math.prod(part.stop - part.start for part in left) for left, _ in self.blocks)
 
     @property
     def not_compared(self) -> int:
-        """Outputs of the left side without a partner."""
+        """Returns outputs of the left side without a partner."""
         return self.outputs - self.compared
 
 
 def axis_of(case: Case, vary: str | None) -> str:
-    """The axis to vary: ``vary``; for None the length, of a dense layer the batch. InputError."""
+    """Returns the axis to vary: ``vary``; for None the length, of a dense layer the batch.
+    InputError."""
     if vary is None:
         return "length" if case.spatial_rank else "batch"
     if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
@@ -71,7 +72,7 @@ def axis_of(case: Case, vary: str | None) -> str:
 
 
 def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
-    """The case that ``case_at`` takes for each of the values. Raises InputError.
+    """Returns the case that ``case_at`` takes for each of the values. Raises InputError.
 
     The same, but for ``channels``: it has as many as the largest value, from which the others
     split off the first ones. Explicit weights keep those of these channels.
@@ -127,7 +128,7 @@ def value_of(case: Case, vary: str) -> int | None:
 
 
 def number_of(vary: str, given: int | str | None) -> int | None:
-    """The number of an axis' value: that of a layout's word, else itself. InputError."""
+    """Returns the number of an axis' value: that of a layout's word, else itself. InputError."""
     if vary != "layout" or given is None:
         return given  # type: ignore[return-value]
     if isinstance(given, int):
@@ -144,7 +145,7 @@ def shown(vary: str, value: Any) -> Any:
 
 
 def named_layout(value: int) -> str:
-    """The word of a layout's number. InputError: it stands for none."""
+    """Returns the word of a layout's number. InputError: it stands for none."""
     try:
         return layout.named(value)
     except ValueError as error:
@@ -161,7 +162,7 @@ def _split_at(case: Case, value: int) -> Case:
 def agreement(
     case: Case, vary: str, at: int, against: int, against_padding: object | None = None
 ) -> Agreement:
-    """What must agree between ``vary=at`` (left) and ``vary=against`` (right).
+    """Returns what must agree between ``vary=at`` (left) and ``vary=against`` (right).
 
     The side with the smaller value gets the prefix of the other's input, weights or batch.
     ``against_padding`` gives the right side another padding. Outputs that read nothing but padding
@@ -235,7 +236,7 @@ def _filters(left: Geometry, right: Geometry) -> list[Run]:
 
 
 def _runs(mask: np.ndarray) -> list[slice]:
-    """The runs of True in a mask."""
+    """Returns the runs of True in a mask."""
     if len(mask) and mask.all():
         return [slice(0, len(mask))]
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
@@ -243,7 +244,7 @@ def _runs(mask: np.ndarray) -> list[slice]:
 
 
 def _reason(left: _Side, right: _Side, vary: str) -> str:
-    """Why some outputs on the left have no partner."""
+    """Returns why some outputs on the left have no partner."""
     for axis, stride in enumerate(left.windows.windows.stride):
         ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
         if (theirs - ours) % stride:

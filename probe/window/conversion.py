@@ -1,4 +1,4 @@
-"""What another framework must be told to read the windows of a case: padding, rounding, code.
+"""Finds the padding with which another framework reads the windows of a case.
 
 The code lines run as they are, with ``x`` and ``w`` in the framework's own layout and its module
 under the usual name (``F`` and ``torch``, ``tf``, ``keras``, ``lax`` and ``jnp``, ``helper`` of
@@ -108,7 +108,7 @@ def _written(framework: str, case: Case, pairs: Pairs) -> str:
         named = case.padding  # it has words for both SAMEs, which hold at every size
     elif framework in ("tensorflow", "keras"):
         named = _tensorflow_word(case, pairs).lower() or pairs
-        if case.pool:  # whose padding is no zeros, or counts them
+        if case.pool:  # whose padding is not zeros, or counts them
             named = case.padding if case.pad_with == "nothing" else pairs
     ceil = case.rounds_up and named not in BY_SIZE
     program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})

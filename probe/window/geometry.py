@@ -1,4 +1,4 @@
-"""Where the windows lie and what they hold: for every output and every leaf the input it reads.
+"""Computes where the windows lie: for every output and leaf, the input that it reads.
 
 A *leaf* is one product of an output, counted row by row over (*kernel, in_channels / groups): leaf
 ``k * group_channels + c``. A *position* is an output's place on the spatial axes, row by row.
@@ -34,7 +34,8 @@ class Geometry:
 
     @classmethod
     def of(cls, case: Case, length: int | None = None) -> Geometry:
-        """The geometry at ``length``; None takes the case's own. InputError if there is none."""
+        """Returns the geometry at ``length``; None takes the case's own.
+        InputError if there is none."""
         sizes = case.spatial(length)
         channels = case.groups, case.in_channels, case.filters
         windows = case.windows
@@ -42,7 +43,7 @@ class Geometry:
 
     @property
     def positions(self) -> int:
-        """How many output positions there are."""
+        """Returns how many output positions there are."""
         return math.prod(self.outputs)
 
     @property
@@ -51,11 +52,11 @@ class Geometry:
         return self.in_channels // self.groups
 
     def axis_reads(self, axis: int) -> np.ndarray:
-        """Indices along one axis, (outputs, kernel) int64; outside [0, size) is padding."""
+        """Returns indices along one axis, (outputs, kernel) int64; outside [0, size) is padding."""
         return self.windows.reads(axis, self.sizes[axis])
 
     def reads(self, positions: np.ndarray | None = None) -> np.ndarray:
-        """Flat spatial indices read, (positions, prod(kernel)); -1 is padding.
+        """Returns flat spatial indices read, (positions, prod(kernel)); -1 is padding.
 
         ``positions`` picks output positions (flat, any order); None is all of them. int32 unless
         the input has 2**31 elements or more.
@@ -94,7 +95,7 @@ class Geometry:
 
 
 def read_classes(case: Case, length: int | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Positions grouped by the leaves they read, padding excluded.
+    """Returns positions grouped by the leaves they read, padding excluded.
 
     Returns (class of every position, int64 (positions,); for every class its sorted leaves, int64).
     Two positions share a class only if they read the same leaves, whatever values they meet.
@@ -161,7 +162,7 @@ def columns(case: Case, x: np.ndarray) -> list[np.ndarray]:
 
 
 def padded(case: Case, x: np.ndarray) -> np.ndarray:
-    """Which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
+    """Returns which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
     geometry = _geometry(case, x)
     met = np.repeat(geometry.reads() < 0, geometry.group_channels, axis=1)
     return np.tile(met, (x.shape[0], 1)).T
@@ -214,7 +215,7 @@ def _magnitudes(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _geometry(case: Case, x: np.ndarray) -> Geometry:
-    """The windows over an input of this shape."""
+    """Returns the windows over an input of this shape."""
     geometry = Geometry.of(case, x.shape[-2] if case.spatial_rank else None)
     if x.shape[1:] != (*geometry.sizes, geometry.in_channels):
         why = f"the case has (batch, {', '.join(map(str, geometry.sizes))}, {geometry.in_channels})"

@@ -1,1 +1,1 @@
-"""The child: runs inside the target's interpreter, knows NumPy and one library, Python 3.6 up."""
+"""Runs inside the target's interpreter: the child, with NumPy and one library, Python 3.6 up."""

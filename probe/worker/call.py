@@ -1,4 +1,4 @@
-"""One operator, or a network, with its operands in the child: cut along an axis and called.
+"""Calls one operator or network in the child, cut along an axis.
 
 This runs in the targets' interpreters (Python 3.6, NumPy and one library).
 A network is called layer by layer, or as one program.
@@ -33,7 +33,7 @@ class Call:
         self._others = {}
 
     def at(self, axes=None):
-        """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
+        """Returns the call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
         Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
         ``channels``: nothing is cut, but those beyond go through a second call whose output is
@@ -121,7 +121,7 @@ class Prepared:
         return np.ascontiguousarray(self.operator.output(value)), seconds
 
     def repeat(self, seconds):
-        """Calls for that long, for whoever samples this process meanwhile: how many calls."""
+        """Calls for that long, while the process is sampled; returns how many calls."""
         call, calls, until = self.call, 0, time.perf_counter() + seconds
         while time.perf_counter() < until:
             call(self.input)
@@ -141,7 +141,7 @@ class Prepared:
         return np.array(found)
 
     def realigned(self):
-        """The same call with its input in a buffer of another alignment."""
+        """Returns the same call with its input in a buffer of another alignment."""
         return Prepared(self.operator, realigned(self.x), self.call)
 
 
@@ -214,7 +214,7 @@ class Network:
         return _positions(spec, x, y), spent, checked
 
     def _has_own(self, number):
-        """Whether the library has this step, which is no window, as a program of its own."""
+        """Whether the library has this step, which is not a window, as a program of its own."""
         try:
             self._operator(number)
         except Unsupported:
@@ -265,10 +265,10 @@ class Network:
 
 
 def _rows(spec, x):
-    """The rows of a product, which is a call of its own over all positions."""
+    """Returns the rows of a product, which is a call of its own over all positions."""
     return x.reshape(x.shape[0], -1, x.shape[-1]) if spec["op"] == "matmul" else x
 
 
 def _positions(spec, x, y):
-    """What a product gives, at the positions of x."""
+    """Returns what a product gives, at the positions of x."""
     return y.reshape(x.shape[:-1] + y.shape[-1:]) if spec["op"] == "matmul" else y

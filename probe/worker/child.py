@@ -1,4 +1,4 @@
-"""The child: runs inside the target's interpreter, knows NumPy and one library.
+"""Serves the parent's requests inside the target's interpreter, with NumPy and one library.
 
 Started as ``PYTHON -E -s -u child.py`` by ``probe.launch``. Requests come on stdin, answers go to
 what was stdout; everything that is printed goes to stderr. Python 3.6, and ``probe/__init__.py`` is
@@ -300,7 +300,7 @@ def main(worker=Worker):
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
         status = serve(worker(), source, sink)
-    except OSError:  # the parent has gone: there is nobody left to tell
+    except OSError:  # the parent is gone
         status = 1
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""One sweep in the child, and the many calls with edited operands by which orders are revealed.
+"""Runs sweeps in the child, and the calls with edited operands that reveal orders.
 
 A sweep runs the longest case once, then every shorter one against it. Only results leave: counts,
 digests and the places that differ. This runs in the targets' interpreters
@@ -31,7 +31,7 @@ _ROW = (
 
 
 def control(prepared, output, dtype):
-    """Whether the same shape gives the same bits: again, then from another alignment.
+    """Returns whether the same shape gives the same bits: again, then from another alignment.
 
     ``equal``, ``differs`` (with the very same buffers) or ``alignment differs``.
     """
@@ -55,7 +55,7 @@ def sweep(call, header, describe):
 
     Each answer has the columns ``at``, ``compared``, ``differing``, ``max_ulp`` (-1: no distance
     is a number), ``first`` (-1: none), ``seconds``, the lists ``control`` (None: not run),
-    ``digest_at``, ``digest_against`` and ``signed_zero`` (zeros of other signs), and of all
+    ``digest_at``, ``digest_against`` and ``signed_zero`` (zeros of different signs), and of all
     differing outputs, one item after the other, ``index`` (flat in the whole output at ``at``),
     ``index_against`` (flat in the other), ``bits_at``, ``bits_against`` and ``ulps``.
     ``shape_against`` is the shape of the base.
@@ -92,7 +92,7 @@ class _Base:
         self.digest = PrefixDigest(self.output)
 
     def compare(self, at, blocks):
-        """One row of ``_ROW`` and the item's differences, None where there are none."""
+        """Returns one row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
         mine, theirs = _sides(output, self.output, blocks)
@@ -126,7 +126,7 @@ class _Base:
 
 
 def _sides(mine, theirs, blocks):
-    """The blocks of two arrays: views where there is one block, else all in a line."""
+    """Returns the blocks of two arrays: views where there is one block, else all in a line."""
     if len(blocks) == 1:
         left, right = blocks[0]
         return mine if left is None else mine[_slices(left)], theirs[_slices(right)]
@@ -298,7 +298,7 @@ class _Steps:
             self.bias = _Edits(call.b, *[arrays[name] for name in names])
 
     def run(self, number):
-        """The output of one call, a container array of its own."""
+        """Returns the output of one call, a container array of its own."""
         operator, edits, x, call = self.operator, self.edits, self.input, self.call
         index, operands = edits.apply(number), self.operands
         if self.mode == "weights":
@@ -318,6 +318,6 @@ class _Steps:
 
 
 def constant_weights(spec, value):
-    """Weights (*kernel, in_channels/groups, filters) that are all ``value``, container."""
+    """Returns weights (*kernel, in_channels/groups, filters) that are all ``value``, container."""
     shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
     return floats.round_to(np.full(shape, value, np.float64), spec["dtype"])

@@ -1,4 +1,4 @@
-"""Frames between parent and child: a JSON header and raw arrays, on any binary stream.
+"""Sends frames between parent and child: a JSON header and raw arrays, on any binary stream.
 
 A frame is ``MAGIC``, the length of the envelope (uint32, little-endian), the envelope (UTF-8 JSON:
 the header, and name, dtype and shape of each array), then the bytes of the arrays, C order, one
@@ -21,7 +21,7 @@ KINDS = "fiub"
 
 
 class ProtocolError(Exception):
-    """What came is no frame: cut off in the middle, or something else altogether."""
+    """What came is not a frame: cut off in the middle, or something else altogether."""
 
 
 class Closed(ProtocolError):
@@ -32,7 +32,7 @@ def send(stream, header, arrays=None):
     """Write one frame. ``header``: a JSON object. ``arrays``: a dict of float, int or bool arrays.
 
     Small frames go out in one write. ProtocolError for a dtype that can't travel; OSError as the
-    stream raises it (BrokenPipeError where nobody reads any more).
+    stream raises it (BrokenPipeError where the reader is gone).
     """
     names, bodies = [], []
     for name, array in (arrays or {}).items():
@@ -56,18 +56,18 @@ def receive(stream):
     """Read one frame: ``(header, {name: array})``; the arrays are new and writable.
 
     Closed where the stream ends before a frame, ProtocolError where it ends inside of one or where
-    the bytes are no frame. OSError and time limits as the stream raises them.
+    the bytes are not a frame. OSError and time limits as the stream raises them.
     """
     head = bytearray(len(MAGIC) + 4)
     got = _fill(stream, head)
     if got == 0:
         raise Closed("the stream has ended")
     if not head.startswith(MAGIC[:got]):
-        raise ProtocolError(f"{bytes(head[:got])!r} is no frame")
+        raise ProtocolError(f"{bytes(head[:got])!r} is not the start of a frame")
     _complete(got, len(head), "head")
     length = struct.unpack("<I", bytes(head[len(MAGIC) :]))[0]
     if length > LARGEST_ENVELOPE:
-        raise ProtocolError(f"an envelope of {length} bytes is no frame of ours")
+        raise ProtocolError(f"an envelope of {length} bytes is not a frame of probe's")
     envelope = bytearray(length)
     _complete(_fill(stream, envelope), length, "envelope")
     header, names = _envelope(bytes(envelope))

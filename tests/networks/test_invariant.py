@@ -507,7 +507,7 @@ def test_a_table_travels_and_is_checked(torch, tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', "no table"])
 def test_a_file_that_is_no_table_is_one_line(torch, tmp_path, text):
     (tmp_path / "table.json").write_text(text)
-    with pytest.raises(InputError, match="table=table.json: this is no table"):
+    with pytest.raises(InputError, match="table=table.json: it is not a table"):
         stable.invariant(torch.nn.Linear(2, 2).eval(), table=tmp_path / "table.json")
 
 

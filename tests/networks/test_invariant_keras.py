@@ -182,7 +182,7 @@ def test_sums_are_certified_when_asked():
 
 
 def test_what_is_no_model_is_one_line():
-    with pytest.raises(InputError, match="a layer alone is no model"):
+    with pytest.raises(InputError, match="a single layer is not a model"):
         stable.invariant(L.Dense(3))
     with pytest.raises(InputError, match="it has no weights yet"):
         stable.invariant(keras.Sequential([L.Dense(3)]))

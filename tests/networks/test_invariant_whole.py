@@ -196,19 +196,19 @@ def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', "no table"])
 def test_a_file_that_is_no_table_is_one_line(tmp_path, text):
     (tmp_path / "table.json").write_text(text)
-    with pytest.raises(InputError, match="table=table.json: this is no table"):
+    with pytest.raises(InputError, match="table=table.json: it is not a table"):
         stable.invariant(Planted().function(), example=drawn(2, 33), table=tmp_path / "table.json")
 
 
 @pytest.mark.parametrize(
     ("given", "words", "why"),
     [
-        ((drawn(2, 33), W), {}, "which of them carry samples is not said"),
-        ((drawn(2, 33),), {"batched": (0, None)}, "speaks of 2 arguments"),
+        ((drawn(2, 33), W), {}, "unknown which carry samples"),
+        ((drawn(2, 33),), {"batched": (0, None)}, "has 2 entries"),
         ((drawn(2, 33),), {"batched": (3,)}, "has shape"),
         ((drawn(2, 33),), {"batched": (None,)}, "one number of samples"),
         ((drawn(0, 33),), {}, "at least 1"),
-        ((3,), {}, "is no array"),
+        ((3,), {}, ": not an array"),
         ((drawn(2, 33),), {"sizes": {"length": [3]}}, "padded along batches"),
         ((drawn(2, 33),), {"threads": 2}, "has those of its library"),
         ((drawn(2, 33) + 1j,), {}, "has this format"),

@@ -162,7 +162,7 @@ def test_too_little_padding_is_no_rounding(switching):
     found = Comparer(switching, geometry).compare(9, need.padded - 4)
     assert found.verdict == "padding" and found.lacking > 0
     assert sum(layer.other_window for layer in found.layers) > 0
-    with pytest.raises(InputError, match="padded=5: content of 9"):
+    with pytest.raises(InputError, match="padded=5: a valid length of 9"):
         Comparer(switching, geometry).compare(9, 5)
 
 

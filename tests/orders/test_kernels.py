@@ -186,7 +186,7 @@ def test_a_target_that_fails_is_missing_and_no_error(monkeypatch):
     source = kernels.Source(lambda target: True, failing)
     monkeypatch.setitem(kernels.SOURCES, "symbols", source)
     found = kernels.observe(TENSORFLOW, CASE, sources=["symbols"])
-    assert found == [Kernel("symbols", None, "the target failed (crash) when it was asked")]
+    assert found == [Kernel("symbols", None, "the target failed (crash) when it was queried")]
 
 
 def test_a_new_source_is_an_entry_of_the_registry(monkeypatch):

@@ -11,7 +11,7 @@ README = Path(__file__).parents[2] / "results" / "README.md"
 
 
 def test_readme_of_results_is_generated_from_the_schema():
-    assert README.read_text() == schema.readme(), "write schema.readme() to results/README.md"
+    assert README.read_text() == schema.readme(), "run .ci/describe.py"
 
 
 def test_every_column_says_its_type_and_meaning_once():
@@ -76,3 +76,13 @@ def test_files_say_what_their_columns_are(tmp_path):
         told = found.field(column.name).metadata
         assert told[b"description"].decode() == column.meaning
         assert told.get(b"null", b"").decode() == (column.null or "")
+
+
+def test_committed_files_have_the_descriptions_of_today():
+    import pyarrow.parquet as pq
+
+    for path in README.parent.glob("*/*/*.parquet"):
+        found = pq.read_schema(path)
+        wanted = schema.described(found.metadata[b"probe.table"].decode())
+        same = [one.metadata == wanted.field(one.name).metadata for one in found]
+        assert all(same), f"{path.relative_to(README.parent)}: run .ci/describe.py"

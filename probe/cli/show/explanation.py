@@ -1,4 +1,4 @@
-"""Why two runs differ: one sentence, the causes, both sides' orders, one output in full."""
+"""Shows why two runs differ: one sentence, the causes, both orders, one output in full."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _sizes(side: Run, left: Run, right: Run) -> list[str]:
 
 
 def _certified(found: Comparison) -> Iterator[Text]:
-    """Yields whether both sides' outputs were asked for all they add, where that was wanted."""
+    """Yields whether both sides' outputs were tested for every addition, where that was wanted."""
     known = [side.orders for side in (found.left, found.right) if side.orders is not None]
     if not found.compared or not any(orders.certified is not None for orders in known):
         return

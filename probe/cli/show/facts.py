@@ -1,4 +1,4 @@
-"""What is here: targets, the facts of this machine, environments that were installed."""
+"""Shows what is here: targets, the facts of this machine, installed environments."""
 
 from __future__ import annotations
 

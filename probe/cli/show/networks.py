@@ -29,7 +29,7 @@ WHOLE = (
     "for all of its operations leave out --target, or give --vary length with a target of its own "
     "library (--fixed N pads it; --at A --against B compares two runs)"
 )
-"""What to do where a model is no chain."""
+"""What to do where a model is not a chain."""
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
@@ -310,7 +310,7 @@ def padded(found: Padded) -> RenderableType:
     return Group(*parts)
 
 
-TIMES = "of full, x least: time over that of the full size, and of the least size as it is"
+TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
 MEANS = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
     "which all operations compute them as at the full size; proof: holds for all finite inputs"
@@ -362,7 +362,7 @@ def _graph_remedies(ways: list[dict[str, Any]]) -> RenderableType:
 
 
 def _mode(found: Invariant) -> list[RenderableType]:
-    """Each operation of the invariant mode, with its class of sizes."""
+    """Returns each operation of the invariant mode, with its class of sizes."""
     told = found.to_json()
     if told is None:
         return []

@@ -1,4 +1,4 @@
-"""Shows what outputs read, how they are added, and where a target switches to another order."""
+"""Shows what outputs read, how they are added, and where a target changes its order."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
 
 
 def _certified(side: Run) -> Iterator[Text]:
-    """Yields whether every output was asked for all it adds, where that was wanted."""
+    """Yields whether every output was tested for every addition, where that was wanted."""
     if side.orders is not None and side.orders.certified is not None:
         doubts = side.orders.doubts
         yield Text(certificate.words(doubts), "yellow" if doubts else "green")

@@ -1,4 +1,4 @@
-"""What was shrunk, what was reproduced, and whether it is still there."""
+"""Shows what was reduced, what was reproduced, and whether it still occurs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
 
 
 def _kept(found: Mapping[str, Any]) -> list[Text]:
-    """Returns what the finding did before it was made smaller, and what of it is not kept."""
+    """Returns what the finding did before it was reduced, and what of it is not kept."""
     before, kept = found["before"], found["kept"]
     if before is None or kept is None:
         return []

@@ -140,7 +140,7 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
 
 
 def _left_out(found: Summary) -> Text:
-    """What there was no time for, and how much it is of all that was wanted."""
+    """Returns what there was no time for, and how much it is of all that was wanted."""
     asked = sum(one.comparisons + len(one.failures) for one in found.targets.values())
     told = [
         f"{name}: {found.vary} {_at(found.vary, values)}"
@@ -155,7 +155,8 @@ def _left_out(found: Summary) -> Text:
 
 
 def _why(found: Summary, case: Case) -> Text:
-    """The command that explains the first difference. One line, however long, to be copied."""
+    """Returns the command that explains the first difference.
+    One line, however long, to be copied."""
     name, one = next((name, one) for name, one in found.targets.items() if one.differences)
     first = min(difference.at for difference in one.differences)
     at, against = (window.shown(found.vary, value) for value in (first, found.against))

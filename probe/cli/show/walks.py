@@ -1,4 +1,4 @@
-"""Two runs of a model, operation by operation; a recording on disk."""
+"""Shows two runs of a model, operation by operation, and recordings on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public reports of runs that must agree and don't: asked of every target, explained, shrunk.
+"""Runs public reports on every target, explains them and reduces their cases.
 
 ``answers`` says what a report asks, what a target gives, and what the smallest case is; ``asking``
 does all of it for a store. The threads themselves are data of an experiment: nothing here knows

@@ -1,4 +1,4 @@
-"""What a report asks, what a target answers, and the smallest case that still shows it."""
+"""Defines a report's questions, a target's answers, and the smallest case."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def left(self) -> Case:
-        """The left side's case."""
+        """Returns the left side's case."""
         return self.shapes.left
 
 
@@ -69,7 +69,7 @@ class Operators:
 
     @property
     def left(self) -> Case:
-        """The left side's case."""
+        """Returns the left side's case."""
         return self.sized(self.size)[0]
 
 
@@ -90,7 +90,7 @@ class Conventions:
 
     @property
     def left(self) -> Case:
-        """The left side's case."""
+        """Returns the left side's case."""
         return self.case
 
 
@@ -99,7 +99,7 @@ Question = Pair | Operators | Conventions
 
 @dataclass(frozen=True)
 class Report:
-    """A public thread: its title and its maintainers' answer in our words, and what it asks.
+    """A public thread: its title and its maintainers' answer in our words, and its questions.
 
     ``home``: the target whose smallest case is looked for first. ``reason``: why there is nothing
     to ask here.
@@ -145,7 +145,7 @@ class Answer:
 
     @staticmethod
     def of(found: Comparison, causes: dict[str, int] | None = None, looked: int = 0) -> Answer:
-        """Returns what differs; ``causes`` of so many of the outputs as were looked at."""
+        """Returns what differs; ``causes`` of that many of the outputs as were looked at."""
         differences = found.differences
         known = bool((differences.ulps != ulp.NAN).all())
         first = (differences.bits_a[:1].tolist(), differences.bits_b[:1].tolist())
@@ -159,7 +159,7 @@ class Answer:
         return replace(self, causes=causes, explained=looked, replayed=replayed, told=told)
 
     def row(self) -> dict[str, Any]:
-        """Columns of ``findings``."""
+        """Returns columns of ``findings``."""
         names = ("compared", "differing", "max_ulp", "explained", "causes", "replayed")
         bits = dict(zip(("bits_at", "bits_against"), self.bits, strict=True))
         return bits | {name: getattr(self, name) for name in names}
@@ -192,7 +192,7 @@ def _pair(question: Pair, session: AnySession) -> Answer:
 
 
 def _work(case: Case) -> float:
-    """Products of a reveal, roughly: those of a run, once for each product of an output."""
+    """Returns products of a reveal, roughly: those of a run, once for each product of an output."""
     return float(np.prod(case.output_shape())) * case.summands**2
 
 
@@ -263,7 +263,8 @@ Told = dict[str, Any]
 
 
 def smallest(question: Question, session: AnySession, origin: Origin) -> Told | None:
-    """The smallest case as JSON for ``findings.smallest``; None: none was found. TargetError."""
+    """Returns the smallest case as JSON for ``findings.smallest``; None: none was found.
+    TargetError."""
     if isinstance(question, Operators):
         return _operators(question, session)
     if isinstance(question, Pair):

@@ -1,4 +1,4 @@
-"""Every question of every report put to every target, and the smallest case of each."""
+"""Runs every question of every report on every target, and reduces the cases."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def ask(
     progress: Tell | None = None,
     sessions: Callable[[Target], AnySession] = open_session,
 ) -> Tally:
-    """Asks every report's questions of every target, and stores ``reports`` and ``findings``.
+    """Runs every report's questions on every target, and stores ``reports`` and ``findings``.
 
     The smallest case is looked for on the report's ``home`` and, where that does not differ, on
-    the first target that does. What is stored of the same run is not asked again. What a target
+    the first target that does. What is stored of the same run is not run again. What a target
     refuses becomes a row of ``failures``. Ctrl-C leaves with what there is.
     """
     columns = ("thread", "title", "answer", "home", "reason")

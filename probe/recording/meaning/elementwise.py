@@ -88,7 +88,7 @@ class Each(Meaning):
 
 
 def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
-    """The labels of output ``number``, broadcast to its shape."""
+    """Returns the labels of output ``number``, broadcast to its shape."""
     if number:
         one = one._replace(array=np.where(one.array == ZERO, ZERO, joined(one.array, tag(number))))
     if 0 in to:

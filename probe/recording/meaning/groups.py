@@ -37,7 +37,7 @@ class Normalises(LeavesZeros):
 
     @property
     def notices(self) -> bool:  # type: ignore[override]
-        """Whether exact zeros are looked for."""
+        """Returns whether exact zeros are looked for."""
         return self.vanishes
 
     def labels(

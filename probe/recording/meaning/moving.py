@@ -128,7 +128,7 @@ def _at(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _equal(arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
-    """Arrays that have the same sizes but along ``axis``."""
+    """Returns arrays that have the same sizes but along ``axis``."""
     broad = np.broadcast_shapes(*(_at(array.shape, axis) for array in arrays))
     return [
         np.broadcast_to(one, (*broad[:axis], one.shape[axis], *broad[axis + 1 :])) for one in arrays

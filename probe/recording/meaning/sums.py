@@ -271,7 +271,7 @@ class Scans(Meaning):
         return [self._given(found, state, fresh, to, n, known) for n, to in enumerate(shapes)]
 
     def _first(self, reads: Sequence[Labels], what: np.uint64, rank: int) -> np.ndarray:
-        """What a step reads besides: weights, and its own row of the first states."""
+        """Returns what a step reads besides: weights, and its own row of the first states."""
         rest = [one for n, one in enumerate(reads[1:], 1) if n not in self.states]
         first = mixing.whole(rest, what)
         for n in self.states:

@@ -54,7 +54,7 @@ def slid(
 
 
 def _reach(frame: Frame, k: int, tap: int, size: int, outputs: int) -> tuple[slice, slice] | None:
-    """The outputs that a tap serves along an axis, and the inputs that they read by it."""
+    """Returns the outputs that a tap serves along an axis, and the inputs that they read by it."""
     stride, offset = frame.stride[k], tap * frame.dilation[k] - frame.padding[k][0]
     first = max(0, -(offset // stride)) if offset < 0 else 0
     most, end = (size, outputs) if frame.transposed else (outputs, size)
@@ -122,7 +122,7 @@ class Windows(Meaning):
 
     @property
     def pool(self) -> bool:
-        """Whether each channel is computed from its own alone, without weights."""
+        """Returns whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:

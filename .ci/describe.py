@@ -1,0 +1,57 @@
+"""Writes the schema's descriptions of tables and columns into the stored files of results/.
+
+After a change of descriptions in probe/schema: `.venv/bin/python .ci/describe.py`. Rows stay as
+they are, which is checked; files that say everything already are not touched.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from probe import schema
+from probe.store import file, origin
+
+RESULTS = Path(__file__).parents[1] / "results"
+COMPACTED = "probe.compacted"
+
+
+def described(path: Path) -> bool:
+    """Gives a file the schema's descriptions; returns whether it lacked some."""
+    rows = pq.read_table(path)
+    before = dict(rows.schema.metadata)
+    wanted = schema.described(before[b"probe.table"].decode())
+    fields = [wanted.field(one.name).metadata == one.metadata for one in rows.schema]
+    if all(fields) and before == before | wanted.metadata:
+        return False
+    origins = {k.decode(): v.decode() for k, v in before.items() if k not in wanted.metadata}
+    compacted = origins.pop(COMPACTED, None) is not None
+    file.write(path, before[b"probe.table"].decode(), rows, compacted, origins)
+    if not bits(pq.read_table(path)).equals(bits(rows)):
+        raise SystemExit(f"file={path.name}: its rows have changed; restore it with git")
+    return True
+
+
+def bits(rows: pa.Table) -> pa.Table:
+    """Returns rows with floats as integers of the same bits: NaN is not equal to NaN."""
+    columns = [column.combine_chunks() for column in rows.columns]
+    columns = [one.view(pa.uint64()) if one.type == pa.float64() else one for one in columns]
+    return pa.table(columns, rows.column_names)
+
+
+def main() -> int:
+    """Rewrites what lacks descriptions, and the guides of the folders; prints how many."""
+    paths = sorted(RESULTS.rglob("*.parquet"))
+    changed = sum(described(path) for path in paths)
+    for guide in RESULTS.glob(f"*/*/{origin.README}"):
+        guide.write_text(origin.GUIDE)
+    (RESULTS / "README.md").write_text(schema.readme())
+    print(f"{changed} of {len(paths)} files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
