@@ -72,7 +72,7 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def tensors(found: Any) -> list[torch.Tensor]:
-    """Returns the tensors in whatever a function returned, in order: in tuples, dictionaries,
+    """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
     dataclasses and objects with attributes, such as the outputs of transformers' models."""
     if isinstance(found, torch.Tensor):
         return [found]
@@ -85,8 +85,8 @@ def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
     if isinstance(found, torch.Tensor):
         every.append(found)
     elif isinstance(found, dict):
-        for one in found.values():
-            _gather(one, every, met)
+        for name in sorted(found, key=str):  # two runs may put the same names in another order
+            _gather(found[name], every, met)
     elif isinstance(found, list | tuple | set | frozenset):
         for one in found:
             _gather(one, every, met)

@@ -182,6 +182,8 @@ def test_outputs_of_any_kind_are_found() -> None:
     assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
     live = Live(Recorder(lambda: Answer(X + 1, (Y * 2,))))
     assert len(live.outputs) == 2
+    one, other = {"a": X, "b": X.exp()}, {"b": X.exp(), "a": X}
+    assert probe.first_difference(lambda: one, lambda: other).verdict == "equal"
 
 
 def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
