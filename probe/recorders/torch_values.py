@@ -33,6 +33,17 @@ PLACES = 16
 
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+ALIGNMENT = 64
+"""Bytes to which PyTorch aligns memory on a CPU: a kernel may choose by them."""
+
+INTEGERS = {
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+"""Formats of numbers, and integers of the same size, as which NumPy copies them."""
+
 DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
 """Types of numbers that NumPy has as they lie in memory."""
 
@@ -154,12 +165,31 @@ def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
             strides, wide = _dense(tuple(values.shape), strides), list(values.shape)
             break
     size = sum((n - 1) * step for n, step in zip(wide, strides, strict=True)) + 1
-    memory = torch.zeros(slot.offset + max(size, 0), dtype=slot.dtype, device=slot.device)
     if 0 in values.shape:
         return values.to(slot.device)
+    memory = _memory(slot, slot.offset + size)
     view = memory.as_strided(wide, strides, slot.offset)
-    view.copy_(values[tuple(slice(n) for n in wide)] if wide else values)
+    part = values[tuple(slice(n) for n in wide)] if wide else values
+    if slot.device.type == "cpu" and slot.dtype in INTEGERS:
+        as_integers = INTEGERS[slot.dtype]
+        np.copyto(view.view(as_integers).numpy(), part.view(as_integers).numpy())
+    else:
+        view.copy_(part)
     return view.expand(values.shape)
+
+
+def _memory(slot: Slot, count: int) -> torch.Tensor:
+    """Returns zeros for so many numbers.
+
+    On a CPU NumPy makes them, aligned as PyTorch's own, and copies into them: calls are made by the
+    thousand, and PyTorch's threads would wait for each other on a processor that has other work.
+    """
+    if slot.device.type != "cpu":
+        return torch.zeros(count, dtype=slot.dtype, device=slot.device)
+    size = count * slot.dtype.itemsize
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return torch.from_numpy(raw[start : start + size]).view(slot.dtype)
 
 
 def _dense(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
