@@ -353,8 +353,9 @@ def _log_softmax(call: Call) -> Meaning:
 def _attends(call: Call) -> Meaning:
     if call["dropout_p"]:
         return Unknown("it draws random numbers")
-    if call["query"].shape[:-2] != call["key"].shape[:-2]:
-        return Unknown("several heads of queries share one of keys")
+    ours, theirs = call["query"].shape[:-2], call["key"].shape[:-2]
+    if ours != theirs and (ours[:-1] != theirs[:-1] or ours[-1] % theirs[-1]):
+        return Unknown("keys and queries have different leading axes")
     mask = call["attn_mask"]
     dtype = str(mask.dtype if mask else call["query"].dtype).removeprefix("torch.")
     size = call["query"].shape[-1]

@@ -97,7 +97,8 @@ class Attends(Meaning):
     that is added to the scores (..., L, S) or, as bool, says which of them are seen.
 
     What the mask hides by minus infinity or the lowest number of its format adds nothing.
-    ``causal``: query n sees keys up to n. ``numbers``: the scale.
+    ``causal``: query n sees keys up to n. ``numbers``: the scale. Where there are fewer heads (the
+    third axis from the end) of keys and values than of queries, neighbouring queries share one.
     """
 
     causal: bool = False
@@ -110,6 +111,8 @@ class Attends(Meaning):
         what = extended(what, self.numbers)
         letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
         spelled = (letters + "le", letters + "se")
+        shared = [_shared(one, reads[0].shape) for one in reads[1:3]]
+        reads = [reads[0], *shared, *reads[3:]]
         scores = mixing.product(reads[0], reads[1], spelled, letters + "ls", what)
         scores, hidden = self._masked(scores, reads[3:])
         chances = scores._replace(array=np.where(hidden, ZERO, mixing.visible(scores.array)))
@@ -143,6 +146,16 @@ class Attends(Meaning):
         return scores, np.broadcast_to(
             hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
         ) & ~hidden.all(-1, keepdims=True)
+
+
+def _shared(labels: Labels, queries: tuple[int, ...]) -> Labels:
+    """Returns keys or values with a head for every head of the queries."""
+    axis = len(queries) - 3
+    if axis < 0 or labels.shape[axis] == queries[axis]:
+        return labels
+    times = queries[axis] // labels.shape[axis]
+    shape = (*labels.shape[:axis], queries[axis], *labels.shape[axis + 1 :])
+    return labels._replace(shape=shape, array=np.repeat(labels.full((axis,)), times, axis))
 
 
 def _beside(sums: Labels, to: tuple[int, ...], number: int) -> Labels:
