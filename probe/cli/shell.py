@@ -234,7 +234,7 @@ def _meant(words: str) -> str:
     from probe.case import ALIASES
     from probe.operation import OF_CASES
 
-    first = words.split()[0]
+    first, *_ = words.split() or [words]
     if first.lower() in (*OF_CASES, *ALIASES):
         return f"write --op {first}"
     if re.search(MODELS, first):

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import probe
@@ -45,6 +45,7 @@ def _here(tmp_path, monkeypatch):
 def test_every_command_line_ends_with_a_status_that_is_documented(count):
     @settings(SOME, max_examples=count)
     @given(lines())
+    @example(["targets", "", "--json"])
     def check(words):
         kept_to(words)
 
