@@ -17,7 +17,7 @@ def main() -> None:
     """The script ``probe``: runs the command of ``sys.argv`` and exits with its status."""
     try:
         from probe.cli import shell
-    except ModuleNotFoundError as error:  # before click there is nobody to say it
+    except ModuleNotFoundError as error:  # without click no command can report it
         if error.name not in BASE:
             raise
         print(f"probe: {lacking(error)}", file=sys.stderr)

@@ -173,7 +173,7 @@ def _is_largest(keeper: Keeper, given: tuple[Any, ...]) -> bool:
 
 
 def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> None:
-    """Runs the unchanged model, and notes how many of its numbers have other bits than ``y``."""
+    """Runs the unchanged model, and notes how many of its numbers have different bits."""
     with torch.no_grad():
         native = model(*given)
     total = apart = 0

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from probe.errors import InputError
+from probe.recorders.jax_folded import folded
 from probe.recorders.jax_lines import lines
 from probe.recorders.jax_meanings import Equation, Passes, meaning
 from probe.recorders.jax_opened import Opened, unrolled
@@ -30,7 +31,6 @@ from probe.recorders.jax_programs import (
     described,
     direct,
     equation,
-    folded,
     inner,
     loops,
     noticed,
@@ -266,12 +266,12 @@ class _Trace(Base):  # type: ignore[misc]
         return core.eval_trace.stage_value(val)
 
     def process_custom_jvp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
-        """Returns the function itself, whose derivative nobody asks for here."""
+        """Returns the function itself, whose derivative is not needed here."""
         with core.set_current_trace(self):
             return fun.call_wrapped(*rest[1])
 
     def process_custom_vjp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
-        """Returns the function itself, whose derivative nobody asks for here."""
+        """Returns the function itself, whose derivative is not needed here."""
         with core.set_current_trace(self):
             return fun.call_wrapped(*rest[2])
 

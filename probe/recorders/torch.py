@@ -309,7 +309,7 @@ class _Mode(TorchDispatchMode):
         return told
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
-        """Returns one compiled region: an operation that nobody can look into."""
+        """Returns one compiled region: an operation that shows nothing of its inside."""
         self.regions += 1
         path = self.paths.now()
         values, into = self.values, [one for one in reads if isinstance(one, torch.Tensor)]

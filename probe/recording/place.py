@@ -108,7 +108,7 @@ class _Asked:
         raise NotImplementedError
 
     def lines(self, found: np.ndarray) -> np.ndarray:
-        """Returns the output as (places, elements) that ought to be alike at all places."""
+        """Returns the output as (places, elements) that should be equal at all places."""
         raise NotImplementedError
 
     def answers(self, place: int) -> np.ndarray | None:

@@ -282,7 +282,7 @@ def _only_moves(op: Operation, inputs: set[int]) -> bool:
 
 
 def _set_aside(found: Walk) -> None:
-    """What differs from run to run on one side, and reaches no output, is nobody's difference."""
+    """Sets aside what differs from run to run on one side, and reaches no output."""
     sources = found.difference.sources
     if not sources or _repeat(found, sources):  # each by itself only where that shows something
         return

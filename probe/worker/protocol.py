@@ -21,7 +21,7 @@ KINDS = "fiub"
 
 
 class ProtocolError(Exception):
-    """What came is not a frame: cut off in the middle, or something else altogether."""
+    """What came is not a frame: truncated, or something else altogether."""
 
 
 class Closed(ProtocolError):

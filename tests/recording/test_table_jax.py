@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recording.truth import shares, told
+from tests.recording.truth import changed, shares, told
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
@@ -172,14 +172,6 @@ GROUPS: dict[str, Callable[[Given], list[Any]]] = {
 }
 OTHERWISE = {*SAME, "expand_dims", "add_any", "eq_to", "le_to", "lt_to", "and", "or", "xor", "not"}
 """What compiled functions have, or other versions of JAX, or orders that a sort makes."""
-
-
-def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
-    """These rows alone, and one element of the first of them changed."""
-    other = array[rows].copy()
-    place = np.unravel_index(other[0].size // 2, other[0].shape)
-    other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
-    return other
 
 
 def given(rows: list[int] | None = None) -> Given:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recording.truth import shares, told
+from tests.recording.truth import changed, shares, told
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -325,14 +325,6 @@ GONE = {"UnsortedSegmentMean", "MatrixExponential"} | {
     for one in ("Sum", "Max", "Min", "Prod")
 }
 """Names that TensorFlow has no kernel for, but XLA."""
-
-
-def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
-    """These rows alone, and one element of the first of them changed."""
-    other = array[rows].copy()
-    place = np.unravel_index(other[0].size // 2, other[0].shape)
-    other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
-    return other
 
 
 def given(rows: list[int] | None = None) -> Given:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recording.truth import both, shares
+from tests.recording.truth import both, changed, shares
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -479,14 +479,6 @@ GROUPS: dict[str, Callable[[Given], list[Any]]] = {
     "layers": layers,
     "moves": moves,
 }
-
-
-def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
-    """These rows alone, and one element of the first of them changed."""
-    other = array[rows].copy()
-    place = np.unravel_index(other[0].size // 2, other[0].shape)
-    other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
-    return other
 
 
 def given(rows: list[int] | None = None) -> Given:

@@ -111,3 +111,11 @@ def agreed(sides: Sides, output: int = 0) -> float:
     chosen = agreeing(sides[0][2][one], sides[1][2][two])
     shape = sides[0][0].recording.values[one].shape
     return float(chosen.mask(shape, 0).mean())
+
+
+def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
+    """These rows alone, and one element of the first of them changed."""
+    other = array[rows].copy()
+    place = np.unravel_index(other[0].size // 2, other[0].shape)
+    other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
+    return other
