@@ -73,6 +73,66 @@ def _comparisons(found: Results) -> pandas.DataFrame:
     return newest(found, "comparisons").merge(versions, on="run_id")
 
 
+def walks(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
+    """Counts pairs of runs that both machines have, by model (rows) and by where outputs differ.
+
+    Columns: ``equal on both``, ``differs on both``, ``differs only on`` one. Pairs of runs about
+    which nothing is known on one of them are left out.
+    """
+    import pandas as pd
+
+    one, other = (_walked(found[name]) for name in pair)
+    both = pd.concat([one, other], axis=1, keys=pair, join="inner").dropna()
+    columns = ["equal on both", "differs on both", *(f"differs only on {name}" for name in pair)]
+    differs = both == "differs"
+    kind = pd.Series(columns[0], index=both.index)
+    kind[differs.all(axis=1)] = columns[1]
+    for name, column in zip(pair, columns[2:], strict=True):
+        kind[differs[name] & ~differs.all(axis=1)] = column
+    models = both.index.get_level_values("model") + " on " + both.index.get_level_values("target")
+    return pd.crosstab(models, kind).reindex(columns=columns, fill_value=0).rename_axis(index=None)
+
+
+def _walked(found: Results) -> pandas.Series:
+    """Returns the verdicts on pairs of runs, by ``model, target, vary, at, against``."""
+    rows = newest(found, "walks")
+    rows = rows[rows.verdict.isin(["equal", "differs"])]
+    return rows.set_index(["model", "target", *PLACE[2:]]).verdict
+
+
+def invariance(found: Mapping[str, Results]) -> pandas.DataFrame:
+    """Returns what the invariant mode kept and cost, a row a machine.
+
+    How many layers and models were run, how many numbers must agree, how many of them differ in the
+    unchanged library and in the mode; and medians over layers of the time over the unchanged
+    library, for 1 to 15 rows or samples and for 16 and more.
+    """
+    import pandas as pd
+
+    rows = {}
+    for name, one in found.items():
+        within = one.invariances[one.invariances.axis != "threads"]
+        times = one.measurements[~one.measurements.subject.isin(_models(within))]
+        of = times.variant.str.split(", ", expand=True)
+        keys = [times["subject"], times["size"], of[1], of[0]]
+        best = times.groupby(keys).value.min().unstack()
+        ratio = best.invariant / best.plain
+        many = ratio.index.get_level_values("size") >= 16
+        rows[name] = {
+            "layers and models": f"{within.subject.nunique()}",
+            "numbers": f"{within.compared.sum():,}",
+            "differ in the library": f"{within.plain.sum():,}",
+            "differ in the mode": f"{within.differing.sum():,}",
+            "time, 1 to 15": f"{ratio[~many].median():.2f}",
+            "time, 16 and more": f"{ratio[many].median():.2f}",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _models(rows: pandas.DataFrame) -> pandas.Series:
+    return rows[rows.kind == "model"].subject.drop_duplicates()
+
+
 def summations(found: Mapping[str, Results]) -> pandas.DataFrame:
     """How many ways to add (tree and rounding) each target has on every machine, and on all.
 
@@ -109,11 +169,20 @@ def _revealed(found: Results) -> pandas.DataFrame:
 def draw(found: Mapping[str, Results], pair: tuple[str, str]) -> Figure:
     """``agreement`` as bars, a row a target; how many comparisons both have stands at the end."""
     counts = agreement(found, pair)
+    same, total = int(counts["same bits"].sum()), int(counts.to_numpy().sum())
+    return _bars(counts, pair, f"the same bits in {same:,} of {total:,} comparisons")
+
+
+def draw_walks(found: Mapping[str, Results], pair: tuple[str, str]) -> Figure:
+    """``walks`` as bars, a row a model; how many pairs of runs both have stands at the end."""
+    counts = walks(found, pair)
+    alike, total = int(counts.iloc[:, :2].to_numpy().sum()), int(counts.to_numpy().sum())
+    return _bars(counts, pair, f"the same verdict on {alike:,} of {total:,} pairs of runs")
+
+
+def _bars(counts: pandas.DataFrame, pair: tuple[str, str], message: str) -> Figure:
     figure, axes = plt.subplots(figsize=(8.5, 0.3 * len(counts) + 1.3), layout="constrained")
     pictures.stacked_shares(axes, counts, COLOURS)
-    same, total = int(counts["same bits"].sum()), int(counts.to_numpy().sum())
-    axes.set_title(
-        f"{' and '.join(pair)}: the same bits in {same:,} of {total:,} comparisons", fontsize=10
-    )
+    axes.set_title(f"{' and '.join(pair)}: {message}", fontsize=10)
     figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     return figure

@@ -42,3 +42,16 @@ def test_a_way_that_one_machine_alone_has_is_its_own(found):
     told = machines.summations(found)
     assert (told.to_numpy() >= 0).all()
     assert told.filter(like="only on ").to_numpy().sum() > 0, "AMX and AVX-512 add otherwise"
+
+
+def test_verdicts_on_models_are_counted_once_and_by_machine():
+    name, one = next(iter(machines.by_machine(STORE.parent / "real_models").items()))
+    other = one.walks.copy()
+    changed = (other.verdict == "equal").idxmax()
+    other.loc[changed, "verdict"] = "differs"
+    again = type("Changed", (), {"runs": one.runs, "walks": other})()
+    counts = machines.walks({name: one, "again": again}, (name, "again"))
+    known = one.walks.verdict.isin(["equal", "differs"]).sum()
+    assert counts.to_numpy().sum() == known and counts["differs only on again"].sum() == 1
+    assert counts["differs on both"].sum() == (one.walks.verdict == "differs").sum()
+    assert not counts[f"differs only on {name}"].any()

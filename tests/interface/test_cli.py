@@ -197,7 +197,8 @@ def test_help_imports_nothing_heavy(heavy):
 def test_a_reader_that_leaves_is_no_error():
     command = f"{sys.executable} -m probe targets | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and not done.stderr and done.stdout.count("\n") == 1
+    said = [line for line in done.stderr.splitlines() if not line.endswith("s so far")]
+    assert done.returncode == 0 and not said and done.stdout.count("\n") == 1
 
 
 def test_numbers_are_read_as_people_write_them():
