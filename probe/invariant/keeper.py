@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -154,8 +154,31 @@ class Keeper:
 
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
+        return self.first([operation], axis, each)
+
+    def first(self, ways: Sequence[Rows], axis: str, each: int = 1) -> Known:
+        """As ``known``, of the first way to call it that has a class; of the first if none has."""
+        key, found = ways[0].key, list[Known]()
         if self.calls.another_batch:
-            self.leave(operation.key, BOUND, re.sub(r"\d+", "n", operation.key))
+            self.leave(key, BOUND, re.sub(r"\d+", "n", key))
+        for operation in ways:
+            found.append(self._known(operation, axis, each))
+            if found[-1].sizes.entry.chosen:
+                break
+        one = found[-1] if found[-1].sizes.entry.chosen else found[0]
+        for other in found:
+            if other is not one:
+                self._drop(other.run.operation)
+        return one
+
+    def _drop(self, operation: Rows) -> None:
+        """Takes an operation that is not run out of the table and the report."""
+        threads = self.library.threads()
+        for name in (operation.key, _named(operation, threads)):
+            self.table.entries.pop(name, None)
+        self.report.operations.pop((operation.key, threads), None)
+
+    def _known(self, operation: Rows, axis: str, each: int) -> Known:
         with self.lock:
             threads = self.library.threads()
             there = operation.key in self.table.entries

@@ -36,10 +36,16 @@ def spread(seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADE
     """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
     drawn = operands.hashes(seed, tensor, 0, shape)
     fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
-    sign = np.where(drawn & np.uint64(1), -1.0, 1.0)
+    powers = np.ldexp(1.0, np.arange(binades) - binades // 2)
     power = (drawn >> np.uint64(8)) % np.uint64(binades)
-    scaled: np.ndarray = sign * np.ldexp(fraction, power.astype(np.int64) - binades // 2)
+    power += (drawn & np.uint64(1)) * np.uint64(binades)
+    scaled: np.ndarray = fraction * np.concatenate([powers, -powers])[power.astype(np.intp)]
     return scaled
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns float64 values rounded once to a format, as float64."""
+    return floats.widen(floats.round_to(values, dtype), dtype)
 
 
 def products(
@@ -55,12 +61,12 @@ def products(
     They are float64 values of ``dtype``. ``constant``: the value of all x; None: they are spread.
     """
     x = spread(seed, "x", (leaves,), 4) if constant is None else np.full(leaves, constant)
-    x, w = floats.nearest(x, dtype), floats.nearest(spread(seed, "w", (leaves, filters)), dtype)
+    x, w = rounded(x, dtype), rounded(spread(seed, "w", (leaves, filters)), dtype)
     shuffled = np.argsort(operands.hashes(seed, "x", 1, (leaves,)), kind="stable").tolist()
-    b = floats.nearest(OF_BIAS * spread(seed, "b", (filters,), 4), dtype)
+    b = rounded(OF_BIAS * spread(seed, "b", (filters,), 4), dtype)
     if of_bias or leaves == 1:
         alone = shuffled.pop()
-        b = -floats.nearest(x[alone] * w[alone], dtype)
+        b = -rounded(x[alone] * w[alone], dtype)
     if len(shuffled) % 2 and len(shuffled) > 1:  # three that cancel: once, once, and twice less
         one, other, twice = (shuffled.pop() for _ in range(3))
         x[other] = x[twice] = x[one]
@@ -126,8 +132,14 @@ class Asked(Rows):
     tools: Tools
 
     @abstractmethod
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         """Returns one sample of each input of a set of operands, and the parameters."""
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Returns what ``drawn`` does, which is kept: to draw it may take longer than to ask."""
+        if number not in self._kept:
+            self._kept[number] = self.drawn(number)
+        return self._kept[number]
 
     def mark(self, size: int) -> str:
         """As ``Rows.mark``."""
@@ -167,7 +179,7 @@ class Samples(Asked):
         self.shapes, self.dtype, self.function = shapes, dtype, function
         self.held, self.pieces = held, pieces
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         """Spread numbers; in the second set each is followed by itself with the sign turned."""
         made = []
         for at, shape in enumerate(self.shapes):

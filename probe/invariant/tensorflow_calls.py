@@ -85,15 +85,10 @@ class Product(Asked):
         self.channels, self.filters, self.dtype, self.turned = channels, filters, dtype, turned
         self._words = ("transpose_a", False, "transpose_b", turned, "T", dtype)
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Rows.telling``."""
-        if number not in self._kept:
-            x, w, _ = products(
-                number, self.channels, self.filters, FORMATS[self.dtype], number == 1
-            )
-            held = tensor(w.T if self.turned else w, self.dtype)
-            self._kept[number] = (tensor(x, self.dtype),), (held,)
-        return self._kept[number]
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
+        x, w, _ = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
+        return (tensor(x, self.dtype),), (tensor(w.T if self.turned else w, self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
@@ -130,8 +125,8 @@ class Contraction(Asked):
         self.labels, self.shapes, self.dtype = labels, shapes, dtype
         self.paired, self.function = paired, function
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Rows.telling``: the products of each outcome cancel."""
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``: the products of each outcome cancel."""
         one, two, out = self.labels
         sizes = {
             letter: size
@@ -190,8 +185,8 @@ class Convolution(Asked):
         self.op, self.shape, self.weights, self.dtype = op, shape, weights, dtype
         self.attributes, self.words, self.sizes = attributes, words, sizes
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Rows.telling``."""
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
         *kernel, one, two = self.weights
         name, count = FORMATS[self.dtype], math.prod(kernel)
         if "Depthwise" in self.op:
@@ -308,8 +303,8 @@ class Softmax(Samples):
 
     sets = 24
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Rows.telling``."""
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
         (width,) = self.shapes[0]
         values = np.asarray(tf.cast(_exponents(self.dtype), tf.float64))
         row = np.resize(np.roll(values, 7 * number), width)

@@ -149,7 +149,7 @@ class Attention:
         known = self.met.known(
             key,
             lambda: Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
-            "length",
+            axis="length",
         )
         step = STEP
         plans = known.sizes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
 NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
 CONSTANT = 1.37  # whose products are not exact in any format
 LONG = 4096  # places of one value in an array whose middle is not a tail
+ALIGNED = 64  # bytes: where PyTorch's own memory begins, and the longest vector of a processor
 TOLD = 61  # of these are kept: a number that no vector's width divides
 
 FORMATS = {
@@ -70,7 +71,25 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
     return laid(torch.from_numpy(np.array(values, order="C")).to(dtype))
 
 
+def misplaced(x: Any) -> int:
+    """Returns how many bytes behind a whole vector a tensor begins."""
+    return int(x.data_ptr() % ALIGNED)
+
+
+def aligned(x: Any) -> Any:
+    """Returns the same contiguous values where a vector begins: a copy if they begin elsewhere.
+
+    MKL has products whose order of additions depends on that, on processors without AVX-512.
+    """
+    return x.clone() if x.data_ptr() % ALIGNED else x
+
+
 def laid(x: Any) -> Any:
+    """Returns what ``strided`` does, where a vector begins."""
+    return aligned(strided(x))
+
+
+def strided(x: Any) -> Any:
     """Contiguous, with the strides that follow from the shape.
 
     Axes of size 1 may have any stride, and by them libraries take another kernel.
@@ -86,15 +105,29 @@ def laid(x: Any) -> Any:
     return x if x.stride() == wanted else x.as_strided(x.shape, wanted)
 
 
+def moved(x: Any, by: int) -> Any:
+    """Returns the same contiguous values in memory that begins ``by`` bytes behind a vector."""
+    many = by // x.element_size()
+    kept = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
+    return kept.copy_(x.reshape(-1)).view(x.shape)
+
+
 def shifted(x: Any) -> Any:
     """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
-    kept = torch.empty(x.numel() + 1, dtype=x.dtype)[1:]
-    return kept.copy_(x.reshape(-1)).view(x.shape)
+    return moved(x, x.element_size())
+
+
+def apart(shape: Sequence[int], dtype: Any) -> Any:
+    """Returns room for rows, along the last axis, each of which begins where a vector does."""
+    vector = ALIGNED // dtype.itemsize
+    *others, channels = shape
+    return torch.empty(*others, -(-channels // vector) * vector, dtype=dtype)[..., :channels]
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
     """Returns the same sample at every place."""
-    return tuple(laid(one.expand(size, *one.shape)) for one in sample)
+    every = (one.expand(size, *one.shape) for one in sample)
+    return tuple(strided(one.clone(memory_format=torch.contiguous_format)) for one in every)
 
 
 class Rows(telling.Rows):
@@ -111,7 +144,7 @@ class Asked(telling.Asked, Rows):
     tools = telling.Tools(FORMATS, tensor, repeated, container)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``: twice, from and to other places in memory."""
+        """As ``classes.Operation.mark``: twice, the second time written where it is told to."""
 
         def answers() -> Iterator[tuple[np.ndarray, str]]:
             for number in range(self.sets):
@@ -119,7 +152,7 @@ class Asked(telling.Asked, Rows):
                 samples = repeated(sample, size)
                 y = self.call(samples, parameters)
                 if not number:
-                    again = self.call(tuple(map(shifted, samples)), parameters, shifted(y))
+                    again = self.call(samples, parameters, torch.empty_like(y))
                     y = torch.cat([y, again])
                 yield container(y)
 
@@ -132,24 +165,35 @@ class Asked(telling.Asked, Rows):
 
 
 class Linear(Asked):
-    """Rows times a matrix: w (filters, channels), or (channels, filters) if it is ``turned``."""
+    """Rows times a matrix: w (filters, channels), or (channels, filters) if it is ``turned``.
+
+    ``at``: how many bytes behind a whole vector the weights begin.
+    """
+
+    own = True
+    """Whether the call is the library's own, of operands as they are."""
 
     def __init__(
-        self, channels: int, filters: int, dtype: Any, bias: bool, turned: bool = False
+        self,
+        channels: int,
+        filters: int,
+        dtype: Any,
+        bias: bool,
+        turned: bool = False,
+        at: int = 0,
     ) -> None:
         with_bias, laid = " with bias" * bias, " turned" * turned
+        laid += f" weights {at} bytes on" if at else ""
         super().__init__(f"linear {channels} -> {filters}{with_bias}{laid} {FORMATS[dtype]}")
         self.channels, self.filters, self.dtype, self.bias = channels, filters, dtype, bias
-        self.turned = turned
+        self.turned, self.at = turned, at
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        if number not in self._kept:
-            name = FORMATS[self.dtype]
-            x, w, b = products(number, self.channels, self.filters, name, number == 1)
-            held = tensor(w if self.turned else w.T, self.dtype)
-            bias = tensor(b, self.dtype) if self.bias else None
-            self._kept[number] = (tensor(x, self.dtype),), (held, bias)
-        return self._kept[number]
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
+        x, w, b = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
+        held = moved(tensor(w if self.turned else w.T, self.dtype), self.at)
+        bias = tensor(b, self.dtype) if self.bias else None
+        return (tensor(x, self.dtype),), (held, bias)
 
     def empty(self, samples: Tensors) -> Any:
         """As ``Rows.empty``."""
@@ -166,7 +210,7 @@ class Linear(Asked):
 
     def case(self) -> Case | None:
         """As ``Rows.case``."""
-        if self.turned:
+        if self.turned or self.at or not self.own:
             return None
         return Case(
             "dense",
@@ -177,8 +221,28 @@ class Linear(Asked):
         )
 
 
+class Apart(Linear):
+    """As a ``Linear``, whose rows and answers each begin where a vector does.
+
+    Where they don't, MKL adds some rows of a narrow product in another order.
+    """
+
+    own = False
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.key += " rows apart"
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        (x,), (w, b) = samples, parameters
+        rows = apart(x.shape, x.dtype).copy_(x)
+        y = super().call((rows,), (w, b), apart((len(x), self.filters), x.dtype))
+        return y.contiguous() if out is None else out.copy_(y)
+
+
 class Convolution(Asked):
-    """A convolution of one spatial size: samples are those of the batch."""
+    """A convolution of one spatial size, along the batch; ``at`` as of ``Linear``."""
 
     def __init__(
         self,
@@ -188,21 +252,23 @@ class Convolution(Asked):
         bias: bool,
         words: dict[str, Any],
         transposed: bool = False,
+        at: int = 0,
     ) -> None:
         filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
         sample = max(shape[0], filters) * math.prod(shape[1:])
         self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))
         said = " ".join(f"{name}={_said(value)}" for name, value in sorted(words.items()))
+        said += f" weights {at} bytes on" if at else ""
         name = "transposed convolution" if transposed else "convolution"
         text = "x".join(map(str, shape)), "x".join(map(str, weights))
         with_bias = " with bias" * bias
         super().__init__(f"{name} of {text[0]} by {text[1]}{with_bias} {said} {FORMATS[dtype]}")
         self.shape, self.weights, self.dtype, self.bias = shape, weights, dtype, bias
-        self.words, self.transposed = words, transposed
+        self.words, self.transposed, self.at = words, transposed, at
         self.function = (TRANSPOSED if transposed else CONVOLUTIONS)[len(shape) - 1]
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Rows.telling``."""
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
         groups = self.words.get("groups", 1)
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
         leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
@@ -211,7 +277,7 @@ class Convolution(Asked):
         # one value everywhere keeps the products of a window paired; the last set is of others
         x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
         bias = tensor(b, self.dtype) if self.bias else None
-        return (tensor(x, self.dtype),), (tensor(held, self.dtype), bias)
+        return (tensor(x, self.dtype),), (moved(tensor(held, self.dtype), self.at), bias)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
@@ -220,7 +286,7 @@ class Convolution(Asked):
     def case(self) -> Case | None:
         """As ``Rows.case``."""
         rank, words = len(self.shape) - 1, self.words
-        if self.transposed or rank == 3 or isinstance(words.get("padding"), str):
+        if self.at or self.transposed or rank == 3 or isinstance(words.get("padding"), str):
             return None
         return Case(
             f"conv{rank}d",
@@ -248,12 +314,30 @@ class Pairs(Samples):
     What each row adds cancels, as that of ``Linear``.
     """
 
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Rows.telling``."""
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
         (rows, leaves), (_, filters) = self.shapes[:2]
         x, w, b = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
         made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
         return tuple(tensor(one, self.dtype) for one in made[: len(self.shapes)]), ()
+
+
+class PairsApart(Pairs):
+    """As ``Pairs``, whose rows and answers each begin where a vector does: see ``Apart``.
+
+    Its function takes ``out``.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.key += " rows apart"
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        a, b, *_ = samples
+        y = apart((*a.shape[:-1], b.shape[-1]), a.dtype)
+        every = (apart(one.shape, one.dtype).copy_(one) for one in samples)
+        return self.function(*every, *parameters, out=y).contiguous()
 
 
 class ByPlace(Rows):
@@ -358,16 +442,21 @@ class Runner:
             if count < size:
                 found = call(tuple(padded(one, size) for one in part), parameters)[:count]
             elif y is None:
-                found = call(part, parameters)
+                found = call(tuple(map(aligned, part)), parameters)
             else:
-                out = y[start : start + count]
-                found = call(part, parameters, out)
-                if found.data_ptr() == out.data_ptr():
+                out = room(y[start : start + count])
+                found = call(tuple(map(aligned, part)), parameters, out)
+                if found.data_ptr() == y[start].data_ptr():
                     continue
             if y is None:
                 y = found.new_empty((len(samples[0]), *found.shape[1:]))
             y[start : start + count] = found
         return y
+
+
+def room(out: Any) -> Any:
+    """Returns where to write, which is where a vector begins as in a call's own memory, or None."""
+    return None if out is None or out.data_ptr() % ALIGNED else out
 
 
 def padded(x: Any, size: int) -> Any:

@@ -18,7 +18,17 @@ import torch
 
 from probe.invariant.classes import Piece, Sizes
 from probe.invariant.keeper import Known
-from probe.invariant.torch_calls import Convolution, Linear, Rows, Tensors, each, laid, padded
+from probe.invariant.torch_calls import (
+    Convolution,
+    Linear,
+    Rows,
+    Tensors,
+    aligned,
+    each,
+    laid,
+    padded,
+    room,
+)
 
 BLOCKS = (384, 256, 192, 320, 336, 448, 512, 128, 768, 96, 64)
 """Channels that are added at a time: the first of them that gives the bits is taken."""
@@ -31,13 +41,25 @@ SAMPLES = 61  # numbers of the weights that are compared before each call
 class Turned(Linear):
     """As a ``Linear``, of turned weights; that many channels at a time."""
 
+    own = False
     pieces: Sequence[int] = ()
 
     def __init__(self, like: Linear, block: int) -> None:
+        self.like = like
         super().__init__(like.channels, like.filters, like.dtype, like.bias, turned=True)
         whole = block >= like.channels
         self.key = f"{like.key} few rows" + ("" if whole else f" in blocks of {block} channels")
         self.blocks = [slice(at, at + block) for at in range(0, like.channels, block)]
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``."""
+        sample, (w, b) = self.like.telling(number)
+        return sample, (w if self.like.turned else laid(w.t()), b)
+
+    def forget(self) -> None:
+        """As ``Rows.forget``."""
+        super().forget()
+        self.like.forget()
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
@@ -57,8 +79,8 @@ class OneDNN(Convolution):
     pieces: Sequence[int] = ()
 
     def __init__(self, like: Convolution) -> None:
-        super().__init__(like.shape, like.weights, like.dtype, like.bias, like.words)
-        self.key = f"{like.key} by oneDNN"
+        super().__init__(like.shape, like.weights, like.dtype, like.bias, like.words, at=like.at)
+        self.key, self.like = f"{like.key} by oneDNN", like
         self.flat = len(like.shape) == 2  # one axis, to which another of size 1 is added
         named = (("padding", 0), ("stride", 1), ("dilation", 1))
         rank = len(like.shape) - 1
@@ -66,6 +88,14 @@ class OneDNN(Convolution):
         if self.flat:
             options = [(usual, *one) for one, (_, usual) in zip(options, named, strict=True)]
         self.options = (*options, like.words.get("groups", 1))
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.telling``."""
+        return self.like.telling(number)
+
+    def forget(self) -> None:
+        """As ``Rows.forget``."""
+        self.like.forget()
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
@@ -157,6 +187,8 @@ class Ways:
     def native(self, count: int) -> bool:
         """Whether that many samples, which were computed before, are one call of the library's."""
         steps = self.steps.get(count, ())
+        if not getattr(self.known.run.operation, "own", True):
+            return False
         return len(steps) == 1 and steps[0].piece.size == count and not steps[0].other
 
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
@@ -183,8 +215,8 @@ class Ways:
             if places < size:
                 one = operation.call((padded(part, size),), parameters)[:places]
             else:
-                out = None if y is None else y[start : start + places]
-                one = operation.call((part,), parameters, out)
+                out = room(None if y is None else y[start : start + places])
+                one = operation.call((aligned(part),), parameters, out)
                 if out is not None and one.data_ptr() == out.data_ptr():
                     continue
             if y is None:

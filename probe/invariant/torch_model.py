@@ -82,6 +82,14 @@ class Operations(TorchDispatchMode):
         super().__init__()
         self.operators = operators
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Read by PyTorch, which would import its compiler, in seconds, and wrap each operation.
+
+        ``Uncompiled`` keeps the compiler from all of them at once.
+        """
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -151,7 +151,7 @@ class Operators:
         which = weight is not None, bias is not None
         key = ("layer_norm", shape, x.dtype, eps, which, here[0].dtype if here else None)
         known = self.met.known(
-            key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), "rows"
+            key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), axis="rows"
         )
         rows = laid(x.reshape(-1, *shape))
         return known((rows,), (weight, bias)).view(x.shape)
@@ -192,7 +192,7 @@ class Operators:
         known = self.met.known(
             (name, size, x.dtype),
             lambda: Samples(name, [(size,)], x.dtype, function, (), ROWS),
-            "rows",
+            axis="rows",
         )
         return known((laid(x.reshape(-1, size)),)).view(x.shape)
 
@@ -353,7 +353,7 @@ class Operators:
 
         packet = getattr(torch.ops.aten, base)
         there = "out" in packet.overloads() and func._overloadname == "default"
-        return self.met.known((base, tuple(rest), dtype), make, "place")
+        return self.met.known((base, tuple(rest), dtype), make, axis="place")
 
     def _flash(
         self,

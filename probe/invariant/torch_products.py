@@ -15,14 +15,19 @@ import torch.nn.functional as functional
 
 from probe.invariant.keeper import Keeper, Known
 from probe.invariant.torch_calls import (
+    ALIGNED,
     CONVOLUTIONS,
     FORMATS,
     TRANSPOSED,
+    Apart,
     Convolution,
     Linear,
     Pairs,
+    PairsApart,
     each,
     laid,
+    misplaced,
+    strided,
 )
 from probe.invariant.torch_few import Convolved, Copies, Layer, Ways
 
@@ -36,12 +41,15 @@ class Met:
         self.keeper = keeper
         self.kept: dict[Any, Known] = {}
 
-    def known(self, key: tuple[Any, ...], make: Callable[[], Any], axis: str = "batch") -> Known:
-        """Returns an operation by what it is called with and the number of threads."""
+    def known(self, key: tuple[Any, ...], *makes: Callable[[], Any], axis: str = "batch") -> Known:
+        """Returns an operation by what it is called with and the number of threads.
+
+        ``makes``: the ways in which it may be called; the first that has a class is taken.
+        """
         key = (*key, torch.get_num_threads())
         found = self.kept.get(key)
         if found is None:
-            found = self.kept[key] = self.keeper.known(make(), axis)
+            found = self.kept[key] = self.keeper.first([make() for make in makes], axis)
         return found
 
 
@@ -54,7 +62,8 @@ class Products:
         self.ready: dict[Any, tuple[Any, Ways | None]] = {}
         """The strides of both operands and the way, by all else that decides a call's bits.
 
-        None is the library's own call of operands with these strides.
+        None is the library's own call of operands with these strides, the first where a vector
+        begins.
         """
         self.own: dict[str, Callable[..., Any]] = {
             "addmm": lambda func, *given, **words: self.addmm(*given, **words),
@@ -80,8 +89,9 @@ class Products:
     def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
         """``functional.linear``."""
         w, b = weight, bias
-        key = x.shape, w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()
-        ready = self.ready.get(key)
+        at = w.data_ptr() % ALIGNED
+        key = x.shape, w.shape, x.dtype, w.dtype, b is None, at, torch.get_num_threads()
+        ready = None if x.data_ptr() % ALIGNED else self.ready.get(key)
         if ready is not None and ready[0] == (x.stride(), w.stride()):
             way = ready[1]
             return functional.linear(x, w, b) if way is None else way(x, w, b)
@@ -93,8 +103,9 @@ class Products:
         """``a @ b``: the rows of a have nothing to do with each other."""
         if out is not None or not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
             return NotImplemented
-        key = a.shape, b.shape, a.dtype, b.dtype, torch.get_num_threads()
-        ready = self.ready.get(key)
+        at = b.data_ptr() % ALIGNED
+        key = a.shape, b.shape, a.dtype, b.dtype, at, torch.get_num_threads()
+        ready = None if a.data_ptr() % ALIGNED else self.ready.get(key)
         if ready is not None and ready[0] == (a.stride(), b.stride()):
             return torch.mm(a, b) if ready[1] is None else ready[1](a, b, None)
         if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
@@ -122,15 +133,16 @@ class Products:
         if w.stride() != (w.shape[1], 1):
             if w.t().is_contiguous() and 1 not in w.shape:
                 w, turned, key = w.t(), not turned, None
-            w = laid(w)
+            w = strided(w)
         channels, filters = w.shape if turned else w.shape[::-1]
         rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        rows = rows if rows.stride() == (channels, 1) else laid(rows)
-        parts = channels, filters, x.dtype, b is not None, turned
+        rows = laid(rows)
+        parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
         way = ("linear", *parts, torch.get_num_threads())
         layer = self.ways.get(way)
         if layer is None:
-            known = self.met.known(("linear", *parts), lambda: Linear(*parts), "rows")
+            makes = (lambda: Linear(*parts)), (lambda: Apart(*parts))
+            known = self.met.known(("linear", *parts), *makes, axis="rows")
             layer = Ways(known) if turned else Layer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
@@ -148,7 +160,8 @@ class Products:
             return NotImplemented
         shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
         key = ("bmm", shapes, a.dtype)
-        known = self.met.known(key, lambda: Pairs("bmm", shapes, a.dtype, torch.bmm))
+        parts = "bmm", shapes, a.dtype, torch.bmm
+        known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
         self.met.keeper.limit(known, PAIRS)
         return known((laid(a), laid(b)))
 
@@ -159,11 +172,12 @@ class Products:
         shapes = tuple(a.shape[1:]), tuple(b.shape[1:]), (a.shape[1], b.shape[2])
         name = f"baddbmm beta={beta} alpha={alpha}"
 
-        def function(a: Any, b: Any, c: Any) -> Any:
-            return torch.baddbmm(c, a, b, beta=beta, alpha=alpha)
+        def function(a: Any, b: Any, c: Any, out: Any = None) -> Any:
+            return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)
 
         key = name, shapes, a.dtype
-        known = self.met.known(key, lambda: Pairs(name, shapes, a.dtype, function))
+        parts = name, shapes, a.dtype, function
+        known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
         self.met.keeper.limit(known, PAIRS)
         full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
         return known((laid(a), laid(b), full))
@@ -220,11 +234,12 @@ class Products:
         The library's own function takes all of these in this order.
         """
         kinds = x.dtype, w.dtype, b is None, torch.get_num_threads()
-        key = function, x.shape, w.shape, words, rest, kinds
+        key = function, x.shape, w.shape, words, rest, kinds, w.data_ptr() % ALIGNED
         try:
             ready = self.ready.get(key)
         except TypeError:  # a list among the words
             return NotImplemented
+        ready = None if x.data_ptr() % ALIGNED else ready
         if ready is not None and ready[0] == (x.stride(), w.stride()):
             way = ready[1]
             return function(x, w, b, *words, *rest) if way is None else way(x, w, b)
@@ -235,7 +250,7 @@ class Products:
         stride, padding, third = (_full(one, rank) for one in words)
         groups, *last = rest
         dilation, more = (_full(last[0], rank), third) if last else (third, (0,) * rank)
-        x, w = laid(x), laid(w)
+        x, w = laid(x), strided(w)
         way = self._way(x, w, b, stride, padding, dilation, bool(last), more, groups)
         y = way(x, w, b)
         self.ready[key] = (x.stride(), w.stride()), None if way.native(len(x)) else way
@@ -258,7 +273,7 @@ class Products:
         """Convolutions of one to three axes, along the batch."""
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        x, w = laid(x), laid(w)
+        x, w = laid(x), strided(w)
         way = self._way(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
         return way(x, w, b)
 
@@ -280,11 +295,12 @@ class Products:
         given: dict[str, Any] = {name: tuple(value) for name, value in words.items()}
         given["groups"] = groups
         parts = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
-        key = ("convolution", *parts, tuple(given.items()), transposed)
+        at = misplaced(w)
+        key = ("convolution", *parts, tuple(given.items()), transposed, at)
         way = (*key, torch.get_num_threads())
         found = self.ways.get(way)
         if found is None:
-            known = self.met.known(key, lambda: Convolution(*parts, given, transposed))
+            known = self.met.known(key, lambda: Convolution(*parts, given, transposed, at))
             self.met.keeper.limit_lengths(known)
             found = self.ways[way] = (Ways if transposed else Convolved)(known)
         return found

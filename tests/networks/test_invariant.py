@@ -192,6 +192,28 @@ def test_a_convolutional_network_keeps_its_largest_bits_at_every_batch(torch):
         assert differing(torch, model(x[:3]), whole[:3]) == 0
 
 
+@pytest.mark.parametrize(("channels", "filters"), [(32, 10), (33, 10), (28, 2), (64, 48)])
+@pytest.mark.parametrize("kind", ["linear", "matmul", "bmm"])
+def test_where_operands_begin_in_memory_does_not_matter(torch, kind, channels, filters):
+    """Rows of odd lengths begin at any place in a vector, and so do weights that are mapped."""
+    size = channels * filters
+    weight = torch.nn.Parameter(torch.randn(size + 1)[1:].view(filters, channels))
+
+    class Product(torch.nn.Module):
+        def forward(self, x):
+            if kind == "bmm":
+                return torch.bmm(x[:, None], weight.t().expand(len(x), channels, filters))
+            return torch.nn.functional.linear(x, weight) if kind == "linear" else x @ weight.t()
+
+    model, report = stable.invariant(Product().eval(), [1, 64])
+    x = torch.randn(64, channels)
+    whole = model(x)
+    for start, count in ((0, 1), (1, 1), (3, 2), (1, 9), (5, 16), (2, 33), (1, 63)):
+        part = model(x[start : start + count])
+        assert torch.equal(part, whole[start : start + count]), (start, count)
+    assert report.complete, report
+
+
 def test_strides_of_axes_of_one_do_not_matter(torch):
     model, _ = stable.invariant(torch.nn.Linear(1, 77).eval(), [64])
     x = torch.randn(64, 1)
@@ -512,7 +534,7 @@ def test_a_file_that_is_no_table_is_one_line(torch, tmp_path, text):
 
 
 def test_sums_are_certified_when_asked(torch):
-    _, report = stable.invariant(torch.nn.Linear(9, 3).eval(), [8], example=torch.randn(8, 9))
+    _, report = stable.invariant(torch.nn.Linear(9, 16).eval(), [8], example=torch.randn(8, 9))
     (told,) = report.certify().values()
     assert told.startswith(("certified: all outputs", "not certified: "))
     assert report.rows[0].certified == told
