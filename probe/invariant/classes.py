@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from probe import ulp
+from probe.progress import VOICE
 
 PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 """Sizes of pieces that larger calls are cut into: the first of them that is in the class."""
@@ -108,7 +109,8 @@ class Sizes:
     def mark(self, size: int) -> str:
         """As ``Operation.mark``, asked once."""
         if size not in self.marks:
-            self.marks[size] = self.operation.mark(size)
+            with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
+                self.marks[size] = self.operation.mark(size)
         return self.marks[size]
 
     def usable(self, size: int) -> bool:
