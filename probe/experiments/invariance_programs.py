@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,9 @@ def made(x: np.ndarray, plain: Run, same: Run, report: Any, compiled: Run | None
     )
 
 
-def mobilenet() -> tuple[Any, np.ndarray]:
-    """Keras' MobileNetV2 with seeded weights, and an input."""
-    return calibrated("MobileNetV2", 96), drawn(96, 96, 3)
+def pictures(name: str) -> tuple[Any, np.ndarray]:
+    """Returns a network of Keras with seeded weights, and pictures."""
+    return calibrated(name, 96), drawn(96, 96, 3)
 
 
 def encoder() -> tuple[Any, np.ndarray]:
@@ -173,7 +174,7 @@ def converted(like: str) -> Made:
     import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
 
-    model, x = mobilenet()
+    model, x = pictures("MobileNetV2")
     with without_stderr():
         content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
     interpreter = Interpreter(model_content=content, num_threads=THREADS)
@@ -197,7 +198,10 @@ def subjects() -> Iterator[Subject]:
     """Models by library."""
     makes: dict[tuple[str, str], Callable[[str], Made]] = {
         ("keras", "Keras transformer layer"): lambda like: of_keras(like, encoder),
-        ("keras", "Keras MobileNetV2"): lambda like: of_keras(like, mobilenet),
+        ("keras", "Keras MobileNetV2"): lambda like: of_keras(
+            like, partial(pictures, "MobileNetV2")
+        ),
+        ("keras", "Keras ResNet50"): lambda like: of_keras(like, partial(pictures, "ResNet50")),
         ("jax", "JAX convolutions"): convolutions,
         ("jax", "JAX transformer layer"): block,
         ("onnxruntime,threads=2", "ONNX perceptron"): perceptron,

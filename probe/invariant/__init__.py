@@ -63,8 +63,9 @@ def invariant(
     where it carries none, as ``jax.vmap``'s ``in_axes``, or by name; ``(None, 0)`` of ``f(weights,
     x)``. Not needed for one argument, and for files that leave one axis open. ``threads``: of a
     file's session; the library's default if not given. Up to 12 ``sizes`` are those that it is run
-    at; of more, powers of two. Each is compiled or prepared, and run some times, when a shape is
-    first met. InputError where samples read each other.
+    at; of more, powers of two; where places of one differ, a slightly larger one too. Each is
+    compiled or prepared, and run some times, when a shape is first met. InputError where samples
+    read each other.
 
     Inference only, without gradients. Classes are looked for when a shape is first met, which
     takes some calls of that shape. InputError; NotInvariant.

@@ -8,15 +8,20 @@ the least measured time. All buckets in use are in one class, so timing never de
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from probe.invariant.classes import Entry, Piece, Plan
+from probe.progress import VOICE
 
 NAMED = 12
 """Up to that many sizes of the user are the buckets themselves."""
+
+BESIDE = (2, 4, 1)
+"""By how much a bucket is made larger whose places differ, in this order: kernels that take 6 or 12
+rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently."""
 
 TURNS = 5
 """Calls of which the quickest counts."""
@@ -26,6 +31,8 @@ class Program(Protocol):
     """What is run at a bucket: an operation of ``classes`` that has a quick check."""
 
     key: str
+    refused: Mapping[int, str]
+    """Sizes that the library does not run, with the reason."""
 
     def mark(self, size: int, quick: bool = False) -> str:
         """Returns the digest of its answers at a size; empty where places differ."""
@@ -50,13 +57,22 @@ def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
 
 
 class Buckets:
-    """One program with one number of threads: which buckets are in the chosen class."""
+    """One program with one number of threads: which buckets are in the chosen class.
+
+    ``fixed``: there is no other size than these.
+    """
 
     def __init__(
-        self, operation: Program, entry: Entry, threads: int, sizes: Sequence[int]
+        self,
+        operation: Program,
+        entry: Entry,
+        threads: int,
+        sizes: Sequence[int],
+        fixed: bool = False,
     ) -> None:
         self.operation, self.entry, self.threads = operation, entry, threads
         self.ladder = tuple(sizes)
+        self.beside = () if fixed else BESIDE
         self.marks = entry.marks.setdefault(threads, {})
         self.plans: dict[int, Plan | None] = {}
         self._seconds: dict[int, float] = {}
@@ -64,19 +80,30 @@ class Buckets:
     def mark(self, size: int) -> str:
         """As of the program, asked once."""
         if size not in self.marks:
-            self.marks[size] = self.operation.mark(size)
+            with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
+                self.marks[size] = self.operation.mark(size)
         return self.marks[size]
+
+    @property
+    def tried(self) -> list[int]:
+        """Returns the ladder; a size whose places differ has one beside it whose places do not."""
+        found = set(self.ladder)
+        for size in self.ladder:
+            if not self.mark(size) and size not in self.operation.refused:
+                larger = (size + more for more in self.beside)
+                found |= set(next(([one] for one in larger if self.mark(one)), []))
+        return sorted(found)
 
     @property
     def used(self) -> list[int]:
         """Returns the buckets whose every place has the bits of the chosen class."""
         chosen = self.entry.chosen
-        return [size for size in self.ladder if chosen and self.mark(size) == chosen]
+        return [size for size in self.tried if chosen and self.mark(size) == chosen]
 
     @property
     def classes(self) -> list[str]:
         """Returns the marks there are, that of the largest bucket first."""
-        return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.ladder)))))
+        return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.tried)))))
 
     def choose(self, like: str, wanted: Sequence[int]) -> None:
         """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
@@ -97,7 +124,8 @@ class Buckets:
         key, chosen, kept = self.operation.key, self.entry.chosen, dict(self.marks)
         self.marks.clear()
         self.entry.certified.clear()
-        held = {size: mark for size, mark in kept.items() if size in self.ladder}
+        there = {size + more for size in self.ladder for more in (0, *self.beside)}
+        held = {size: mark for size, mark in kept.items() if size in there}
         for size, mark in held.items():
             if self.operation.mark(size, quick=quick) != mark:
                 notes.append(f"{key}: size {size} differs from the table: checked anew")

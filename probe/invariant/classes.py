@@ -16,12 +16,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from probe import ulp
+from probe.progress import VOICE
 
 PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 """Sizes of pieces that larger calls are cut into: the first of them that is in the class."""
 
 MOST = 1 << 16  # the largest size that is tried as a padded one
 CALL = 8  # what a further call costs, in units of size
+NEXT, NEAR = 3, 12
+"""Sizes directly above and below one whose places differ that are tried beside powers of two."""
 SAMPLED = 24  # sizes of the user at which classes are timed
 TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number of short ones
 SHORT = 1e-3  # s
@@ -106,7 +109,8 @@ class Sizes:
     def mark(self, size: int) -> str:
         """As ``Operation.mark``, asked once."""
         if size not in self.marks:
-            self.marks[size] = self.operation.mark(size)
+            with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
+                self.marks[size] = self.operation.mark(size)
         return self.marks[size]
 
     def usable(self, size: int) -> bool:
@@ -132,7 +136,8 @@ class Sizes:
         entry = self.entry
         if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
             return ""
-        there = next((size for size in _below(entry.largest) if self.marks.get(size)), 0)
+        same = (size for size in _near(entry.largest) if self.marks.get(size) == entry.chosen)
+        there = next(same, 0)
         return (
             f"{self.operation.key}: places of one call of size {entry.largest} have different "
             f"bits; those of size {there} are kept"
@@ -194,8 +199,11 @@ class Sizes:
         self._piece = 0
 
     def of_largest(self, largest: int) -> str:
-        """The mark of the largest size whose places are alike, asked here; empty: there is none."""
-        for size in _below(largest):
+        """The mark of the size nearest to the largest whose places are alike, asked here.
+
+        Empty: there is none.
+        """
+        for size in _near(largest):
             if size in self.believed:
                 self.believed.discard(size)
                 del self.marks[size]
@@ -268,9 +276,13 @@ def _units(plan: Plan) -> int:
 
 
 def _above(count: int) -> list[int]:
-    """Rounded up to more and more zeros at the end, in binary."""
+    """The next sizes, then rounded up to more and more zeros at the end, in binary.
+
+    Some kernels work on 6 rows at a time: of these not every power of two is a good size.
+    """
     steps = [1 << power for power in range(1, 17)]
-    found = dict.fromkeys(-(-count // step) * step for step in steps)
+    found = dict.fromkeys(range(count + 1, count + 1 + NEXT))
+    found |= dict.fromkeys(-(-count // step) * step for step in steps)
     return [size for size in found if count < size <= max(MOST, 2 * count)]
 
 
@@ -278,6 +290,12 @@ def _below(count: int) -> list[int]:
     """Returns the size itself, then rounded down to more and more zeros at the end, in binary."""
     steps = [1 << power for power in range(17)]
     return [size for size in dict.fromkeys(count // step * step for step in steps) if size]
+
+
+def _near(count: int) -> list[int]:
+    """Returns what lies below, as ``_below``; then the next sizes below, then those above."""
+    below = range(count - 1, max(count - 1 - NEAR, 0), -1)
+    return list(dict.fromkeys([*_below(count), *below, *_above(count)]))
 
 
 def _sample(sizes: Sequence[int]) -> list[int]:

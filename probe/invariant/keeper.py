@@ -13,7 +13,7 @@ from probe.invariant.classes import Entry, Operation, Plan, Sizes
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, anew
 
-ASKED = 6  # operations whose telling operands are kept
+ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations together
 PLACES = 4096  # elements at which a function's class is chosen: few have no vector body
 BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
@@ -27,6 +27,10 @@ class Rows(Operation, Protocol):
 
     def call(self, samples: Any, parameters: Any) -> Any:
         """Returns the library's call."""
+
+    @property
+    def kept(self) -> int:
+        """Returns how many numbers of telling operands there are in memory."""
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -242,8 +246,11 @@ class Keeper:
         """Keeps the operands of the operations that were asked last, and forgets the others'."""
         self._asked[operation.key] = operation
         self._asked.move_to_end(operation.key)
-        while len(self._asked) > ASKED:
-            self._asked.popitem(last=False)[1].forget()
+        kept = sum(one.kept for one in self._asked.values())
+        while kept > ASKED and len(self._asked) > 1:
+            _, oldest = self._asked.popitem(last=False)
+            kept -= oldest.kept
+            oldest.forget()
 
     def _settle(
         self, operation: Rows, entry: Entry, wanted: tuple[int, str, list[int]], there: bool

@@ -103,6 +103,12 @@ class Rows(ABC):
     def ready(self, size: int) -> Callable[[], Any]:
         """As ``classes.Operation.ready``."""
 
+    @property
+    def kept(self) -> int:
+        """Returns how many numbers of telling operands there are in memory."""
+        every = (one for both in self._kept.values() for side in both for one in side)
+        return sum(math.prod(one.shape) for one in every)
+
     def forget(self) -> None:
         """Gives back the memory of the operands."""
         self._kept.clear()

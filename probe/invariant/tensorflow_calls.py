@@ -21,7 +21,7 @@ from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan, digest
 from probe.invariant.telling import SETS, Rows, Tensors, products, spread
-from probe.recorders.tensorflow_values import array, run
+from probe.recorders.tensorflow_values import array, run, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
 AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
@@ -56,13 +56,12 @@ def container(y: Any) -> tuple[np.ndarray, str]:
 
 def tensor(values: np.ndarray, dtype: Any) -> Any:
     """float64 values rounded to a tensor's format."""
-    rounded = floats.nearest(np.asarray(values, np.float64), FORMATS[dtype])
-    return tf.cast(tf.constant(rounded, tf.float64), dtype)
+    return tensor_of(floats.round_to(np.asarray(values, np.float64), FORMATS[dtype]), dtype)
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
     """Returns the same sample at every place."""
-    return tuple(tf.repeat(one[None], size, axis=0) for one in sample)
+    return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
 class Asked(telling.Asked):
@@ -269,8 +268,11 @@ class ByPlace(Rows):
 
     def _given(self, at: np.ndarray) -> Tensors:
         """Returns values by their numbers; beside each odd one stands its neighbour."""
-        other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
-        return tuple(tf.gather(self._values, one) for one in (at, other)[: self.inputs])
+        found = [tf.gather(self._values, at)]
+        if self.inputs > 1:
+            other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
+            found.append(tf.gather(self._values, other))
+        return tuple(found)
 
     def mark(self, size: int) -> str:
         """Returns whether every place gives each value the bits that a long tensor gives it."""
@@ -278,10 +280,11 @@ class ByPlace(Rows):
             self._values = self._told()
             answers = self.function(*self._given(np.repeat(np.arange(TOLD), LONG)))
             self._answers = tf.reshape(answers, (TOLD, LONG))[:, LONG // 2]
-        places, large = np.arange(size, dtype=np.int32), size >= LARGE
-        turns = [ODD + (places + 17 * at) % (TOLD - ODD) for at in range(1 if large else SETS)]
-        turns += [(places + at) % ODD for at in range(1, 3 if large else ODD + 1)]
-        for turned in turns:
+        large, rest = size >= LARGE, np.arange(TOLD - ODD, dtype=np.int32)
+        turns = [ODD + np.roll(rest, -17 * at) for at in range(1 if large else SETS)]
+        turns += [np.roll(rest[:ODD], -at) for at in range(1, 3 if large else ODD + 1)]
+        for turn in turns:
+            turned = np.resize(turn, size)
             y = self.function(*self._given(turned))
             there, wanted = container(y), container(tf.gather(self._answers, turned))
             if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):

@@ -37,6 +37,11 @@ class Lengths:
         self.words, self.longest = words, longest
         self._truth: dict[int, Any] = {}
 
+    @property
+    def kept(self) -> int:
+        """As ``keeper.Rows.kept``, of the answers."""
+        return sum(one.numel() for one in self._truth.values())
+
     def forget(self) -> None:
         """Gives back the memory of the answers."""
         self._truth.clear()
@@ -84,6 +89,8 @@ class Heads:
         text = ", ".join("x".join(map(str, shape)) for shape in shapes)
         self.key = f"attention of {text}{' masked' * masked}{said} {FORMATS[dtype]}"
         self.shapes, self.dtype, self.masked, self.words = shapes, dtype, masked, words
+
+    kept = 0
 
     def forget(self) -> None:
         """There is nothing to give back."""

@@ -154,7 +154,7 @@ class Same:
         table, threads = self.table, self.program.threads()
         there = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
-        made = Buckets(operation, entry, threads, sizes)
+        made = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
         if there:
             made.recheck(table.trusted and not operation.fresh, table.notes)
         if not entry.chosen:
