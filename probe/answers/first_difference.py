@@ -331,11 +331,13 @@ def first_difference(
     functions = [_bound(one, inputs) for one in (left, right)]
     names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
     given = () if inputs is None else tuple(inputs)
+    tell = progress or silent
+    tell("running both sides once, unwatched")
     recorders = [
         of_net(raw, given) if is_net(raw) else of_function(one, bare=(raw, given))
         for one, raw in zip(functions, (left, right), strict=True)
     ]
-    found = walk(recorders[0], recorders[1], explain, progress or silent)
+    found = walk(recorders[0], recorders[1], explain, tell)
     return Walked(found, Asked("", *names))
 
 

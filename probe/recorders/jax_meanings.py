@@ -70,7 +70,10 @@ def meaning(one: Equation) -> Meaning:
     row = ROWS.get(one.primitive.name)
     if row is None:
         return Unknown(f"{one.primitive.name} is not described in probe")
-    return row(one)
+    try:
+        return row(one)
+    except (KeyError, IndexError, ValueError, TypeError):
+        return Unknown(f"{one.primitive.name} has parameters that are not described in probe")
 
 
 def _product(one: Equation) -> Meaning:
@@ -206,7 +209,8 @@ def _pad(one: Equation) -> Meaning:
     config, value = one.params["padding_config"], one.values(1)
     if all(not inside for _, _, inside in config) and value is not None:
         widths = tuple((int(low), int(high)) for low, high, _ in config)
-        return Pads(widths, float(value), one.reads[0][1])
+        number = complex(value) if value.dtype.kind == "c" else float(value)
+        return Pads(widths, number, one.reads[0][1])
     return Moves(lambda array, value: padded(array, value, config))
 
 

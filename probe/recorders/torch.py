@@ -246,6 +246,8 @@ class _Mode(TorchDispatchMode):
         if self.compiling():
             return func(*args, **kwargs)
         call = Call(func, args, kwargs)
+        if any(one.is_meta for one in call.tensors):  # shapes without numbers
+            return func(*args, **kwargs)
         values = self.values
         changed, wholly = call.changed(), written(call)
         reads = call.tensors
@@ -260,6 +262,8 @@ class _Mode(TorchDispatchMode):
             seen = [values.seen(t, path) for t in reads]
         given = func(*args, **kwargs)
         every = tensors(given)
+        if any(one.is_meta for one in every):
+            return given
         every += [t for t in changed if not any(t is one for one in every)]
         if skipped(call):
             values.uninitialised(every)
@@ -295,7 +299,7 @@ class _Mode(TorchDispatchMode):
         same: Hashable = (call.signature(), tuple(at), len(every), torch.get_num_threads())
         try:
             known = self.told.get(same)
-        except TypeError:  # an argument without a hash
+        except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
             known, same = None, None
         if known is not None:
             return known

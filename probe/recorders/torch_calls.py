@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,7 +227,7 @@ class Call:
             value = self.bound()[name]
             if name in leave_out or any(isinstance(one, Slot) for one in leaves(value)):
                 continue
-            if value is not None and value != default:
+            if value is not None and (isinstance(value, torch.ScriptObject) or value != default):
                 found.append((name, _plain(value)))
         return tuple(found)
 
@@ -284,7 +285,18 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return str(value)
+    return _packed(value) if isinstance(value, torch.ScriptObject) else str(value)
+
+
+def _packed(value: Any) -> str:
+    """Returns what tells packed weights, and other objects of C++, from others."""
+    name = value._type().qualified_name().rpartition(".")[2]
+    try:
+        held = list(leaves(value.__getstate__()))
+    except Exception:  # it can't be written to a file
+        return str(name)
+    arrays = [array(one).tobytes() for one in held if isinstance(one, torch.Tensor)]
+    return f"{name} {blake2b(b''.join(arrays), digest_size=8).hexdigest()}"
 
 
 def _contiguous(slot: Slot) -> bool:

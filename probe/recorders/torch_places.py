@@ -16,6 +16,7 @@ from probe.recording.meaning import (
     Made,
     Meaning,
     Moves,
+    Passes,
     Picks,
     Reduces,
     Reshapes,
@@ -265,9 +266,11 @@ def _diagonal(call: Call) -> Meaning:
     return Moves(lambda a: np.diagonal(a, offset, first, second))
 
 
-@row("_cdist_forward")
+@row("_cdist_forward", "_euclidean_dist")
 def _distances(call: Call) -> Meaning:
-    """Returns a norm of the differences of every pair of rows, however it is computed."""
+    """Returns a norm of the differences of every pair of rows, however it is computed: of many rows
+    PyTorch takes the Euclidean one from a product of matrices."""
+    power = float(call.bound().get("p", 2.0))
     one, two = call["x1"].shape, call["x2"].shape
     lead = np.broadcast_shapes(one[:-2], two[:-2])
     rows, others, size = one[-2], two[-2], one[-1]
@@ -275,15 +278,34 @@ def _distances(call: Call) -> Meaning:
         Step(Reshapes(), (0,), (*one[:-1], 1, size)),
         Step(Reshapes(), (1,), (*two[:-2], 1, others, size)),
         Step(Each("difference"), (2, 3), (*lead, rows, others, size)),
-        Step(Reduces((-1,), "cdist", numbers=call.numbers()), (4,), call.shapes[0]),
+        Step(Reduces((-1,), "cdist", numbers=(power,)), (4,), call.shapes[0]),
     )
     return Steps(steps)
+
+
+@row("affine_grid_generator")
+def _affine_grid(call: Call) -> Meaning:
+    """An output reads the matrix of its row of the batch."""
+    numbers = (*call["size"][2:], call["align_corners"])
+    return Whole(((0, 0),), "affine_grid", numbers)
 
 
 @row("bucketize")
 def _bucket(call: Call) -> Meaning:
     axes = range(len(call["self"].shape))
     return Whole(tuple((a, a) for a in axes), "bucketize", call.numbers())
+
+
+@row("searchsorted")
+def _searched(call: Call) -> Meaning:
+    """An output reads its own number, and all of one sorted sequence."""
+    if not isinstance(call["self"], Slot) or len(call["sorted_sequence"].shape) != 1:
+        return Unknown("every row is searched in a sequence of its own")
+    rank = len(call["self"].shape)
+    numbers = call.numbers()
+    first = Step(Passes((1, 0)), (0, 1), call["self"].shape, (call["sorted_sequence"].shape,))
+    whole = Whole(tuple((a, a) for a in range(rank)), "searchsorted", numbers)
+    return Steps((first, Step(whole, (2, 3), call.shapes[0])))
 
 
 @row("glu")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from probe.errors import InputError
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.meaning import Moves, Unknown
+from probe.recording.labels import Labels, joined, tag
+from probe.recording.meaning import Moves, Shapes, Unknown
 
 MOST = 1 << 22
 """Elements up to which it is worked out which of them a change through a view reached."""
@@ -43,6 +46,8 @@ INTEGERS = {
     torch.float64: torch.int64,
 }
 """Formats of numbers, and integers of the same size, as which NumPy copies them."""
+
+NUMBERS = "return tensors of a device that computes, such as the CPU"
 
 DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
 """Types of numbers that NumPy has as they lie in memory."""
@@ -68,6 +73,8 @@ def array(tensor: torch.Tensor) -> np.ndarray:
         plain = torch.nested.to_padded_tensor(plain, 0.0)
     if plain.layout != torch.strided:
         plain = plain.to_dense()
+    if plain.is_meta:
+        raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
     plain = plain.cpu().resolve_conj().resolve_neg()
     if plain.is_quantized:
         plain = plain.int_repr()
@@ -447,11 +454,38 @@ def _together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
         where[one] = np.arange(start, start + one.size)
         start += one.size
     index = where[places[-1]].reshape(to.shape)
+    if index.size and index.max() < 0:
+        return Unknown("its memory was never written")
     if index.size and index.min() < 0:
-        return Unknown("a part of its memory was never written")
+        return Written(lambda *arrays: _laid(arrays, index), index=index)
 
     def move(*arrays: np.ndarray) -> np.ndarray:
         flat = np.concatenate([np.asarray(one).reshape(-1) for one in arrays])
         return flat[index]
 
     return Moves(move)
+
+
+def _laid(arrays: Sequence[np.ndarray], index: np.ndarray) -> np.ndarray:
+    """Returns elements by their number in all arrays together; 0 where nobody has written one."""
+    flat = np.concatenate([np.zeros(1, arrays[0].dtype), *(one.reshape(-1) for one in arrays)])
+    return np.asarray(flat[index + 1])
+
+
+NEVER = count()
+
+
+@dataclass(frozen=True)
+class Written(Moves):
+    """A value of which a part was never written: each of those elements has a label of its own.
+
+    ``index``: as of ``_laid``.
+    """
+
+    index: Any = None
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        (found,) = super().labels(reads, shapes, what)
+        mark = joined(tag("never written", next(NEVER)), np.arange(1, self.index.size + 1))
+        array = np.where(self.index < 0, mark.reshape(self.index.shape), found.full())
+        return [found._replace(array=array)]

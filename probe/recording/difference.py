@@ -37,7 +37,7 @@ class Pair:
     """A value of either run, by number, and what must agree of them.
 
     ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
-    isn't known of the rest whether it must agree.
+    isn't known of the rest whether it must agree. ``hollow``: neither has any element.
     """
 
     left: int
@@ -51,6 +51,7 @@ class Pair:
     max_ulp: int | None = 0
     scaled: float = 0.0
     first: tuple[int, ...] | None = None
+    hollow: bool = False
 
 
 @dataclass
@@ -269,6 +270,7 @@ def compare(left: Side, right: Side) -> Difference:
             chosen = agreeing(one, two)
             made = Pair(mine, other, chosen, one.known and two.known)
             made.compared = selected(chosen, ours.values[mine].shape)
+            made.hollow = 0 in ours.values[mine].shape and 0 in theirs.values[other].shape
             pairs[mine, other] = made
         return pairs[mine, other]
 
@@ -357,7 +359,7 @@ def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
 
 def _verdict(one: Aligned) -> str:
     if not one.compared:  # nothing was given, or labels say that other things were computed
-        hollow = all(pair.selection.whole and pair.known for pair in one.gives)
+        hollow = all((pair.selection.whole and pair.known) or pair.hollow for pair in one.gives)
         return "equal" if hollow else "unknown"
     if all(pair.equal for pair in one.gives):
         return "equal" if all(pair.equal for pair in one.reads) else "healed"

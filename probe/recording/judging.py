@@ -54,13 +54,14 @@ SEED = 31_000
 ONCE = {
     *ROUNDED_ONCE,
     *("relu6", "clamp", "relu_n1_to_1", "leaky_relu", "prelu", "select_n", "bits", "sign_bit"),
-    *("divide_no_nan", "multiply_no_nan"),
+    *("divide_no_nan", "multiply_no_nan", "real", "imag", "conj", "complex"),
 }
 """Functions that round at most once: IEEE 754 leaves no choice, at whatever place."""
 
 UNROUNDED = {
     *("relu", "relu6", "clip", "clamp", "relu_n1_to_1", "maximum", "minimum", "negative"),
     *("absolute", "where", "select_n", "sign", "floor", "ceil", "round", "bits", "sign_bit"),
+    *("real", "imag", "conj", "complex"),
 }
 """Of these, functions that round nothing: beside them one operation may round in the same piece."""
 

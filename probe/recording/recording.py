@@ -20,7 +20,7 @@ from probe import floats
 from probe.errors import Nondeterministic
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Again, Event, Recorder, Seen
 from probe.recording.labels import Selection
-from probe.recording.meaning import Compiled, Meaning
+from probe.recording.meaning import Compiled, Meaning, of_complex
 
 OTHER_OPERATIONS = (
     "it runs different operations from one run to the next: let it run a few times first, where a "
@@ -240,14 +240,16 @@ class Live:
             return self.views[same]
 
         def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
+            halves = any("complex" in found.values[n].dtype for n in (*reads, *gives))
+            meaning = of_complex(event.meaning) if halves else event.meaning
             known = all(found.values[n].plain for n in reads)
             for n, seen in zip(gives, event.gives, strict=True):
                 value = found.values[n]
-                settled = event.meaning.exact or not value.floating
+                settled = meaning.exact or not value.floating
                 if known and settled and prod(seen.shape) <= SMALL:
                     value.content = np.array(seen.array())
-                elif event.meaning.notices and n == gives[0]:
-                    value.zeros = event.meaning.noticed(
+                elif meaning.notices and n == gives[0]:
+                    value.zeros = meaning.noticed(
                         [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
                     )
             name = event.path or event.op
@@ -256,7 +258,7 @@ class Live:
             found.operations.append(
                 Operation(
                     *(number, unique, event.op, event.path, reads, gives),
-                    *(event.attributes, event.meaning),
+                    *(event.attributes, meaning),
                 )
             )
 

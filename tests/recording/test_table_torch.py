@@ -350,6 +350,13 @@ def layers(x: Given) -> list[Any]:
         F.glu(a, 1),
         torch.bucketize(a, torch.tensor([0.0, 1.0])),
         torch.bucketize(a, torch.tensor([0.2, 1.0])),
+        torch.searchsorted(torch.tensor([0.2, 1.0]), a),
+        torch.searchsorted(torch.tensor([0.2, 1.0]), a, right=True),
+        torch.cdist(a, row(30, 6)),
+        torch.cdist(a, row(30, 6), compute_mode="use_mm_for_euclid_dist"),
+        torch.cdist(a, row(30, 6), compute_mode="donot_use_mm_for_euclid_dist"),
+        F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=False),
+        F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=True),
         a.nonzero(),
         torch._weight_norm(row(3, 4), row(3, 1), 0),
     ]
@@ -384,6 +391,17 @@ def layers(x: Given) -> list[Any]:
         + [torch.fft.irfft(torch.fft.rfft(t), n=n) for n in (8, 9)]
         + [torch.fft.fft(t, norm="ortho")]
     )
+    z = torch.complex(a, x["b"])
+    found += [
+        z * z,
+        z * 2,
+        z + z,
+        z / (z + 3),
+        z.abs(),
+        z.angle(),
+        z @ torch.view_as_complex(row(6, 4, 2)),
+    ]
+    found += [z.conj() + 1, torch._neg_view(a) + 1, z.real, z.imag, torch.view_as_real(z * 3)]
     return flat(found)
 
 
@@ -508,12 +526,13 @@ COMPOSITE = """_batch_norm_no_update _batch_norm_with_update _convolution _embed
  layer_norm lift_fresh lift_fresh_copy linear log_softmax max_pool1d max_pool1d_with_indices
  max_pool2d max_pool3d mkldnn_convolution mkldnn_max_pool2d movedim native_channel_shuffle norm
  numpy_T pad positive repeat_interleave reshape rms_norm scaled_dot_product_attention softmax
+ _conj_copy _conj_physical conj conj_physical resolve_conj resolve_neg
  swapaxes tensor_split thnn_conv2d to_dense _to_dense to_mkldnn unsafe_chunk zero""".split()
 """What dispatch turns into other operations before it is seen, or other settings run."""
 
 LAYERS = """_native_multi_head_attention _transformer_encoder_layer_fwd mkldnn_rnn_layer _fft_c2c
  _fused_rms_norm _grid_sampler_2d_cpu_fallback _native_batch_norm_legit scatter_reduce
- _native_batch_norm_legit_no_training""".split()
+ _native_batch_norm_legit_no_training quantized::linear_dynamic""".split()
 """Operations of whole layers, in test_meaning.py and test_places.py, or of other settings."""
 
 UNKNOWN = {"aten.nonzero", "aten.sum", "aten._embedding_bag_forward_only"}

@@ -32,6 +32,7 @@ from probe.recording.meaning.elementwise import (
     Holds,
     Made,
     Vanishes,
+    of_complex,
     of_number,
 )
 from probe.recording.meaning.groups import Attends, Encodes, Normalises
@@ -98,5 +99,6 @@ __all__ = [
     "Vanishes",
     "Whole",
     "Windows",
+    "of_complex",
     "of_number",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ ROUNDED_ONCE = {
     *("cast", "where", "clip", "relu", "floor", "ceil", "round", "sign", "square"),
 }
 """Words of functions whose result IEEE 754 prescribes to the last bit."""
+
+COMPLEX_ONCE = {"add", "subtract", "negative", "where", "cast"}
+"""Of these, functions that round each half of a complex number once. A product adds two products,
+in an order and with a fusion that the library chooses."""
 
 COMMUTE = ("add", "multiply", "maximum", "minimum")
 """Words of two inputs in any order."""
@@ -85,6 +89,14 @@ class Each(Meaning):
         for other in arrays[1:] if both else ():
             zero = zero | (other == ZERO)
         return found._replace(array=np.where(zero, ZERO, found.array))
+
+
+def of_complex(meaning: Meaning) -> Meaning:
+    """Returns what an operation computes, given that its numbers are complex: a product or an
+    absolute value has a word of its own then, as it is not rounded once."""
+    if not isinstance(meaning, Each) or meaning.word not in ROUNDED_ONCE - COMPLEX_ONCE:
+        return meaning
+    return replace(meaning, word=f"complex {meaning.word}", zero="")
 
 
 def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:

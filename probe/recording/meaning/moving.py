@@ -160,7 +160,7 @@ class Pads(Exact):
     """The input with ``value`` around it: (before, after) an axis, cut off where negative."""
 
     widths: tuple[tuple[int, int], ...]
-    value: float = 0.0
+    value: complex = 0.0
     dtype: str = "float32"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:

@@ -58,6 +58,10 @@ class Contracts(Meaning):
         what = extended(what, self.numbers) if self.numbers else what
         one, two = (reads[n] for n in self.reads)
         letters, out = self.spelled(one.shape, two.shape)
+        batch = [x for x in out if x in letters[0] and x in letters[1]]
+        if len(batch) == 1:  # it may be merged of several, of which a batch of 1 leaves one
+            one = one._replace(array=one.full([letters[0].index(batch[0])]))
+            two = two._replace(array=two.full([letters[1].index(batch[0])]))
         found = mixing.product(one, two, letters, out, what)
         if self.bias is not None:
             added = extended(tag("add"), ())  # as Each(word="add") has it
@@ -268,7 +272,8 @@ class Scans(Meaning):
         found = np.flip(found, axis) if self.reverse else found
         fresh = tuple(("mixed", a) if a in mixes else name for a, name in enumerate(names))
         known = mixing.known(reads)
-        return [self._given(found, state, fresh, to, n, known) for n, to in enumerate(shapes)]
+        every = enumerate(shapes)
+        return [self._given(found, state, fresh, to, n, known, sizes) for n, to in every]
 
     def _first(self, reads: Sequence[Labels], what: np.uint64, rank: int) -> np.ndarray:
         """Returns what a step reads besides: weights, and its own row of the first states."""
@@ -291,15 +296,16 @@ class Scans(Meaning):
         to: tuple[int, ...],
         number: int,
         known: bool,
+        sizes: tuple[int, ...],
     ) -> Labels:
         mixes = tuple(a % len(names) for a in self.mixes)
         if (
             len(to) == found.ndim
             and all(
-                a in mixes or n in (m, found.shape[a])
-                for a, (n, m) in enumerate(zip(to, found.shape, strict=True))
+                a in mixes or n == m  # of ``found`` an axis may be left out
+                for a, (n, m) in enumerate(zip(to, sizes, strict=True))
             )
-            and (not mixes or to[self.axis] == found.shape[self.axis])
+            and (not mixes or to[self.axis] == sizes[self.axis])
             and (number == 0 or not self.states)
         ):
             return Labels(to, joined(found, tag(number)), known, names)
