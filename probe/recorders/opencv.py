@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -37,6 +37,21 @@ NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
 
 Group = tuple[list[Layer], list[str], list[str]]
 """Layers, values from outside, values that they give: one operation."""
+
+
+class Told(NamedTuple):
+    """What is said of an operation besides its arrays, which no run of the recorder changes.
+
+    ``known``: whether it was found to give the same bits alone. What runs it alone is made anew for
+    each run, since it holds a net.
+    """
+
+    group: Group
+    op: str
+    meaning: Meaning
+    attributes: dict[str, Any]
+    weights: list[Seen]
+    known: bool
 
 
 def opened(
@@ -198,6 +213,7 @@ class Recorder:
         self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
         self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
         self.visible: tuple[str, ...] | None = None
+        self.told: list[Told] | None = None
         self.alike: set[str] = set()
         self.ready: tuple[tuple[str, ...], Any] = ((), None)
         self.copy: Piece | None = None
@@ -222,15 +238,13 @@ class Recorder:
         """Runs it, and calls ``visit`` behind each operation."""
         if self.visible is None:
             self.visible = self._unchanged()
-        for group, values in self._run(self.visible):
-            visit(self._event(group, values))
-        return [_of(name, values[name]) for name in self.read.outputs]
-
-    def _run(self, names: Sequence[str]) -> list[tuple[Group, dict[str, np.ndarray]]]:
-        """Returns every operation where these values are visible, with all values."""
-        every = tuple(dict.fromkeys((*names, *self.read.outputs)))
+        every = tuple(dict.fromkeys((*self.visible, *self.read.outputs)))
         values = dict(zip(every, self._outputs(every), strict=True)) | self._given()
-        return [(group, values) for group in self._groups(values)]
+        if self.told is None:
+            self.told = [self._told(group, values) for group in self._groups(values)]
+        for told in self.told:
+            visit(self._event(told, values))
+        return [_of(name, values[name]) for name in self.read.outputs]
 
     def _fresh(self) -> Any:
         if self.copy is not None:
@@ -383,23 +397,26 @@ class Recorder:
             found.append((layers, list(outer), gives))
         return found
 
-    def _event(self, group: Group, values: Mapping[str, np.ndarray]) -> Event:
-        layers, outer, gives = group
+    def _told(self, group: Group, values: Mapping[str, np.ndarray]) -> Told:
+        layers, _, gives = group
+        words = {name: _plain(values) for name, values in layers[-1].words.items() if values}
+        return Told(
+            *(group, "+".join(one.kind for one in layers), self._meaning(group, values)),
+            words if len(layers) == 1 else {},
+            [_weight(one.path, n, vector(b)) for one in layers for n, b in enumerate(one.blobs)],
+            all(name in self.alike for name in gives),
+        )
+
+    def _event(self, told: Told, values: Mapping[str, np.ndarray]) -> Event:
+        layers, outer, gives = told.group
         constants = self.read.constants
         reads = [_of(name, values[name], WEIGHT if name in constants else INPUT) for name in outer]
-        for one in layers:
-            for n, blob in enumerate(one.blobs):
-                reads.append(_weight(one.path, n, vector(blob)))
-        last = layers[-1]
-        known = all(name in self.alike for name in gives)
-        words = {name: _plain(values) for name, values in last.words.items() if values}
         return Event(
-            *("+".join(one.kind for one in layers), last.path),
-            *(reads, [_of(name, values[name]) for name in gives]),
-            self._meaning(group, values),
-            words if len(layers) == 1 else {},
-            self._alone(group) if known else None,
-            self._lines(group) if known else None,
+            *(told.op, layers[-1].path),
+            *([*reads, *told.weights], [_of(name, values[name]) for name in gives]),
+            *(told.meaning, told.attributes),
+            self._alone(told.group) if told.known else None,
+            self._lines(told.group) if told.known else None,
             opencv_net.IMPORTS,
         )
 

@@ -333,7 +333,8 @@ def feed(net: Any, given: Mapping[str, np.ndarray]) -> None:
 def forward(
     net: Any, given: Mapping[str, np.ndarray], places: Sequence[tuple[str, int]]
 ) -> list[np.ndarray]:
-    """Runs a net, and returns copies of results: layer by name, and which of its results."""
+    """Runs a net, and returns results: layer by name, and which of its results. OpenCV makes new
+    arrays of them; a further copy of every layer's would be the largest part of the memory."""
     feed(net, given)
     found = net.forwardAndRetrieve([layer for layer, _ in places])
-    return [np.array(some[n]) for some, (_, n) in zip(found, places, strict=True)]
+    return [np.asarray(some[n]) for some, (_, n) in zip(found, places, strict=True)]
