@@ -107,7 +107,7 @@ class Rows(ABC):
     def kept(self) -> int:
         """Returns how many numbers of telling operands there are in memory."""
         every = (one for both in self._kept.values() for side in both for one in side)
-        return sum(math.prod(one.shape) for one in every)
+        return sum(math.prod(one.shape) for one in every if one is not None)
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
