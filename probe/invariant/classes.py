@@ -294,7 +294,7 @@ def _below(count: int) -> list[int]:
 
 def _near(count: int) -> list[int]:
     """Returns what lies below, as ``_below``; then the next sizes below, then those above."""
-    below = range(count - 1, max(count - 1 - NEAR, 0), -1)
+    below = range(count - 1, max(count - 1 - NEAR, count // 2), -1)
     return list(dict.fromkeys([*_below(count), *below, *_above(count)]))
 
 

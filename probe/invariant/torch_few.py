@@ -100,6 +100,7 @@ class OneDNN(Convolution):
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
+        b = b if b is None else b.contiguous()  # of others mkldnn_convolution reads wrong numbers
         if not self.flat:
             return torch.mkldnn_convolution(x, w, b, *self.options)
         return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
