@@ -1,8 +1,8 @@
 """Runs an operation alone: does it give its recorded bits again, and does it differ by itself?
 
 An operation whose outputs differ between two runs can be explained only if it gives them again by
-itself. Where it doesn't, it may not be deterministic, it may read memory that nobody wrote, or it
-may depend on what is around it; each is told apart by running it again. A recording may have the
+itself. Where it doesn't, it may not be deterministic, it may read memory that was not written, or
+it may depend on what is around it; each is told apart by running it again. A recording may have the
 lines of Python that compute an operation, which ``computed`` runs where they are trusted.
 
 Behind the first source everything is carried, and would hide a second source. So ``find`` runs an
@@ -92,7 +92,11 @@ class Alone:
 
     def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
         """Returns the elements of the output that must agree, flat."""
-        taken = self.pair.selection.taken(np.asarray(gives[self.output]), self.place)
+        return self.taken(np.asarray(gives[self.output]))
+
+    def taken(self, output: np.ndarray) -> np.ndarray:
+        """Returns the elements of one such output that must agree, flat."""
+        taken = self.pair.selection.taken(output, self.place)
         return np.ascontiguousarray(taken).reshape(-1)
 
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
@@ -102,6 +106,10 @@ class Alone:
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
         return [np.asarray(one) for one in found]
+
+    def one(self, reads: list[np.ndarray]) -> np.ndarray:
+        """Runs it alone on operands; the output that is looked at."""
+        return self.call(reads)[self.output]
 
     def reads_more(self, pairs: Sequence[Pair]) -> bool:
         """Returns whether outputs that must agree follow what need not agree of its operands.
