@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import floats
 from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
 from probe.order.certificate import BUDGET
 from probe.recording import place
-from probe.recording.alone import Alone
+from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.meaning import (
@@ -232,7 +232,7 @@ Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
 
 def _as_recorded(side: Alone) -> bool:
     """Returns whether an operation gives its recorded bits alone."""
-    found = _apart(side.chosen(side.call()), side.outputs, side.value.dtype)
+    found = unequal(side.chosen(side.call()), side.outputs, side.value.dtype)
     return not found.any()
 
 
@@ -251,12 +251,6 @@ def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why
     return made
 
 
-def _apart(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(ours, theirs, dtype)).reshape(-1)
-    return np.asarray(ours != theirs).reshape(-1)
-
-
 def _changing(side: Alone, number: int) -> bool:
     """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
     computed from integers alone (masks)."""
@@ -269,7 +263,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
-    found = _apart(left.chosen(left.call()), right.chosen(right.call()), dtype)
+    found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
         ours = list(left.reads)
@@ -278,7 +272,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
                 continue
             taken = pair.selection.taken(theirs[n], 1)
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
-        found |= _apart(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
+        found |= unequal(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
     return found
 
 
@@ -306,7 +300,7 @@ def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
             one.taken(function.filled(number))
             for one, function in zip(sides, functions, strict=True)
         ]
-        found |= _apart(both[0], both[1], dtype)
+        found |= unequal(both[0], both[1], dtype)
     return found
 
 
