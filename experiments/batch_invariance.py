@@ -21,30 +21,13 @@ BATCHES = (1, 2, 3, 4, 8, 16, 32)
 
 REPORTS = {
     "pytorch #134908": Case(
-        op="conv2d",
-        kernel=3,
-        in_channels=4,
-        filters=3,
-        height=8,
-        length=6,
-        operands="cancel",
+        op="conv2d", kernel=3, in_channels=4, filters=3, height=8, length=6, operands="cancel"
     ),
     "pytorch #81694": Case(
-        op="conv1d",
-        kernel=5,
-        in_channels=256,
-        filters=8,
-        length=10,
-        padding=2,
-        operands="cancel",
+        op="conv1d", kernel=5, in_channels=256, filters=8, length=10, padding=2, operands="cancel"
     ),
     "pytorch #91612": Case(
-        op="conv1d",
-        kernel=3,
-        in_channels=256,
-        filters=8,
-        length=25,
-        operands="cancel",
+        op="conv1d", kernel=3, in_channels=256, filters=8, length=25, operands="cancel"
     ),
 }
 """Convolutions that were reported, with 8 filters where the reports have 256 and 1024."""
@@ -70,12 +53,7 @@ SHAPES = [
 """One-dimensional ones: from one product a window up, and an input as long as the kernel."""
 
 DEPTHWISE = Case(
-    op="depthwise_conv2d",
-    kernel=3,
-    in_channels=8,
-    height=8,
-    length=8,
-    operands="cancel",
+    op="depthwise_conv2d", kernel=3, in_channels=8, height=8, length=8, operands="cancel"
 )
 
 PRODUCTS = [

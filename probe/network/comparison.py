@@ -3,7 +3,9 @@
 Activations that read the same through all layers must agree. A layer at which they don't is run
 again on the full run's activations: what differs then too is its own doing, the rest it was
 handed. The own differences are explained as those of a single case are: order and rounding
-revealed on both sides, replayed on the very activations. Activations that read something else in
+revealed on both sides, replayed on the very activations. A scaled and shifted activation is rounded
+twice, or once where both are fused; a function of an element may depend on its place in the buffer
+(:mod:`probe.recording.place`). Activations that read something else in
 the short run are counted apart: there the padding is wrong, and no rounding.
 
 Last comes what a difference does: whether a decision crosses, and whether either side is nearer the
@@ -23,12 +25,18 @@ from probe import comparison, floats, ulp
 from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
 from probe.launch import AnySession
-from probe.network import functions
 from probe.network.chain import Layer, Network
 from probe.network.geometry import Geometry, Requirement, Shared
 from probe.network.running import Run, Runner, content, padded, session_for
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
+from probe.recording import place
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
+
+MOST = 1024
+"""Differences of one activation that are asked for."""
 
 
 @dataclass
@@ -259,7 +267,7 @@ class Comparer:
                 if found.explanation is None and told is not None:
                     found.explanation = told
             else:
-                at.own, at.replayed, at.causes = functions.differences(
+                at.own, at.replayed, at.causes = _own_differences(
                     self.runner, at.number, x, fixed, shared[at.number + 1]
                 )
 
@@ -302,6 +310,64 @@ class Comparer:
         kept = kept[self.geometry.lowest[-1][kept + last.shift] < length]
         mine, other = ours[..., kept, :], theirs[..., kept + last.shift, :]
         return int(ulp.apart(mine, other, self.network.dtype).sum())
+
+
+def _own_differences(
+    runner: Runner, number: int, x: np.ndarray, fixed: Run, behind: Shared
+) -> tuple[int, int, dict[str, int]]:
+    """Of a layer fed ``x``, against the full run: how many, how many reproduced, and the causes.
+
+    ``behind``: what both share behind the layer. Causes: ``rounding``, ``place``, ``not-a-sum``.
+    Errors: TargetError.
+    """
+    layer, dtype = runner.network.layers[number], runner.network.dtype
+    y = runner.layer(number, x)
+    mine, other = behind.pairs(y, fixed.activations[number + 1])
+    apart = ulp.differences(mine, other, dtype).index
+    replayed, cause = 0, ""
+    if len(apart) and layer.op == "normalisation":
+        ours, theirs = behind.pairs(x, fixed.activations[number])
+        known = _scaled(layer, ours, dtype, mine) & _scaled(layer, theirs, dtype, other)
+        replayed, cause = int(known[apart].sum()), "rounding"
+    if len(apart) and layer.op == "activation":
+        replayed, cause = _placed(runner, number, x, y, fixed, behind, apart[:MOST]), "place"
+    counts = {cause: replayed, "not-a-sum": len(apart) - replayed}
+    return len(apart), replayed, {name: count for name, count in counts.items() if count}
+
+
+def _scaled(layer: Layer, x: np.ndarray, dtype: str, y: np.ndarray) -> np.ndarray:
+    """Where y is x times the layer's scale plus its shift, rounded twice or, fused, once; flat."""
+    assert layer.scale is not None and layer.shift is not None
+    met = [np.broadcast_to(each, x.shape).reshape(1, -1) for each in (x, layer.scale, layer.shift)]
+    alike = np.zeros(y.size, bool)
+    for fused in (frozenset[int](), frozenset([0])):
+        summation = Summation(Tree.parse("(0+b)"), Rounding(fused))
+        expected = replay(summation, met[0], met[1], dtype, met[2][0])
+        alike |= ~ulp.apart(expected, y.reshape(-1), dtype)
+    return alike
+
+
+def _placed(
+    runner: Runner,
+    number: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    fixed: Run,
+    behind: Shared,
+    apart: np.ndarray,
+) -> int:
+    """Of an activation's differences, those that the input and its place decide."""
+    inputs, outputs = fixed.activations[number : number + 2]
+    indices = [np.arange(one.size).reshape(one.shape) for one in (y, outputs)]
+    places = [one.reshape(-1) for one in behind.pairs(indices[0], indices[1])]
+    ours, theirs = (
+        place.Function(
+            lambda reads: runner.layer(number, reads[0]), [given], [str(x.dtype)] * 2, found, each
+        )
+        for given, found, each in ((x, y, places[0]), (inputs, outputs, places[1]))
+    )
+    rows = runner.network.layers[number].activation == "softmax"
+    return place.reproduced(ours, theirs, apart, rows)
 
 
 def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe import floats, ulp
+from probe.recording.alone import unequal
 from probe.recording.labels import Labels
 from probe.recording.recording import Value
 
@@ -110,8 +110,4 @@ def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
     """Returns how many elements have different bits."""
     if mine.shape != other.shape:
         return max(mine.size, other.size)
-    if value.dtype in floats.FORMATS:
-        return int(
-            ulp.apart(np.ascontiguousarray(mine), np.ascontiguousarray(other), value.dtype).sum()
-        )
-    return int((mine != other).sum())
+    return int(unequal(mine, other, value.dtype).sum())

@@ -5,7 +5,7 @@ length gives it and at the full one (:mod:`probe.thresholds.recognition`), and t
 only if they are added in the same order with the same roundings: of all finite activations, since
 an infinity or a NaN may get into outputs that do not read it. At the lengths that are told, every
 output is then tested for every addition and every fusion. Functions of an element are compared
-place by place (:mod:`probe.network.functions`). What is not a sum of products in either run
+place by place (:mod:`probe.recording.place`). What is not a sum of products in either run
 (averages, Winograd) is compared by the bits of several sets of operands, and marked as such.
 
 Where a library keeps how its tensors lie in memory (PyTorch), a user's input may be contiguous or
@@ -30,12 +30,12 @@ from probe import backends, operation, ulp, window
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, TRANSPOSED, kept
 from probe.network.chain import Layer, Network
-from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
 from probe.network.geometry import lengths as lengths_of
 from probe.network.running import Runner, content, session_for
 from probe.operands import normal
 from probe.order.tree import BIAS
+from probe.recording.place import Places
 from probe.target import Target
 from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
@@ -382,8 +382,10 @@ class SafeLengths:
         if number not in self._places:
             layer, heights = self.network.layers[number], self._heights[number]
             call = partial(self.runner.layer, number)
-            self._places[number] = Places(call, layer, heights, self.network.dtype)
-            why = f"{layer.label} on {len(self._places[number].rows)} inputs at every place"
+            given = layer.in_channels, self.network.dtype, layer.activation == "softmax"
+            places = Places(call, heights, *given)
+            self._places[number] = places
+            why = f"{layer.label} on {len(places.fills)} inputs at every place"
             self.by_places[number] = why
         return self._places[number].alike(size, self.geometry.sizes[number], shift)
 

@@ -112,7 +112,6 @@ FUNCTIONS = {
 """Functions of the elements at one place, by type."""
 
 TRAINED = "it is computed from the whole batch, as in training"
-DIMENSIONS = {"MaxPool": 2, "AvgPool": 2, "MaxPool3D": 3, "AvgPool3D": 3, "Conv2D": 2, "Conv3D": 3}
 
 
 def meaning(call: Call) -> Meaning:

@@ -230,7 +230,7 @@ class Memory:
 
     ``number``: its own in this run; ``held``: a weak reference; ``given``: whether the run itself
     made it. ``values``: by key, of this change or before; ``parts``: what was written since
-    ``cover`` last held all of it. ``hollow``: nobody has written all of it yet.
+    ``cover`` last held all of it. ``hollow``: some of it has not been written yet.
     """
 
     held: Any
@@ -365,14 +365,14 @@ class Values:
         return self._described(tensor, place)
 
     def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
-        """Notes memory that nobody has written yet."""
+        """Notes memory that has been allocated and not written yet."""
         for tensor in every:
             memory = self._memory(tensor)
             memory.given = True
             memory.hollow = tensor.layout == torch.strided and not tensor.is_nested
 
     def unwritten(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor holds something that nobody has written: to look at it is no reading."""
+        """Whether a tensor's memory has not been written, so that looking at it reads no value."""
         memory = self._memory(tensor)
         if not memory.hollow:
             return False
@@ -403,7 +403,7 @@ class Values:
             memory.parts.append((key, geometry))
 
     def _filled(self, tensor: torch.Tensor, memory: Memory, key: Hashable) -> None:
-        """Notes a part of memory that nobody has written all of; or all of it."""
+        """Notes that a part of memory that had not been written now is, or all of it."""
         geometry = self._geometry(tensor)
         size = int(np.prod(geometry.shape)) * tensor.element_size()
         if size >= tensor.untyped_storage().nbytes():

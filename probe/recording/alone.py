@@ -1,8 +1,8 @@
 """Runs an operation alone: does it give its recorded bits again, and does it differ by itself?
 
 An operation whose outputs differ between two runs can be explained only if it gives them again by
-itself. Where it doesn't, it may not be deterministic, it may read memory that nobody wrote, or it
-may depend on what is around it; each is told apart by running it again. A recording may have the
+itself. Where it doesn't, it may not be deterministic, it may read memory that was not written, or
+it may depend on what is around it; each is told apart by running it again. A recording may have the
 lines of Python that compute an operation, which ``computed`` runs where they are trusted.
 
 Behind the first source everything is carried, and would hide a second source. So ``find`` runs an
@@ -92,7 +92,11 @@ class Alone:
 
     def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
         """Returns the elements of the output that must agree, flat."""
-        taken = self.pair.selection.taken(np.asarray(gives[self.output]), self.place)
+        return self.taken(np.asarray(gives[self.output]))
+
+    def taken(self, output: np.ndarray) -> np.ndarray:
+        """Returns the elements of one such output that must agree, flat."""
+        taken = self.pair.selection.taken(output, self.place)
         return np.ascontiguousarray(taken).reshape(-1)
 
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
@@ -102,6 +106,10 @@ class Alone:
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
         return [np.asarray(one) for one in found]
+
+    def one(self, reads: list[np.ndarray]) -> np.ndarray:
+        """Runs it alone on operands; the output that is looked at."""
+        return self.call(reads)[self.output]
 
     def reads_more(self, pairs: Sequence[Pair]) -> bool:
         """Returns whether outputs that must agree follow what need not agree of its operands.
@@ -122,7 +130,7 @@ class Alone:
                 given[number], changed = np.where(rest, other, one), True
         if not changed:
             return False
-        return not _same(self.chosen(self.call(given)), self.outputs, self.value.dtype)
+        return not same(self.chosen(self.call(given)), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
@@ -134,18 +142,18 @@ class Alone:
         plain = [self.chosen(self.call()) for _ in range(2)]
         filled = {byte: [self._filled(byte)] for byte in FILLS}
         every = [*plain, *(runs[0] for runs in filled.values())]
-        if all(_same(one, self.outputs, dtype) for one in every):
+        if all(same(one, self.outputs, dtype) for one in every):
             return "", ""
         for byte, runs in filled.items():
             runs += [self._filled(byte) for _ in range(AGAIN - 1)]
         plain += [self.chosen(self.call()) for _ in range(AGAIN - 2)]
         where = ("left", "right")[self.place]
-        steady = [all(_same(runs[0], one, dtype) for one in runs) for runs in filled.values()]
+        steady = [all(same(runs[0], one, dtype) for one in runs) for runs in filled.values()]
         one, other = (runs[0] for runs in filled.values())
-        if all(steady) and not (_same(one, other, dtype) and _same(one, plain[0], dtype)):
+        if all(steady) and not (same(one, other, dtype) and same(one, plain[0], dtype)):
             why = "its outputs depend on the contents of freed memory"
             return "uninitialised", f"on the {where}, {why}: it reads memory that was not written"
-        if not all(_same(plain[0], one, dtype) for one in plain):
+        if not all(same(plain[0], one, dtype) for one in plain):
             why = "alone, on the same operands, it gives different bits from run to run"
             return "nondeterministic", f"on the {where}, {why}"
         return "other", f"alone, on its recorded operands, the {where} one gives different bits"
@@ -162,16 +170,19 @@ class Alone:
         return self.chosen(self.call())
 
 
-def _same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
-    """Returns whether all bits agree; of integers all values."""
+def same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
+    """Returns whether two arrays have the same bits; of integers the same values."""
     if "float" not in dtype:
         return bool(np.array_equal(one, other))
     return one.shape == other.shape and bool(ulp.equal(one, other, dtype))
 
 
-def same(one: Any, other: Any, dtype: str) -> bool:
-    """Returns whether two arrays have the same bits; of integers the same values."""
-    return _same(np.asarray(one), np.asarray(other), dtype)
+def unequal(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns which elements of two arrays of one shape have different bits, of integers different
+    values: bool, of that shape."""
+    if dtype in floats.FORMATS:
+        return np.asarray(ulp.apart(one, other, dtype))
+    return np.asarray(one != other)
 
 
 WAYS = {

@@ -227,78 +227,67 @@ def windows(
             "kind", meaning.kind, "only sums of products in windows can be written as a case", ""
         )
     number, weights = meaning.reads[0], meaning.reads[1]
-    shape, rank = shapes[number], len(meaning.spatial)
+    b = meaning.reads[2] if len(meaning.reads) > 2 else None
+    case, x, y = _slid(
+        meaning,
+        *(number, shapes[number], out, dtype),
+        filters=out[meaning.channels],
+        groups=meaning.groups,
+        padding=tuple(tuple(pair) for pair in meaning.padding),
+        bias=None if b is None else "normal",
+    )
+    if b is not None and prod(shapes[b]) != case.filters:
+        raise InputError("bias", shapes[b], "it is not one number for each filter", "")
+    return AsCase(
+        case,
+        x=x,
+        w=Part.of(weights, shapes[weights], meaning.weights, *case.weight_shape),
+        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), case.filters),
+        y=y,
+    )
+
+
+def _slid(
+    meaning: Windows,
+    number: int,
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    dtype: str,
+    **words: Any,
+) -> tuple[Case, Part, Part]:
+    """Returns the case of windows over what is read as ``number``, and its input and output."""
     batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
     order = [*batch, *meaning.spatial, meaning.channels]
-    spatial = tuple(shape[axis] for axis in meaning.spatial)
-    channels, filters = shape[meaning.channels], out[meaning.channels]
-    b = meaning.reads[2] if len(meaning.reads) > 2 else None
+    spatial, positions = (tuple(one[axis] for axis in meaning.spatial) for one in (shape, out))
     case = Case(
-        f"conv{rank}d",
+        f"conv{len(spatial)}d",
         kernel=meaning.kernel,
         stride=meaning.stride,
         dilation=meaning.dilation,
-        in_channels=channels,
-        filters=filters,
-        groups=meaning.groups,
-        padding=tuple(tuple(pair) for pair in meaning.padding),
+        in_channels=shape[meaning.channels],
         batch=prod(shape[axis] for axis in batch),
         length=spatial[-1],
         height=spatial[:-1] or None,
         dtype=dtype,
-        bias=None if b is None else "normal",
+        **words,
     )
-    if b is not None and prod(shapes[b]) != filters:
-        raise InputError("bias", shapes[b], "it is not one number for each filter", "")
-    positions = tuple(out[axis] for axis in meaning.spatial)
     if case.output_spatial() != positions:
         raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
-    return AsCase(
-        case,
-        x=Part.of(number, shape, order, case.batch, *spatial, channels),
-        w=Part.of(weights, shapes[weights], meaning.weights, *case.weight_shape),
-        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
-        y=Part.of(0, out, order, case.batch, *positions, filters),
-    )
+    x = Part.of(number, shape, order, case.batch, *spatial, case.in_channels)
+    return case, x, Part.of(0, out, order, case.batch, *positions, case.filters)
 
 
 def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
     """A mean, or a sum, of windows: a convolution of each channel by itself with weights of 1."""
-    rank, channels = len(meaning.spatial), shape[meaning.channels]
-    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
-    order = [*batch, *meaning.spatial, meaning.channels]
-    spatial = tuple(shape[axis] for axis in meaning.spatial)
-    positions = tuple(out[axis] for axis in meaning.spatial)
-    padding = []
+    channels, padding = shape[meaning.channels], []
     for k, (before, _) in enumerate(meaning.padding):  # behind, as far as the last window reaches
-        extent = (meaning.kernel[k] - 1) * meaning.dilation[k] + 1
-        reach = (positions[k] - 1) * meaning.stride[k] + extent
-        padding.append((before, max(reach - before - spatial[k], 0)))
-    case = Case(
-        f"conv{rank}d",
-        kernel=meaning.kernel,
-        stride=meaning.stride,
-        dilation=meaning.dilation,
-        in_channels=channels,
-        filters=channels,
-        groups=channels,
-        padding=tuple(padding),
-        batch=prod(shape[axis] for axis in batch),
-        length=spatial[-1],
-        height=spatial[:-1] or None,
-        dtype=dtype,
-    )
-    if case.output_spatial() != positions:
-        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
-    return AsCase(
-        case,
-        x=Part.of(0, shape, order, case.batch, *spatial, channels),
-        w=None,
-        b=None,
-        y=Part.of(0, out, order, case.batch, *positions, channels),
-        divides=meaning.kind == "average",
-        pooled=True,
-    )
+        axis, extent = meaning.spatial[k], (meaning.kernel[k] - 1) * meaning.dilation[k] + 1
+        reach = (out[axis] - 1) * meaning.stride[k] + extent
+        padding.append((before, max(reach - before - shape[axis], 0)))
+    words = {"filters": channels, "groups": channels, "padding": tuple(padding)}
+    case, x, y = _slid(meaning, 0, shape, out, dtype, **words)
+    average = meaning.kind == "average"
+    return AsCase(case, x=x, w=None, b=None, y=y, divides=average, pooled=True)
 
 
 def transposed(

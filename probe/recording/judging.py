@@ -13,17 +13,18 @@ nor moves elements nor rounds once is in the way: of it, and so of the model, it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import floats
 from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
 from probe.order.certificate import BUDGET
-from probe.recording.alone import Alone
+from probe.recording import place
+from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.meaning import (
@@ -42,12 +43,8 @@ from probe.recording.source import Known, compared_cases, first_meaning
 SETS = 6
 """Sets of operands on which operations are compared that have no order."""
 
-PLAIN, TELLING = 8, 16
-"""Numbers that every place of a function is given: any, and those to which places answer
-differently."""
-
-POOL, SHIFTS = 2048, (0, 1, 3, 8, 16)
-"""Numbers among which telling ones are looked for, and how far they are moved along the buffer."""
+SHIFTS = 0, 1, 3, 8, 16
+"""How far numbers are moved along a function's places."""
 
 SEED = 31_000
 
@@ -235,7 +232,7 @@ Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
 
 def _as_recorded(side: Alone) -> bool:
     """Returns whether an operation gives its recorded bits alone."""
-    found = _apart(side.chosen(side.call()), side.outputs, side.value.dtype)
+    found = unequal(side.chosen(side.call()), side.outputs, side.value.dtype)
     return not found.any()
 
 
@@ -254,12 +251,6 @@ def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why
     return made
 
 
-def _apart(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(ours, theirs, dtype)).reshape(-1)
-    return np.asarray(ours != theirs).reshape(-1)
-
-
 def _changing(side: Alone, number: int) -> bool:
     """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
     computed from integers alone (masks)."""
@@ -272,7 +263,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
-    found = _apart(left.chosen(left.call()), right.chosen(right.call()), dtype)
+    found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
         ours = list(left.reads)
@@ -281,7 +272,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
                 continue
             taken = pair.selection.taken(theirs[n], 1)
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
-        found |= _apart(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
+        found |= unequal(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
     return found
 
 
@@ -300,48 +291,27 @@ def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
     dtype = sides[0].value.dtype
     found = _by_bits(sides, reads)
-    for number in _numbers(sides):
-        both = [one.chosen(one.call(_filled(one, number))) for one in sides]
-        found |= _apart(both[0], both[1], dtype)
+    functions = [
+        place.Function.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
+        for one in sides
+    ]
+    for number in _numbers(functions):
+        both = [
+            one.taken(function.filled(number))
+            for one, function in zip(sides, functions, strict=True)
+        ]
+        found |= unequal(both[0], both[1], dtype)
     return found
 
 
-def _numbers(sides: list[Alone]) -> Iterator[float]:
-    """Yields numbers for all places: some that few places answer differently, then any."""
-    drawn = normal(SEED, "x", (POOL,)) * np.tile([0.25, 1.0, 4.0], POOL)[:POOL]
-    weights = any(not _changing(one, n) for one in sides for n in range(len(one.reads)))
-    yield from drawn[:PLAIN].tolist()
-    if not weights:  # beside weights each place has a result of its own
-        yield from drawn[_telling(sides, drawn)][:TELLING].tolist()
-
-
-def _telling(sides: list[Alone], drawn: np.ndarray) -> np.ndarray:
-    """Returns which numbers give different bits at some places of either side: bool."""
-    least, most = np.full(POOL, np.inf), np.full(POOL, -np.inf)
-    for one in sides:
-        size = int(np.prod(one.value.shape, dtype=int))
-        for shift in SHIFTS:
-            index = (np.arange(size) + shift) % POOL
-            given = []
-            for n, array in enumerate(one.reads):
-                own = index if array.size == size else np.arange(array.size) % POOL
-                values = floats.round_to(drawn[own], one.dtypes[n])
-                given.append(values.reshape(array.shape))
-            found = floats.widen(one.call(given)[one.output], one.value.dtype).reshape(-1)
-            with np.errstate(invalid="ignore"):  # of numbers that it has no result for
-                np.minimum.at(least, index, found)
-                np.maximum.at(most, index, found)
-    return np.asarray((least != most) & np.isfinite(least) & np.isfinite(most))
-
-
-def _filled(side: Alone, number: float) -> list[np.ndarray]:
-    """Returns all that is read, with one number at every place; weights as they are."""
-    return [
-        np.broadcast_to(floats.round_to(np.array(number), side.dtypes[n]), array.shape).copy()
-        if _changing(side, n)
-        else array
-        for n, array in enumerate(side.reads)
-    ]
+def _numbers(functions: list[place.Function]) -> list[float]:
+    """Returns numbers for all places: any, then some that few places answer differently."""
+    pool = place.drawn(place.POOL)
+    numbers: list[float] = pool[: place.PLAIN].tolist()
+    if any(one.held for one in functions):  # beside weights each place has a result of its own
+        return numbers
+    laid = (one.laid(pool, shift) for one in functions for shift in SHIFTS)
+    return numbers + pool[place.telling(laid, len(pool))][: place.TELLING].tolist()
 
 
 SECONDS = 120.0

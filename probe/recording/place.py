@@ -4,17 +4,22 @@ The operation itself is asked, at its own shapes: all places get the same number
 differ in their bits, they are computed by different code, and each differing output has to come out
 again on both sides at its own place. Where both sides treat all places alike and still differ, they
 compute by different formulas. Whole rows are put to what normalises rows in the same way.
+
+Random numbers show the border between such places by luck alone: a part of all numbers is rounded
+differently on either side of it. So ``telling`` ones are looked for first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from probe import floats
+from probe import floats, ulp
+from probe.operands import normal
 from probe.order.reveal import column_labels
 from probe.recording.alone import Alone, same
 from probe.recording.meaning import Normalises
@@ -31,8 +36,135 @@ SEAM = 33
 KEPT = 8
 """Answers that are kept to tell places apart."""
 
-TELLING = 4
+SEAMS = 4
 """Numbers that are put to other sizes."""
+
+POOL, SEED = 2048, 31_000
+"""Numbers among which telling ones are looked for, and what they are drawn from."""
+
+PLAIN, TELLING = 8, 16
+"""Numbers that every place of a function is given: any, and those to which places answer
+differently."""
+
+FEW = 1, 2, 3, 5, 7
+"""Positions of buffers that are all remainder, or as near to that as the channels allow."""
+
+
+def drawn(count: int) -> np.ndarray:
+    """Returns numbers of several magnitudes, float64 (count,)."""
+    found: np.ndarray = normal(SEED, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
+    return found
+
+
+@dataclass
+class Function:
+    """An operation at its own shapes, to which numbers of our choice are given.
+
+    ``call``: container arrays like ``reads`` to the output, of which ``recorded`` is that of
+    ``reads``. ``dtypes``: of ``reads``, and last of the output. ``index``: flat indices of the
+    outputs that must agree. ``held``: which of ``reads`` keep what they hold, such as weights.
+    """
+
+    call: Callable[[list[np.ndarray]], np.ndarray]
+    reads: list[np.ndarray]
+    dtypes: Sequence[str]
+    recorded: np.ndarray
+    index: np.ndarray
+    held: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, alone: Alone, held: Sequence[int] = ()) -> Function:
+        """Returns that of an operation that is run alone."""
+        recorded = alone.gives[alone.output]
+        return cls(alone.one, alone.reads, alone.dtypes, recorded, alone.index, held)
+
+    def filled(self, number: float | np.ndarray) -> np.ndarray:
+        """Returns the output with one number at every place, or one row along the last axis."""
+        given = list(self.reads)
+        for n in set(range(len(given))).difference(self.held):
+            one = floats.round_to(np.asarray(number), self.dtypes[n])
+            given[n] = np.broadcast_to(one, given[n].shape).copy()
+        return self.call(given)
+
+    def laid(self, pool: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns which number of the pool lies at each place, the first one's being ``shift``, and
+        what it gives; behind the last number the first one follows."""
+        size, given = self.recorded.size, []
+        index = (np.arange(size) + shift) % len(pool)
+        for array, dtype in zip(self.reads, self.dtypes, strict=False):
+            own = index if array.size == size else np.arange(array.size) % len(pool)
+            given.append(floats.round_to(pool[own], dtype).reshape(array.shape))
+        return index, floats.widen(self.call(given), self.dtypes[-1]).reshape(-1)
+
+
+def telling(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
+    """Returns which of ``count`` numbers gave different finite results at some places: bool.
+
+    ``laid``: as ``Function.laid`` gives it, of any functions and shifts.
+    """
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    for index, found in laid:
+        with np.errstate(invalid="ignore"):  # of numbers that it has no result for
+            np.minimum.at(least, index, found)
+            np.maximum.at(most, index, found)
+    return np.asarray((least != most) & np.isfinite(least) & np.isfinite(most))
+
+
+class Places:
+    """A function of each element, or with ``rows`` of each row of channels, that runs at any size.
+
+    ``call``: (1, *height, positions, channels) to an output of the same shape. Every position gets
+    the same numbers, among them those to which a few positions by themselves and many together give
+    different bits. What is found holds for these heights and channels. Errors: those of ``call``.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[np.ndarray], np.ndarray],
+        height: tuple[int, ...],
+        channels: int,
+        dtype: str,
+        rows: bool = False,
+    ) -> None:
+        self.call, self.height, self.channels = call, height, channels
+        self.dtype, self.rows = dtype, rows
+        self._kept: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def fills(self) -> np.ndarray:
+        """Returns what positions are filled with, in float64: (fills, channels)."""
+        plain = drawn(PLAIN * self.channels).reshape(PLAIN, self.channels)
+        return np.concatenate([self._telling()[:TELLING], plain])
+
+    def _telling(self) -> np.ndarray:
+        many = -(-POOL // int(np.prod([*self.height, self.channels], dtype=int)))
+        functions = [self._function(size) for size in (many, *FEW)]
+        pool = drawn(functions[0].recorded.size)
+        shifts = ((one, range(0, len(pool), one.recorded.size)) for one in functions)
+        found = telling((one.laid(pool, n) for one, each in shifts for n in each), len(pool))
+        if self.rows:
+            return pool.reshape(-1, self.channels)[found.reshape(-1, self.channels).any(axis=1)]
+        return np.repeat(pool[found, None], self.channels, axis=1)
+
+    def _function(self, size: int) -> Function:
+        x = np.zeros((1, *self.height, size, self.channels), self.dtype)
+        return Function(
+            lambda reads: self.call(*reads), [x], [self.dtype] * 2, x, np.arange(x.size)
+        )
+
+    def outputs(self, size: int) -> np.ndarray:
+        """Of every fill: (fills, *height, positions, channels)."""
+        if size not in self._kept:
+            function = self._function(size)
+            self._kept[size] = np.concatenate([function.filled(row) for row in self.fills])
+        return self._kept[size]
+
+    def alike(self, size: int, fixed: int, shift: int) -> np.ndarray:
+        """Which positions of ``size`` compute as those ``shift`` behind in ``fixed``: (size,)."""
+        ours, theirs = self.outputs(size), self.outputs(fixed)
+        partner = np.clip(np.arange(size) + shift, 0, fixed - 1)
+        apart = ulp.apart(ours, theirs[..., partner, :], self.dtype)
+        return np.asarray(~np.moveaxis(apart, -2, 0).reshape(size, -1).any(axis=1))
 
 
 @dataclass
@@ -54,13 +186,13 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
-    sides = _Function(left, along), _Function(right, along)
+    sides = _Elements(Function.of(left), along), _Elements(Function.of(right), along)
     if why := sides[0].why or sides[1].why:
         return Placed("", why)
     found = _asked(sides, apart)
     if found.word or found.replayed < found.examined:
         return found
-    seams = [one.seam(values) for one, values in _telling(sides, apart)]
+    seams = [one.seam(values) for one, values in _seams(sides, apart)]
     if any(seams):
         side = ("left", "right")[seams.index(True)]
         found.word = "place"
@@ -77,7 +209,7 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
 def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Placed:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
-    sides = _Rows(left, axes[0]), _Rows(right, axes[1])
+    sides = _Rows(Function.of(left), axes[0]), _Rows(Function.of(right), axes[1])
     if why := sides[0].why or sides[1].why:
         return Placed("", why)
     found = _asked(sides, apart)
@@ -87,16 +219,25 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     return found
 
 
+def reproduced(left: Function, right: Function, apart: np.ndarray, rows: bool) -> int:
+    """Returns how many of the differing outputs ``apart`` come out on both sides from their own
+    number and their place alone. ``rows``: from their row along the last axis, as of a softmax."""
+    sides = [
+        _Rows(one, (one.reads[0].ndim - 1,)) if rows else _Elements(one) for one in (left, right)
+    ]
+    return _asked((sides[0], sides[1]), apart, len(apart)).replayed
+
+
 class _Asked:
     """One side, to which one number or one row after the other is put at all places."""
 
     why = ""
 
-    def __init__(self, alone: Alone) -> None:
-        self.alone, self.dtype = alone, alone.value.dtype
-        self.recorded = np.ascontiguousarray(alone.gives[alone.output])
+    def __init__(self, function: Function) -> None:
+        self.call, self.reads, self.index = function.call, function.reads, function.index
+        self.dtype = function.dtypes[-1]
+        self.recorded = np.ascontiguousarray(function.recorded)
         self.shape = self.recorded.shape
-        self.index = alone.index
         self.kept: list[np.ndarray] = []
 
     def key(self, place: int) -> bytes:
@@ -114,7 +255,7 @@ class _Asked:
     def answers(self, place: int) -> np.ndarray | None:
         """Returns the bits of the output; None where it can't be run so."""
         try:
-            found = self.alone.call(self.filled(place))[self.alone.output]
+            found = self.call(self.filled(place))
         except Exception:  # a library says no in many ways, and then this isn't known
             return None
         if found.shape != self.shape:
@@ -131,13 +272,13 @@ class _Asked:
         return column_labels(stacked.astype(np.float64))
 
 
-class _Function(_Asked):
+class _Elements(_Asked):
     """A function of the elements at an output's place."""
 
-    def __init__(self, alone: Alone, along: int | None) -> None:
-        super().__init__(alone)
+    def __init__(self, function: Function, along: int | None = None) -> None:
+        super().__init__(function)
         self.wide: list[np.ndarray] = []
-        for array in alone.reads:
+        for array in function.reads:
             lying = array
             if along is not None and array.ndim == 1 and self.wide:
                 lying = array.reshape(-1, *(1,) * (len(self.shape) - along % len(self.shape) - 1))
@@ -154,7 +295,7 @@ class _Function(_Asked):
         at = np.unravel_index(place, self.shape)
         return [
             np.full(array.shape, wide[at], array.dtype)
-            for array, wide in zip(self.alone.reads, self.wide, strict=True)
+            for array, wide in zip(self.reads, self.wide, strict=True)
         ]
 
     def lines(self, found: np.ndarray) -> np.ndarray:
@@ -165,7 +306,7 @@ class _Function(_Asked):
 
         ``places``: outputs of this side, with the other side's bits there.
         """
-        grown = [array.shape == self.shape and array.ndim > 0 for array in self.alone.reads]
+        grown = [array.shape == self.shape and array.ndim > 0 for array in self.reads]
         if not all(grown):
             return False
         for place, other in places:
@@ -173,9 +314,9 @@ class _Function(_Asked):
             mine = _bits(self.recorded, self.dtype)[at].tobytes()
             for more in range(1, SEAM):
                 shape = (*self.shape[:-1], self.shape[-1] + more)
-                given = [np.full(shape, one[at], one.dtype) for one in self.alone.reads]
+                given = [np.full(shape, one[at], one.dtype) for one in self.reads]
                 try:
-                    found = _bits(self.alone.call(given)[self.alone.output], self.dtype)
+                    found = _bits(self.call(given), self.dtype)
                 except Exception:  # it has one size, or says no in another way
                     return False
                 seen = {one.tobytes() for one in np.unique(found)}
@@ -187,10 +328,10 @@ class _Function(_Asked):
 class _Rows(_Asked):
     """What normalises rows: all rows get the one that an output was computed from."""
 
-    def __init__(self, alone: Alone, axes: tuple[int, ...]) -> None:
-        super().__init__(alone)
+    def __init__(self, function: Function, axes: tuple[int, ...]) -> None:
+        super().__init__(function)
         self.axes = axes
-        if alone.reads[0].shape != self.shape:
+        if function.reads[0].shape != self.shape:
             self.why = "its outputs are not at the positions of its inputs"
 
     def _row(self, place: int) -> np.ndarray:
@@ -199,14 +340,14 @@ class _Rows(_Asked):
             slice(None) if axis in self.axes else slice(int(n), int(n) + 1)
             for axis, n in enumerate(at)
         )
-        return self.alone.reads[0][index]
+        return self.reads[0][index]
 
     def key(self, place: int) -> bytes:
         return self._row(place).tobytes()
 
     def filled(self, place: int) -> list[np.ndarray]:
         first = np.broadcast_to(self._row(place), self.shape)
-        return [first, *self.alone.reads[1:]]
+        return [first, *self.reads[1:]]
 
     def lines(self, found: np.ndarray) -> np.ndarray:
         rest = [axis for axis in range(found.ndim) if axis not in self.axes]
@@ -215,10 +356,10 @@ class _Rows(_Asked):
         return turned.reshape(count, -1)
 
 
-def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> Placed:
-    """Asks about some differing outputs, evenly among all."""
+def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Placed:
+    """Asks about some differing outputs, evenly among all; about ``most`` if it is given."""
     largest = max(side.recorded.size for side in sides)
-    most = min(max(ELEMENTS // max(largest, 1), LEAST), MOST, len(apart))
+    most = most or min(max(ELEMENTS // max(largest, 1), LEAST), MOST, len(apart))
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
     replayed = 0
     known: list[tuple[bytes, np.ndarray | None]] = [(b"", None)] * 2  # the last answer
@@ -250,9 +391,9 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> Placed:
     return made
 
 
-def _telling(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> list[tuple[Any, Any]]:
+def _seams(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> list[tuple[Any, Any]]:
     """For either side a few outputs, with the other side's bits."""
-    chosen = apart[:TELLING].tolist()
+    chosen = apart[:SEAMS].tolist()
     found = []
     for one, other in (sides, sides[::-1]):
         theirs = _bits(other.recorded, other.dtype).reshape(-1)
@@ -268,7 +409,7 @@ def _classes(side: _Asked) -> str:
     if len(counts) > 2:
         return f"{len(labels)} places in {len(counts)} classes"
     rare = labels == int(np.argmin(counts))
-    width = side.shape[-1] if isinstance(side, _Function) and side.shape else len(labels)
+    width = side.shape[-1] if isinstance(side, _Elements) and side.shape else len(labels)
     rows = rare.reshape(-1, width)
     if len(rows) > 1 and (rows == rows[0]).all():
         return f"of each {width} places along the last axis {_spans(rows[0])} are different"

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from probe import comparison, floats, ulp
+from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
 from probe.errors import ProbeError
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import composed, place
-from probe.recording.alone import Alone, same
+from probe.recording.alone import Alone, same, unequal
 from probe.recording.cases import as_cases
 from probe.recording.difference import Aligned, Pair
 from probe.recording.meaning import (
@@ -190,7 +190,7 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
 def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     """Fills in the class of an operation that gives its recorded bits alone."""
     meaning = sides[0].operation.meaning
-    apart = np.flatnonzero(_apart(sides))
+    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     first = first_meaning(meaning)
     if isinstance(first, Contracts | Windows | Reduces):
         return _of_sums(made, sides, most, known)
@@ -214,15 +214,6 @@ def first_meaning(meaning: Meaning) -> Meaning:
     found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
     each: Meaning = getattr(found, "each", found)
     return each
-
-
-def _apart(sides: list[Alone]) -> np.ndarray:
-    """Returns which of the outputs that must agree differ: bool, flat."""
-    ours, theirs = (one.outputs for one in sides)
-    dtype = sides[0].value.dtype
-    if dtype not in floats.FORMATS:
-        return np.asarray(ours != theirs)
-    return np.asarray(ulp.apart(ours, theirs, dtype))
 
 
 def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:

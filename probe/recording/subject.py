@@ -90,7 +90,7 @@ def opened(
 
 
 def of_no_chain(model: str) -> bool:
-    """Whether something can only be run and watched: nobody reads it as a chain of layers."""
+    """Whether something can only be run and watched: no reader makes a chain of layers of it."""
     path = Path(model)
     ending = path.suffix.lower() in (".tflite", ".pt2")
     return is_function(model) or ending or (path / "saved_model.pb").exists()

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, machine, ulp
+from probe import floats, machine
 from probe.errors import InputError, NotReproduced
 from probe.explain.evidence import example
 from probe.printing import plain
-from probe.recording.alone import Alone
+from probe.recording.alone import Alone, unequal
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
 from probe.recording.folder import Stored
@@ -171,17 +171,9 @@ def _told(ran: proof.Ran, expected: list[tuple[str, str]]) -> bool:
 def _expected(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order, hexadecimal."""
     bits = [_unsigned(one.outputs, one.value.dtype) for one in sides]
-    apart = np.flatnonzero(_differ(sides))
+    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     width = 2 * bits[0].dtype.itemsize
     return [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]  # type: ignore[misc]
-
-
-def _differ(sides: tuple[Alone, Alone]) -> np.ndarray:
-    ours, theirs = (one.outputs for one in sides)
-    dtype = sides[0].value.dtype
-    if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(ours, theirs, dtype))
-    return np.asarray(ours != theirs)
 
 
 def _unsigned(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -5,12 +5,11 @@ import pytest
 
 from probe import Target
 from probe.launch import Session
-from probe.network.chain import Layer
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
-from probe.network.functions import Places
 from probe.network.running import Runner
 from probe.network.safe import SafeLengths
+from probe.recording import place
 from probe.target import unavailable
 
 LANES = 8
@@ -25,14 +24,10 @@ def vectorised(x):
     return y
 
 
-def layer(channels, name="tanh"):
-    return Layer("t", "activation", channels, channels, activation=name)
-
-
 @pytest.mark.parametrize("channels", [1, 3, 8, 18])
 @pytest.mark.parametrize("height", [(), (3,)])
 def test_places_are_told_apart_though_most_inputs_do_not(channels, height):
-    places = Places(vectorised, layer(channels), height, "float32")
+    places = place.Places(vectorised, height, channels, "float32")
     lines = int(np.prod(height, dtype=int))
     fixed = 101
     for size in (1, 2, 5, 8, 13, 40):
@@ -47,15 +42,17 @@ def test_places_are_told_apart_though_most_inputs_do_not(channels, height):
 
 
 def test_what_the_place_decides_is_reproduced_and_nothing_else():
-    def neighbours(x):
+    def neighbours(reads):
+        (x,) = reads
         y = vectorised(x)
         y[..., 4, :] += x[..., 3, :]
         return y
 
     x = np.random.default_rng(3).normal(size=(1, 9, 3)).astype(np.float32)
-    places = Places(neighbours, layer(3), (), "float32")
-    found = places.reproduced(x, neighbours(x), np.arange(27)).reshape(9, 3)
-    assert found[:4].all() and found[5:].all() and not found[4].any()
+    side = place.Function(neighbours, [x], ["float32"] * 2, neighbours([x]), np.arange(27))
+    fourth = np.arange(27) // 3 == 4
+    assert place.reproduced(side, side, np.flatnonzero(fourth), rows=False) == 0
+    assert place.reproduced(side, side, np.flatnonzero(~fourth), rows=False) == 24
 
 
 @pytest.mark.slow

@@ -232,7 +232,8 @@ class TestSums:
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
     def test_what_is_added_to_a_sum_is_its_last_addition(self) -> None:
-        x, w, b, z = normal(8, 20), normal(20, 16), normal(16), normal(8, 16)
+        x, w, b, z = np.ones((8, 20), np.float32), normal(20, 16), normal(16), normal(8, 16)
+        w[:], w[0] = np.clip(abs(w), 0.5, 1.5), 2**25  # the others are lost behind it, not before
 
         def residual(x: Any, w: Any, b: Any, z: Any) -> np.ndarray:
             return np.maximum(product(x, w, b) + z, np.float32(0))

@@ -69,7 +69,7 @@ class Exact(Meaning):
 
 @dataclass(frozen=True)
 class Unknown(Exact):
-    """Nobody said what it computes, because ``why``."""
+    """It is unknown what it computes, because ``why``."""
 
     why: str = ""
 
