@@ -389,7 +389,12 @@ def _set(attributes: Sequence[Any]) -> tuple[Any, ...]:
 def _place(tensor: Any) -> tuple[Any, ...]:
     """Returns where an array is in memory, and its kind."""
     plain = array(tensor)
-    return plain.ctypes.data, plain.shape, plain.dtype.str
+    memory = plain
+    if not plain.ndim:  # of a single number NumPy gets a copy
+        if tensor.dtype == tf.bfloat16:  # which has no buffer: nobody else's place
+            return tensor._id, (), ""
+        memory = np.asarray(memoryview(tensor))
+    return memory.ctypes.data, plain.shape, plain.dtype.str
 
 
 def _part(whole: Seen, number: int) -> Seen:

@@ -250,7 +250,9 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64) -> np.ndar
 def _mixed_pair(
     one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64
 ) -> np.ndarray:
-    pair = np.where((one == ZERO) | (two == ZERO), ZERO, joined(one, two))
+    with np.errstate(over="ignore"):  # a sum: ab is ba, as where a library transposes a product
+        both = mixed(mixed(one) + mixed(two))
+    pair = np.where((one == ZERO) | (two == ZERO), ZERO, both)
     found = summed(scattered(pair), inner)
     return np.where(found == ZERO, ZERO, joined(found, what))
 

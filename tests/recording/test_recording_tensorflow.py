@@ -68,6 +68,16 @@ def test_variables_are_weights_under_their_names():
     assert {"kernel": "weight", "bias": "weight", "dense": "weight"}.items() <= roles.items()
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda one: one.name)
+def test_a_number_of_the_program_is_never_taken_for_a_variable_of_one_number(dtype):
+    scale, one = tf.Variable(tf.constant(2.0, dtype), name="scale"), tf.constant(1.0, dtype)
+    x = tf.cast(normal(3), dtype)
+    events, _, _ = seen(lambda: x * scale.value() + one)
+    (_, (_, second), *_), (added, *_) = [(event, event.reads) for event, *_ in events]
+    assert second.name == "scale"
+    assert "scale" not in [value.name for value in added.reads]
+
+
 def test_values_keep_their_keys_though_memory_is_used_again():
     def many():
         total = tf.constant(np.ones(64, np.float32))
