@@ -31,8 +31,10 @@ class Program(Protocol):
     """What is run at a bucket: an operation of ``classes`` that has a quick check."""
 
     key: str
-    refused: Mapping[int, str]
-    """Sizes that the library does not run, with the reason."""
+
+    @property
+    def refused(self) -> Mapping[int, str]:
+        """Returns the sizes that the library does not run, with the reason."""
 
     def mark(self, size: int, quick: bool = False) -> str:
         """Returns the digest of its answers at a size; empty where places differ."""

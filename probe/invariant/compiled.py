@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.floats import FORMATS
 from probe.invariant.classes import Piece, Plan
-from probe.invariant.programs import DECIDING, Leaf, Output, Program, Rebuild, taken
+from probe.invariant.programs import Leaf, Output, Program, Rebuild, decides, taken
 from probe.machine import cores
 
 
@@ -63,7 +62,7 @@ class Jax(Program):
         import jax
 
         beside = jax.tree.leaves([one.value for one in leaves if one.axis is None])
-        if any(one.dtype.name not in FORMATS and one.size <= DECIDING for one in beside):
+        if any(map(decides, beside)):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
             return self.compiled

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
+from probe.invariant.classes import Plan
 from probe.invariant.compiled import TensorFlow
-from probe.invariant.programs import Leaf, Program, Rebuild
+from probe.invariant.programs import Leaf, Output, Program, Rebuild, decides, padded
 from probe.machine import cores
 
 FILES = ".onnx, .tflite, a SavedModel folder"
@@ -60,6 +61,45 @@ class _File(Program):
             raise InputError("batched", given, why, "give an axis or None for each")
         return dict(zip(self.names, axes, strict=True))
 
+    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As of ``Program``, of contiguous arrays in the order of the inputs."""
+        if kwargs or len(args) != len(self.names):
+            return None
+        told: list[Any] = [self.threads()]
+        for one in args:
+            if type(one) is not np.ndarray or not one.flags.c_contiguous:
+                return None
+            told += one.shape, one.dtype
+        return tuple(told)
+
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+    ) -> Callable[..., Any] | None:
+        """As of ``Program``. None where integers without samples may choose a branch."""
+        if any(one.axis is None and decides(one.value) for one in leaves):
+            return None
+        if len(plan) == 1 and plan[0].places == plan[0].size:
+            return self.function
+        axes = [leaf.axis for leaf in leaves]
+
+        def run(*values: np.ndarray) -> list[np.ndarray]:
+            both = list(zip(values, axes, strict=True))
+            found = []
+            for piece in plan:
+                part = [one if axis is None else padded(one, axis, piece) for one, axis in both]
+                found.append((self.function(*part), piece.places))
+            rows = (
+                [answer[number][output.index(0, places)] for answer, places in found]
+                for number, output in enumerate(outputs)
+            )
+            every = zip(rows, outputs, strict=True)
+            return [
+                np.ascontiguousarray(one[0]) if len(one) == 1 else np.concatenate(one, output.axis)
+                for one, output in every
+            ]
+
+        return run
+
     def _open(self) -> dict[str, int | None]:
         """Returns what the file itself says of them."""
         return dict.fromkeys(self.names, 0)
@@ -88,6 +128,7 @@ class Onnx(_File):
             except Exception as error:  # ONNX Runtime's own classes, one for each status
                 raise _unreadable(name, error, model if isinstance(model, str) else "") from None
         self.inputs = self.session.get_inputs()
+        self.several = int(self.session.get_session_options().intra_op_num_threads) or cores()
         super().__init__(self._run, batched, name, [one.name for one in self.inputs])
         self.fixed = self._size()
         if self.content is not None:
@@ -125,8 +166,8 @@ class Onnx(_File):
         return fixed.pop() if len(sizes) == 1 and fixed else None
 
     def threads(self) -> int:
-        """As of ``Program``."""
-        return int(self.session.get_session_options().intra_op_num_threads) or cores()
+        """As of ``Program``; a session keeps those that it was made with."""
+        return self.several
 
     def facts(self) -> dict[str, Any]:
         """As of ``Program``."""

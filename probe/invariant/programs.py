@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.invariant.classes import Plan
+from probe.invariant.classes import Piece, Plan
 from probe.machine import cores
 
 HOW = "give batched= an axis or None for each argument, as jax.vmap's in_axes: batched=(None, 0)"
@@ -176,6 +176,24 @@ class Program:
 
 
 DECIDING = 16  # integers that may choose a branch, such as a sampling rate
+
+
+def decides(array: np.ndarray) -> bool:
+    """Returns whether an input without samples may choose a branch by its values."""
+    return array.dtype.name not in floats.FORMATS and array.size <= DECIDING
+
+
+def padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
+    """Some samples, and copies of their first behind them; contiguous."""
+    start, places, size = piece
+    before = (slice(None),) * axis
+    part = bits[(*before, slice(start, start + places))]
+    if places == size:
+        return np.ascontiguousarray(part)
+    made = np.empty((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
+    made[(*before, slice(places))] = part
+    made[(*before, slice(places, None))] = part[(*before, slice(1))]
+    return made
 
 
 def _nested(value: Any) -> str:

@@ -23,6 +23,7 @@ from probe.target import Target
 
 AT_MOST = 32  # the size of the larger call
 OUTPUTS = 1 << 18  # of one call that is asked
+NOTES = 3  # of a table that are printed
 
 
 class NotInvariant(ProbeError):
@@ -119,7 +120,10 @@ class Report:
         certified = {row.operation for row in rows if row.certified.startswith("certified")}
         first = f"{len(keys)} operations keep their bits, {len(certified)} of them certified; "
         named = ", ".join(self.left) or "none"
-        limits = "; ".join(dict.fromkeys(self.limited.values())) or "none"
+        notes = self.table.notes
+        told = [*self.limited.values(), *notes[:NOTES]]
+        told += [f"and {len(notes) - NOTES} more notes"] * (len(notes) > NOTES)
+        limits = "; ".join(dict.fromkeys(told)) or "none"
         return "\n".join(
             [
                 f"{first}{checked} sizes checked, like={self.table.like}",

@@ -14,9 +14,9 @@ from probe import floats
 from probe.errors import InputError
 from probe.invariant import samples
 from probe.invariant.buckets import Buckets, ladder
-from probe.invariant.classes import Entry, Piece, Plan
+from probe.invariant.classes import Entry, Plan
 from probe.invariant.compiled import of_function, settled
-from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild
+from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild, padded
 from probe.invariant.table import Table, variables
 from probe.invariant.whole import Whole
 from probe.invariant.whole_report import WholeReport
@@ -183,7 +183,7 @@ class Same:
         for piece in plan:
             values = [leaf.value for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
-                part = _padded(bits, leaves[number].axis or 0, piece)
+                part = padded(bits, leaves[number].axis or 0, piece)
                 values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
             found, build = program.split(program.at(piece.size)(*args, **kwargs))
@@ -211,19 +211,6 @@ def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
     shape = list(rows.shape)
     shape[output.axis] = count * output.each
     return np.empty(shape, rows.dtype)
-
-
-def _padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
-    """Some samples, and copies of their first behind them; contiguous."""
-    start, places, size = piece
-    before = (slice(None),) * axis
-    part = bits[(*before, slice(start, start + places))]
-    if places == size:
-        return np.ascontiguousarray(part)
-    made = np.empty((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
-    made[(*before, slice(places))] = part
-    made[(*before, slice(places, None))] = part[(*before, slice(1))]
-    return made
 
 
 def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:

@@ -11,7 +11,9 @@ from probe import stable, ulp
 from probe.errors import InputError
 from probe.invariant.buckets import Buckets, ladder
 from probe.invariant.classes import Entry
+from probe.invariant.files import _File
 from probe.invariant.report import NotInvariant
+from probe.invariant.whole_model import Same
 
 W = np.random.default_rng(0).standard_normal((33, 12)).astype(np.float32)
 
@@ -71,6 +73,26 @@ def test_no_size_is_run_that_was_not_checked_or_whose_places_differ():
     whole = Planted.added(x, W, True)
     assert all(same(model(x[:n]), whole[:n]) for n in range(1, 50))
     assert set(planted.sizes) <= {4, 10, 16, 34}
+
+
+def test_further_calls_of_a_file_have_the_same_bits():
+    program = _File(lambda x, w: [Planted()(x, w), x], {"x": 0}, "planted", ["x", "w"])
+    model, x = Same(program, {"batch": (1, 2, 4, 8)}, "largest", False, None), drawn(21, 33)
+    whole = Planted.added(x, W, True)
+    for count in (1, 3, 8, 21, 1, 3, 8, 21):
+        y, entries = model(x[:count], W)
+        assert same(y, whole[:count]) and same(entries, x[:count])
+    assert len(model._quick) == 4
+    turned = model(np.asfortranarray(x[:3]), W)[0]
+    assert same(turned, whole[:3]) and same(model(w=W, x=x[:3])[0], whole[:3])
+
+
+def test_integers_without_samples_are_read_in_each_call():
+    program = _File(lambda x, n: [x * int(n)], {"x": 0}, "scaled", ["x", "n"])
+    model, x = Same(program, {"batch": (1, 4)}, "largest", False, None), drawn(4, 3)
+    for number in (2, 3, 2):
+        assert same(model(x[:3], np.array(number))[0], x[:3] * number)
+    assert not model._quick
 
 
 class Timed:
