@@ -15,6 +15,7 @@ import numpy as np
 
 from probe.recording.labels import tag
 from probe.recording.meaning import (
+    Accumulates,
     Broadcasts,
     Chooses,
     Contracts,
@@ -332,11 +333,41 @@ class _Found:
 
 
 def _sort(one: Equation) -> Meaning:
-    if len(one.reads) > 1:
-        return Unknown("a sort of several arrays")
     axis = one.params["dimension"] % len(one.shape())
     kept = tuple((k, k) for k in range(len(one.shape())) if k != axis)
-    return Whole(kept, "sort")
+    if len(one.reads) == 1:
+        return Whole(kept, "sort")
+    count, shape = len(one.reads), one.shape()  # several arrays by the first ones, as argsort does
+    each = Step(Each("sorted together"), tuple(range(count)), shape)
+    whole = Whole(kept, "sort", (one.params["num_keys"],))
+    every = Step(whole, (count,), shape, (shape,) * (count - 1))
+    return Steps((each, every), tuple(range(count + 1, 2 * count + 1)))
+
+
+def _scatter_add(one: Equation) -> Meaning:
+    """Every element of the updates goes to a place of the first input: a gather tells which."""
+    numbers, (shape, updates) = one.params["dimension_numbers"], (one.shape(0), one.shape(2))
+    small = max(np.prod(n, dtype=int) for n, _ in one.reads) <= MOST_INDICES
+    index = one.values(1) if small else None
+    if index is None:
+        return Unknown(f"the indices of {one.primitive.name} are not at hand")
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    windows = iter(updates[axis] for axis in numbers.update_window_dims)
+    dimensions = jax.lax.GatherDimensionNumbers(
+        *(numbers.update_window_dims, numbers.inserted_window_dims),
+        *(numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims),
+        numbers.scatter_indices_batching_dims,
+    )
+    places = jax.lax.gather(
+        np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape),
+        *(np.array(index), dimensions),
+        tuple(1 if axis in gone else next(windows) for axis in range(len(shape))),
+        mode=one.params["mode"],
+        fill_value=-1,
+    )
+    word = "accumulate" if one.primitive.name == "scatter-add" else one.primitive.name
+    added = Accumulates(np.asarray(places).reshape(-1), word)
+    return Steps((Step(added, (0, 2), shape),))
 
 
 def _lines(count: int, *names: str) -> Callable[[Equation], Meaning]:
@@ -426,6 +457,10 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "dynamic_update_slice": _moved(0, 1),
     "gather": _gather,
     "scatter": _moved(0, 2),
+    "scatter-add": _scatter_add,
+    "scatter-mul": _scatter_add,
+    "scatter-min": _scatter_add,
+    "scatter-max": _scatter_add,
     "sort": _sort,
     "top_k": _lines(1, "k"),
     "cholesky": _lines(2),

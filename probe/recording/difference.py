@@ -310,7 +310,7 @@ def _aligned(
         made.verdict = "left" if other is None else "right"
         return made
     two = theirs.operations[other]
-    reads = list(zip(one.reads, two.reads, strict=False))
+    reads = _reads(one, two, pair)
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     if (mine, other) in told.by_labels:
         same = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
@@ -321,6 +321,21 @@ def _aligned(
         made.note = f"on the right it is {two.name}" if two.name != one.name else ""
     made.reads = [pair(*numbers) for numbers in reads]
     return made
+
+
+def _reads(
+    one: Operation, two: Operation, pair: Callable[[int, int], Pair]
+) -> list[tuple[int, int]]:
+    """Pairs what two operations read: place by place, or in the order in which all have something
+    in common, where a sum or a product of two has them the other way round."""
+    plain = list(zip(one.reads, two.reads, strict=False))
+    if len(one.reads) != 2 or len(two.reads) != 2:
+        return plain
+    turned = list(zip(one.reads, reversed(two.reads), strict=True))
+    meets = [
+        all(not pair(*numbers).selection.empty for numbers in some) for some in (plain, turned)
+    ]
+    return turned if meets == [False, True] else plain
 
 
 def _grouped(

@@ -208,7 +208,9 @@ def product(
     inner = [(hashed(names[x]), sizes[x]) for x in left_out if x not in out]
     what = tag(int(what), *sorted(inner))
     arrays = [_spread(labels, text, every, left_out) for labels, text in ends]
-    found = _chunked(arrays, len(out), what)
+    # ab is ba, as where a library transposes a product, unless an index alone says whose axis it is
+    turns = not any(x in out and (x in letters[0]) != (x in letters[1]) for x in left_out)
+    found = _chunked(arrays, len(out), what, turns)
     shape = tuple(sizes[x] for x in out)
     return Labels(
         shape, found, known([one, two]), tuple(names.get(x, k) for k, x in enumerate(out))
@@ -230,12 +232,13 @@ def _spread(labels: Labels, text: str, every: Sequence[str], left_out: Sequence[
     return full.reshape([next(sizes) if letter in text else 1 for letter in every])
 
 
-def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64) -> np.ndarray:
+def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64, turns: bool) -> np.ndarray:
+    """``turns``: ab is ba."""
     broad = np.broadcast_shapes(*(array.shape for array in arrays))
     inner = tuple(range(out, len(broad)))
     shape = tuple(n if k < out else 1 for k, n in enumerate(broad))[:out]
     if not out:
-        return _mixed_pair(arrays[0], arrays[1], inner, what)
+        return _mixed_pair(arrays[0], arrays[1], inner, what, turns)
     found = np.empty(shape, np.uint64)
     axis = int(np.argmax(shape))
     rest = max(int(np.prod(broad, dtype=int)) // max(broad[axis], 1), 1)
@@ -243,15 +246,18 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64) -> np.ndar
     for start in range(0, shape[axis], rows):
         part = (slice(None),) * axis + (slice(start, start + rows),)
         some = [array if array.shape[axis] == 1 else array[part] for array in arrays]
-        found[part] = _mixed_pair(some[0], some[1], inner, what)
+        found[part] = _mixed_pair(some[0], some[1], inner, what, turns)
     return found
 
 
 def _mixed_pair(
-    one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64
+    one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64, turns: bool
 ) -> np.ndarray:
-    with np.errstate(over="ignore"):  # a sum: ab is ba, as where a library transposes a product
-        both = mixed(mixed(one) + mixed(two))
+    if turns:
+        with np.errstate(over="ignore"):
+            both = mixed(mixed(one) + mixed(two))
+    else:
+        both = joined(one, two)
     pair = np.where((one == ZERO) | (two == ZERO), ZERO, both)
     found = summed(scattered(pair), inner)
     return np.where(found == ZERO, ZERO, joined(found, what))

@@ -51,6 +51,9 @@ KINDS = (
 """Classes of causes; those of sums may be joined by ``+``."""
 
 
+NO_SOURCE = ": this is not a source"
+
+
 @dataclass
 class Cause:
     """Why an operation's outputs differ.
@@ -60,6 +63,7 @@ class Cause:
     ``examined``: differing outputs that were asked about, ``replayed``: those that came out again
     on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
     gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
+    ``refuted``: what it reads does not agree, or it reads more than was said: it is no source.
     """
 
     kind: str
@@ -72,6 +76,7 @@ class Cause:
     alone: bool = False
     output: int = 0
     comparison: Comparison | None = None
+    refuted: bool = False
 
     @property
     def explained(self) -> bool:
@@ -143,10 +148,12 @@ def explain(
         made.why = "the operation can't be run alone"
     else:
         made.why = _other_operands(sides, aligned.reads)
+        made.refuted = bool(made.why)
     if made.why:
         return made
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
+        made.refuted = made.why.endswith(NO_SOURCE)
     except Exception as error:  # a library raises what it likes
         made.why = f"alone, the operation raises {type(error).__name__}"
     if made.why:
@@ -165,7 +172,7 @@ def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
     for one in sides:
         if one.reads_more(reads):
             why = "its outputs depend on operands that it was not expected to read"
-            return "", f"on the {('left', 'right')[one.place]}, {why}: this is not a source"
+            return "", f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
     return "", ""
 
 
@@ -183,7 +190,7 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
         mixed = one.selection.put(other, one.selection.taken(mine, 0), 1)
         dtype = sides[1].side.recording.values[one.right].dtype
         if not same(other, mixed.reshape(other.shape), dtype):
-            return "the operands were assumed to agree, but differ: this is not a source"
+            return f"the operands were assumed to agree, but differ{NO_SOURCE}"
     return ""
 
 

@@ -330,7 +330,10 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         if one.own:
             right, source = alone.as_source(one, found.left, found.right)
         found.causes[number] = explaining(found.left, right, source, known=known)
-        one.cause = found.causes[number].kind
+        cause = found.causes[number]
+        one.cause = cause.kind
+        if cause.refuted and not one.own:
+            one.verdict, one.note = "unknown", cause.why
         done += 1
     if done < len(asked) + len(behind):
         found.notes.append(

@@ -16,6 +16,7 @@ class Cause:
     replayed: int = 3
     comparison: Any = None
     causes: dict[str, int] = field(default_factory=dict)
+    refuted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {"class": self.kind, "why": self.why, "replayed": self.replayed}

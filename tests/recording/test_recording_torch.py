@@ -19,6 +19,7 @@ from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
 from probe.recording.difference import labelled  # noqa: E402
+from probe.recording.judging import settled  # noqa: E402
 from probe.recording.meaning import Moves, Unknown  # noqa: E402
 from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
 
@@ -229,6 +230,33 @@ def test_inference_mode_and_random_numbers() -> None:
     (*_, drawn) = [e for e, *_ in _events(run) if "bernoulli" in e.op or "dropout" in e.op]
     assert isinstance(drawn.meaning, Unknown)
     assert drawn.again is None
+
+
+def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
+    z = torch.complex(X, X.flip(0))
+    every = Live(Recorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
+    found = [settled(one.meaning) for one in every if "mul" in one.op or "a" in one.op[5:7]]
+    assert found == [False, True, False, True], [one.op for one in every]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> None:
+    def packed(seed: int) -> Any:
+        torch.manual_seed(seed)
+        return torch.ao.nn.quantized.dynamic.Linear(12, 3)
+
+    def told(seed: int) -> Any:
+        model = packed(seed)
+        model.set_weight_bias(
+            torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
+        )
+        return Live(Recorder(lambda: model(Y))).recording.operations[0].attributes
+
+    assert told(1) == told(1) != told(2)
+    with pytest.raises(InputError, match="it has a shape and no numbers"):
+        probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
+    found = Live(Recorder(lambda: Y.to("meta").size(0) * Y)).recording
+    assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
 
 
 def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:

@@ -162,6 +162,14 @@ def moves(x: Given) -> list[Any]:
         jnp.take(a, jnp.asarray([0, 9]), axis=1, mode="clip"),
     ]
     found += [a.at[:, 2].set(b[:, 1]), a.at[jnp.asarray([0, 1]), jnp.asarray([3, 2])].set(row(2))]
+    at = jnp.asarray([0, 9, 0, 2])  # one beyond its axis
+    found += [getattr(a.at[:, at], name)(b[:, :4]) for name in ("add", "mul", "min", "max")]
+    found += [
+        jnp.zeros(7).at[at].add(row(4)),
+        jnp.zeros((4, 9, 8)).at[0, at[::2]].add(t[0, :2]),
+    ]
+    found += [jax.vmap(lambda one: jax.ops.segment_sum(one, at[:4] % 3, 3))(t[:, :4])]
+    found += [jnp.argsort(a, 1), *lax.sort([t, t + 1], dimension=1, num_keys=1)]
     return [*found, jnp.repeat(a, 2, axis=1), jnp.tile(a, (1, 2)), jax.device_put(a)]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -49,6 +52,32 @@ def test_two_planted_sources_are_two(monkeypatch):
             assert len(asked) >= 2 and len(found.causes) == 2
             return
     raise AssertionError("no order rounds otherwise in both")
+
+
+def test_what_reads_more_than_was_said_is_no_source(monkeypatch):
+    cause = causes.Cause(kind="", why="it reads more: this is not a source", refuted=True)
+    stand_in = SimpleNamespace(explain=lambda *_, **__: cause)
+    monkeypatch.setitem(sys.modules, "probe.recording.source", stand_in)
+    found = walk.walk(*apart(X))
+    assert found.first is None and found.operations[0].verdict == "unknown"
+    assert found.operations[0].note == cause.why
+
+
+def test_a_sum_the_other_way_round_passes_a_difference_on():
+    left, right = apart(X)
+
+    def turned(recorder, first):
+        def program(tape):
+            y = recorder.program(tape)
+            more = tape.first(y, y.shape[1])
+            return tape.add(more, y) if first else tape.add(y, more)
+
+        return Taped(program)
+
+    one, two = turned(left, True), turned(right, False)
+    found = walk.walk(one, two, explain=False)
+    assert found.operations[-1].op == "Add" and verdicts(found)[-1] in ("carried", "healed")
+    assert verdicts(found).count("source") == 1
 
 
 def test_explaining_ends_with_the_time(monkeypatch):
