@@ -217,15 +217,23 @@ class Sizes:
             return (Piece(0, count, count),)
         piece = self._largest_piece() if pieces and count > min(pieces) else 0
         if piece and count > piece:
-            whole, rest = divmod(count, piece)
-            alike = [Piece(number * piece, piece, piece) for number in range(whole)]
-            tail = self.plan(rest) if rest else ()
-            return None if tail is None else (*alike, *_moved(tail, whole * piece))
+            return self._in_pieces(count, piece)
         if self.usable(count):
             return (Piece(0, count, count),)
         padded, cut = self._padded(count), self._cut(count)
         ways = [way for way in (padded, cut) if way]
-        return min(ways, key=_units) if ways else None
+        if ways:
+            return min(ways, key=_units)
+        known = self._known(
+            count
+        )  # larger calls have places that differ, as two threads share them
+        return self._in_pieces(count, known[0]) if known else None
+
+    def _in_pieces(self, count: int, piece: int) -> Plan | None:
+        whole, rest = divmod(count, piece)
+        alike = [Piece(number * piece, piece, piece) for number in range(whole)]
+        tail = self.plan(rest) if rest else ()
+        return None if tail is None else (*alike, *_moved(tail, whole * piece))
 
     def _largest_piece(self) -> int:
         """Returns the size that larger calls are cut into; 0: they are not cut."""
@@ -293,9 +301,11 @@ def _below(count: int) -> list[int]:
 
 
 def _near(count: int) -> list[int]:
-    """Returns what lies below, as ``_below``; then the next sizes below, then those above."""
+    """Returns the size, near ones below and above, and powers of two below, as the last resort."""
     below = range(count - 1, max(count - 1 - NEAR, count // 2), -1)
-    return list(dict.fromkeys([*_below(count), *below, *_above(count)]))
+    above = [size for size in _above(count) if size <= 2 * count]
+    powers = [1 << power for power in reversed(range(3, count.bit_length())) if 1 << power < count]
+    return list(dict.fromkeys([*_below(count), *below, *above, *powers]))
 
 
 def _sample(sizes: Sequence[int]) -> list[int]:

@@ -18,6 +18,7 @@ from probe.invariant.tensorflow_calls import (
     Rows,
     Samples,
     Softmax,
+    reshaped,
 )
 from probe.invariant.tensorflow_nodes import (
     BY_PLACE,
@@ -335,7 +336,7 @@ class Operators:
             )
             if not trailing or axes[0] == 1:
                 self.keeper.limit_lengths(known)
-            y = known((tf.reshape(x, (-1, *shape)) if trailing else x,))
+            y = known((reshaped(x, (-1, *shape)) if trailing else x,))
             return [_given_back(y, x, axes, bool(words.get("keep_dims")))]
 
         return handler
@@ -357,7 +358,7 @@ class Operators:
                 math.prod(tuple(x.shape)[:-1]),
                 "rows",
             )
-            return [tf.reshape(known((tf.reshape(x, (-1, size)),)), x.shape)]
+            return [reshaped(known((reshaped(x, (-1, size)),)), x.shape)]
 
         return handler
 
@@ -399,7 +400,7 @@ class Operators:
                 lambda: ByPlace(told, xs[0].dtype, function, len(xs)),
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
-            return [tf.reshape(known(tuple(tf.reshape(x, (-1,)) for x in flat)), shape)]
+            return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
 
         return handler
 
@@ -408,4 +409,4 @@ def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:
     """Returns the shape of what was reduced."""
     sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
     kept = [size for at, size in enumerate(sizes) if keep or at not in axes]
-    return tf.reshape(y, kept)
+    return reshaped(y, kept)

@@ -10,11 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tensorflow.python.eager import context
+from tensorflow.python.framework import op_def_registry
 
 from probe.recorders.tensorflow_graphs import BRANCHES, CALLS, LOOPS, Graph, Node, traced
 from probe.recorders.tensorflow_values import array, run
 
 Handler = Callable[[list[Any]], list[Any]]
+
+FORWARD = ("Identity", "StopGradient", "PreventGradient", "Snapshot")
+SHAPES = ("Shape", "ShapeN", "Size", "Rank")
+KEPT, SMALL = 64, 1 << 16
+"""Shapes of which a node's value is kept, if it has few numbers: else that of one."""
 
 
 class Names:
@@ -72,6 +78,7 @@ class Program:
 
     def _planned(self, graph: Graph, follows: tuple[bool, ...]) -> list[Step]:
         depends = {name for at, name in graph.fed.items() if follows[at]}
+        by_shape = _by_shape(graph)
         wanted = _needed(graph)
         steps = []
         for place, node in enumerate(graph.nodes):
@@ -81,7 +88,10 @@ class Program:
             if any(flags):
                 depends.add(node.name)
             last = tuple(graph.last.get(place, ()))
-            steps.append(Step(node.name, node.inputs, self._handler(node, flags), last))
+            handler = self._handler(node, flags)
+            if node.name in by_shape:
+                handler = _kept(handler, _shapes if node.op in SHAPES else _same)
+            steps.append(Step(node.name, node.inputs, handler, last))
         return steps
 
     def _handler(self, node: Node, flags: tuple[bool, ...]) -> Handler:
@@ -113,9 +123,55 @@ class Program:
 
 
 def once(node: Node) -> Handler:
-    """Runs a node as it is."""
+    """Runs a node as it is; one that gives back its input needs no call."""
+    if node.op in FORWARD:
+        return lambda read: read[:1]
     op, attributes, count = node.op, tuple(node.attributes), node.count
     return lambda read: run(op, read, attributes, count)
+
+
+def _by_shape(graph: Graph) -> set[str]:
+    """Returns the nodes whose values are decided by the shapes of others, or by constants.
+
+    A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
+    """
+    constant = {node.name for node in graph.nodes if node.constant is not None}
+    found: set[str] = set()
+    for node in graph.nodes:
+        known = all(name in constant or name in found for name, _ in node.inputs)
+        flows = node.op in (*CALLS, *LOOPS, *BRANCHES, *FORWARD)
+        if node.constant is None and node.inputs and not flows and (known or node.op in SHAPES):
+            described = op_def_registry.get(node.op)
+            if described is not None and not described.is_stateful:
+                found.add(node.name)
+    return found
+
+
+def _shapes(read: list[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(one.shape) for one in read)
+
+
+def _same(read: list[Any]) -> tuple[Any, ...]:
+    return tuple(map(id, read))
+
+
+def _kept(handler: Handler, key: Callable[[list[Any]], tuple[Any, ...]]) -> Handler:
+    """Returns a handler that runs once for each key; what it read is kept too, so that no other
+    tensor gets the place in memory by which it is known."""
+    kept: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+
+    def run_once(read: list[Any]) -> list[Any]:
+        name = key(read)
+        if (there := kept.get(name)) is not None:
+            return there[1]
+        found = handler(read)
+        if all(one.dtype.is_integer or one.dtype.is_floating for one in found):
+            if len(kept) >= KEPT or any(one.shape.num_elements() > SMALL for one in found):
+                kept.clear()
+            kept[name] = ([] if key is _shapes else read), found
+        return found
+
+    return run_once
 
 
 def _unchanged(graph: Graph) -> set[int]:

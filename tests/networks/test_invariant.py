@@ -84,6 +84,18 @@ def test_a_size_whose_places_differ_is_never_run(tails, largest, there):
     assert f"size {largest} " in sizes.doubts and f"size {there} " in sizes.doubts
 
 
+def test_where_all_large_sizes_have_places_that_differ_calls_are_cut():
+    """As TensorFlow's softmax where two threads share the rows, at no whole number of vectors."""
+    planted = Planted(1, tails=range(65, 1 << 17))
+    planted.pieces = (1 << 14,)
+    sizes = chosen(planted, 1000)
+    assert "size 64 " in sizes.doubts
+    for count in (1, 64, 65, 300, 1000):
+        y = computed(planted, sizes, count)
+        assert len(y) == count and digest([(y, "float32")]) == sizes.entry.chosen
+    assert max(planted.asked) < 1 << 17
+
+
 def test_no_size_is_run_that_was_not_asked():
     planted = Planted(10)
     sizes = chosen(planted, 100)
