@@ -33,6 +33,7 @@ from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.order import arithmetic
 from probe.order.tree import BIAS
+from probe.progress import VOICE
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
@@ -128,10 +129,11 @@ class Comparison:
         which: np.ndarray | None = None,
     ) -> Comparison:
         """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
-        for side, session, places in (
+        both = (
             (self.left, first, self.pairs.left),
             (self.right, second, self.pairs.right),
-        ):
+        )
+        for side, session, places in VOICE.counting(both, "sides"):
             known.reveal(side, session, None if which is None else side.mask(places[which]))
         return self
 

@@ -23,6 +23,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.order.tree import Tree
+from probe.progress import VOICE
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
@@ -201,7 +202,7 @@ def spread(
     width = max((queue.shape[1] for queue in queues), default=1)
     calls = max((-(-len(q) // len(t)) for q, t in zip(queues, teams, strict=True)), default=0)
     chunk = max(1, ANSWERS_AT_ONCE // (masks.operator.positions * filters))
-    for first in range(0, calls, chunk):
+    for first in VOICE.counting(range(0, calls, chunk), "groups of questions"):
         count = min(chunk, calls - first)
         ask = np.full((count, filters, width), -1)
         parts = []
