@@ -51,7 +51,7 @@ class Walked(Answer):
 
     @property
     def verdict(self) -> str:
-        """``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
+        """Returns ``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
         return self.found.difference.verdict
 
     @property
@@ -294,7 +294,8 @@ def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _rows(chosen: Selection, rank: int) -> bool:
-    """Whether whole lines along the last axis are selected, so that a largest one is decided."""
+    """Returns whether whole lines along the last axis are selected, so that a largest one is
+    decided."""
     return rank > 0 and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes))
 
 

@@ -62,7 +62,8 @@ KEEPING = {"shortened"}
 
 
 def words(refuted: str) -> str:
-    """What a promise rests on, in words; ``refuted``: what was not asked, empty if all was."""
+    """Returns what a promise rests on, in words; ``refuted``: what was not asked, empty if all
+    was."""
     if not refuted:
         return "certified: every addition and every fusion was tested"
     return f"not contradicted, but not certified: {refuted}"
@@ -226,7 +227,8 @@ class _Questions:
             yield asked.alone(node, 2.0 ** -(precision + 1)), 0.0
 
     def _of_products(self) -> Iterator[_Rows]:
-        """Which products are fused, and the questions that are put to few leaves of a tree."""
+        """Yields which products are fused, and the questions that are put to few leaves of a
+        tree."""
         operands, fused = fusion_operands(self.dtype), self.summation.rounding.fused
         pairs = fusion.Pairs(self.summation.tree, self.bias, operands.most)
         parts = [

@@ -231,7 +231,8 @@ class Rows:
 def ask(
     masks: Masks, question: Callable[[Masks, np.ndarray], np.ndarray], wanted: Sequence[Rows]
 ) -> list[np.ndarray]:
-    """The answers to each of ``wanted``, int32 (questions, positions); equal ones share a call.
+    """Returns the answers to each of ``wanted``, int32 (questions, positions); equal ones share a
+    call.
 
     ``question(masks, leaves)`` answers (calls, positions, filters) for leaves (calls, filters, m).
     """
@@ -330,7 +331,8 @@ class SessionOperator:
     def _edits(
         self, prefix: str, which: np.ndarray, values: np.ndarray, base: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """The chosen leaves as rows of edits, one a call; ``base``: their place in filter 0.
+        """Returns the chosen leaves as rows of edits, one a call; ``base``: their place in filter
+        0.
 
         ``values``: of each slot, or of all shape of ``which``.
         """

@@ -103,7 +103,8 @@ def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
 
 
 def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
-    """The releases to search, both ends included. ``given``: these, instead of those known here.
+    """Returns the releases to search, both ends included. ``given``: these, instead of those known
+    here.
 
     InputError: the ends name no release, other targets, or nothing is known of the library.
     """

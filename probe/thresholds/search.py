@@ -59,7 +59,8 @@ def find(
     progress: Say | None = None,
     vary: str | None = None,
 ) -> Thresholds:
-    """The lengths up to ``upto`` at which ``case`` on a started session changes its summations.
+    """Returns the lengths up to ``upto`` at which ``case`` on a started session changes its
+    summations.
 
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
@@ -344,7 +345,8 @@ def _said(tail: tuple[tuple[int, int], ...]) -> str:
 
 
 def _period(signs: list[Any]) -> int | None:
-    """The smallest period of the second half of what was seen; None if there is none up to 16."""
+    """Returns the smallest period of the second half of what was seen; None if there is none up to
+    16."""
     half = signs[len(signs) // 2 :]
     for period in range(1, min(LONGEST_PERIOD, len(half) // 2) + 1):
         if all(one == two for one, two in zip(half, half[period:], strict=False)):
