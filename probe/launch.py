@@ -22,7 +22,7 @@ import numpy as np
 
 from probe import backends, target
 from probe.errors import TargetError
-from probe.progress import VOICE
+from probe.progress import VOICE, span
 from probe.runtimes.runtime import Missing
 from probe.worker import child, protocol
 
@@ -45,6 +45,9 @@ WORKER = ("-E", "-s", "-u", child.__file__)
 
 TAIL = 4000
 """Characters of stderr that go with a failure."""
+
+_TOOK: dict[str, float] = {}
+"""Seconds of the last start of each target in this process, to say how long the next one takes."""
 
 
 class Pipes:
@@ -204,8 +207,12 @@ class Session:
         try:
             slow = " (emulated, which takes 5 to 10 times as long)"
             slow *= target.emulated(self.target) is not None
+            before = _TOOK.get(self.target.text)
+            slow += "" if before is None else f", which took {span(before)} before"
+            begun = time.monotonic()
             with VOICE.doing(f"starting {self.target.text}{slow}"):
                 *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
+            _TOOK[self.target.text] = time.monotonic() - begun
             if not isinstance(header["facts"], dict):
                 raise self.distrusted("its facts have no names")
         except TargetError:

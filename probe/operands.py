@@ -188,7 +188,8 @@ def generate(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 def _put(
     case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The operands with what ``put`` puts into them; places beyond their shapes are left out."""
+    """Returns the operands with what ``put`` puts into them; places beyond their shapes are left
+    out."""
     found = {"x": x, "w": w} | ({} if b is None else {"b": b})
     found = {name: np.array(array) for name, array in found.items()}
     for name, index, value in case.places:
@@ -270,7 +271,8 @@ RARE = 8
 
 
 def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:
-    """Where rare elements are, bool: 1 in ``RARE * summands``, drawn anew for every ``draw``."""
+    """Returns where rare elements are, bool: 1 in ``RARE * summands``, drawn anew for every
+    ``draw``."""
     chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
     return np.asarray(chosen)
 

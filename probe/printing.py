@@ -15,11 +15,11 @@ from typing import Any
 import click
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from probe.progress import VOICE, Reporter, failed, span
+from probe.progress import VOICE, Reporter, failed, pace, span
 
 PIPED_WIDTH = 120
 """Columns where stdout is not a terminal and COLUMNS does not say."""
@@ -99,7 +99,7 @@ class Output:
             return
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}")),
-            *(_Time(compact=True), TextColumn("{task.fields[now]}")),
+            *(_Time(), TextColumn("{task.fields[now]}")),
         )
         with Progress(*columns, console=self.notes, transient=True) as self._shown:
             try:
@@ -108,13 +108,16 @@ class Output:
                 self._shown = None
 
 
-class _Time(TimeRemainingColumn):
+class _Time(ProgressColumn):
     """The time left; where it can't be known, the time so far."""
 
+    max_refresh = 0.5
+
     def render(self, task: Task) -> Text:
-        if task.total is None:
+        left = task.fields["bar"].shown()[2]
+        if left is None:
             return Text(span(task.elapsed or 0.0), style="progress.elapsed")
-        return super().render(task)
+        return Text(f"{span(left)} left", style="progress.remaining")
 
 
 class _Bar(Reporter):
@@ -123,7 +126,7 @@ class _Bar(Reporter):
     def __init__(self, progress: Progress, name: str) -> None:
         super().__init__()
         self._progress = progress
-        self._task = progress.add_task(name, total=None, now="", count="")
+        self._task = progress.add_task(name, total=None, now="", count="", bar=self)
 
     def __call__(self, done: int, total: int, what: str) -> None:
         super().__call__(done, total, what)
@@ -131,15 +134,15 @@ class _Bar(Reporter):
 
     def renew(self) -> None:
         """Draws what is known now."""
-        rate = self.numbers()["rate"]
-        parts = [self.what, self.now, "" if rate is None else f"{rate:,g}/s"]
-        parts.append(failed(self.failures))
+        now = self.numbers()
+        parts = [self.what, self.now, pace(now["rate"]), failed(self.failures)]
+        done, total = now["done"], now["total"]
         self._progress.update(
             self._task,
-            completed=self.done,
-            total=self.total or None,
+            completed=done,
+            total=total,
             now="  ".join(filter(None, parts)),
-            count=f"{self.done:,}/{self.total:,}" if self.total else "",
+            count=f"{done:,}/{total:,} {now['unit']}".rstrip() if total else "",
         )
 
     def end(self) -> None:
@@ -226,6 +229,14 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
         side: JustifyMethod = "right" if column in right else "left"
         found.add_column(column, justify=side, overflow="fold", no_wrap=whole)
     return found
+
+
+def next_commands(after: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
+    """Yields the commands that come next, each with what it does, on a line to be copied."""
+    if after:
+        yield ""
+    for command, what in after:
+        yield Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore")
 
 
 def ranges(numbers: Iterable[int], most: int = 12) -> str:

@@ -31,52 +31,103 @@ FIRST, EVERY = 3.0, 5.0
 """Seconds to the first line of progress, and between two of them, where stderr is no terminal."""
 
 
+class Count:
+    """How many of something are done, and when the last one was.
+
+    ``unit`` is what is counted, such as ``sizes``; empty where ``what`` of the work says it.
+    """
+
+    def __init__(self, unit: str = "") -> None:
+        self.unit, self.done, self.total = unit, 0, 0
+        self._first, self._start = 0, time.monotonic()
+        self._moved = self._start
+
+    def set(self, done: int, total: int) -> None:
+        """Notes that ``done`` of ``total`` are done; a total of 0: not known."""
+        now = time.monotonic()
+        if not self.total and total:  # starting a library is no part of the rate
+            self._start = self._moved = now
+            self._first = done
+        if done != self.done:
+            self._moved = now
+        self.done, self.total = done, total
+
+    def estimate(self, skipped: int = 0) -> tuple[float | None, float | None]:
+        """Returns how many are done in a second, and the seconds left; None where not known.
+
+        The mean of those that are done is taken for each that is left. The one at work is taken to
+        be nearly done where it has lasted longer than that, and it then counts in the mean.
+        ``skipped``: how many of those done took no time.
+        """
+        new = self.done - max(self._first, skipped)
+        seconds = self._moved - self._start
+        if new <= 0 or seconds <= 0:
+            return None, None
+        since, mean, left = time.monotonic() - self._moved, seconds / new, self.total - self.done
+        mean = max(mean, (seconds + since) / (new + 1))
+        remaining = max(left * mean - since, (left - 1) * mean, 0.0)
+        return 1 / mean, remaining if self.total else None
+
+
 class Reporter:
     """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
 
     The caller counts up ``failures`` so far and
     ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
-    by ``time.monotonic``; None: never. ``limited``: the work may end before ``total``.
+    by ``time.monotonic``; None: never. ``limited``: the work may end before ``total``. ``counts``
+    has the work's own count, then those of what is counted within it, each within the one before.
     """
 
     def __init__(self) -> None:
-        self.done = self.total = self.failures = self.skipped = 0
+        self.failures = self.skipped = 0
         self.ends: float | None = None
         self.limited = False
         self.what = ""
         self.doing: list[list[str]] = []
-        self._born = self._start = time.monotonic()
-        self._first, self._before = 0, VOICE.calls
+        self.counts = [Count()]
+        self._born, self._before = time.monotonic(), VOICE.calls
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        if not self.total and total:  # starting a library is no part of the rate
-            self._start, self._first = time.monotonic(), done
-        self.done, self.total, self.what = done, total, what
+        self.counts[0].set(done, total)
+        self.what = what
+
+    def say(self, what: str) -> None:
+        """Says what is done now, where it is counted elsewhere or not at all."""
+        self.what = what
+        self.renew()
 
     @property
     def now(self) -> str:
         """Returns what is done within ``what``: what was begun last of all that is not done yet."""
         return self.doing[-1][0] if self.doing else ""
 
-    def begin(self) -> None:
-        """Counts from nothing: the rate is that of what comes now."""
-        self.done = self.total = self._first = 0
+    def shown(self) -> tuple[Count, float | None, float | None]:
+        """Returns the count to show, its rate and the seconds left.
+
+        It is the outermost one whose time left is known; else the innermost one of several things.
+        """
+        counts = list(self.counts)
+        for count in counts:
+            rate, left = count.estimate(self.skipped if count is counts[0] else 0)
+            if left is not None:
+                if self.ends is not None:
+                    left = max(0.0, min(left, self.ends - time.monotonic()))
+                return count, rate, left
+        best = next((one for one in counts[:0:-1] if one.total > 1), counts[0])
+        return best, best.estimate()[0], None
 
     def numbers(self) -> dict[str, Any]:
         """The numbers by name: ``remaining`` in seconds, ``rate`` of what is done in a second.
 
         ``total``, ``rate`` and ``remaining`` are None where they are not known; ``seconds`` have
-        passed since the work began.
+        passed since the work began. ``unit``: what is counted, such as ``sizes``; empty where
+        ``what`` says it.
         """
-        seconds = time.monotonic() - self._start
-        new = self.done - max(self._first, self.skipped)
-        rate = new / seconds if new > 0 and seconds > 0 else None
-        left = (self.total - self.done) / rate if rate and self.total else None
-        if left is not None and self.ends is not None:
-            left = max(0.0, min(left, self.ends - time.monotonic()))
+        count, rate, left = self.shown()
         return {
-            "done": self.done,
-            "total": self.total or None,
+            "done": count.done,
+            "total": count.total or None,
+            "unit": count.unit,
             "rate": None if rate is None else float(f"{rate:.3g}"),
             "remaining": None if left is None else round(left, 1),
             "seconds": round(time.monotonic() - self._born, 1),
@@ -88,8 +139,9 @@ class Reporter:
         """Returns the numbers as a line for people."""
         now = self.numbers()
         most = "at most " * self.limited
-        parts = [f"{self.done:,} of {most}{self.total:,}" if self.total else ""]
-        parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")
+        total = now["total"]
+        parts = [f"{now['done']:,} of {most}{total:,} {now['unit']}".rstrip() if total else ""]
+        parts.append(pace(now["rate"]))
         left, calls = now["remaining"], VOICE.calls - self._before
         parts.append(
             f"{span(now['seconds'])} so far" if left is None else f"{most}{span(left)} left"
@@ -104,6 +156,13 @@ class Reporter:
 
     def end(self) -> None:
         """Takes away what is shown."""
+
+
+def pace(rate: float | None) -> str:
+    """Returns ``20 a second``, and ``25 s each`` of what takes longer; nothing for None."""
+    if rate is None:
+        return ""
+    return f"{rate:,g} a second" if rate >= 0.5 else f"{span(1 / rate)} each"
 
 
 def failed(count: int) -> str:
@@ -151,24 +210,29 @@ class Voice:
             with self._lock:
                 tell.doing = [one for one in tell.doing if one is not mine]
 
-    def counting(self, items: Collection[Item], what: str) -> Iterator[Item]:
-        """Yields the items; their number and the time left are said, however far below a command.
+    @contextmanager
+    def counted(self, unit: str, total: int) -> Iterator[Count]:
+        """Counts ``total`` of something, however far below a command: see ``Count.set``.
 
-        ``what`` they are, such as ``sizes``.
+        ``unit``: what is counted, such as ``sizes``.
         """
+        count = Count(unit)
+        count.set(0, total)
         with self._lock:
-            outer = self._told[-1] if self._told else None
-        if outer is None:
-            yield from items
-            return
-        tell = outer[0]
-        before = tell.done, tell.total, tell.what
-        tell.begin()
-        for done, item in enumerate(items):
-            tell(done, len(items), what)
-            yield item
-        tell.begin()
-        tell(*before)
+            tell = self._told[-1][0] if self._told else Reporter()
+            tell.counts.append(count)
+        try:
+            yield count
+        finally:
+            with self._lock:
+                tell.counts.remove(count)
+
+    def counting(self, items: Collection[Item], unit: str) -> Iterator[Item]:
+        """Yields the items; their number and the time left are said, as of :meth:`counted`."""
+        with self.counted(unit, len(items)) as count:
+            for done, item in enumerate(items):
+                count.set(done, count.total)
+                yield item
 
     @contextmanager
     def within(self, tell: Reporter, what: str = "", as_json: bool = False) -> Iterator[Reporter]:

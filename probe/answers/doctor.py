@@ -174,7 +174,8 @@ def _packages() -> Iterator[Check]:
 
 
 def other_pip() -> str | None:
-    """How pip installs for this Python, where ``pip`` itself belongs to another one; else None."""
+    """Returns how pip installs for this Python, where ``pip`` itself belongs to another one; else
+    None."""
     own = Path(sys.executable).parent
     found = shutil.which("pip")
     if found is not None and Path(found).parent == own:

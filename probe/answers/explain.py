@@ -39,7 +39,8 @@ class Explained(Answer):
         return self.found.lines()
 
     def drawn(self) -> Figure | None:
-        """Both sides' trees of one output; of sides that agree, how the first output is added."""
+        """Returns both sides' trees of one output; of sides that agree, how the first output is
+        added."""
         from probe.plots import trees
 
         found, evidence = self.found, self.evidence
@@ -116,7 +117,8 @@ class Windows:
     reach: Reach | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints: an entry of ``windows`` for every group and output position.
+        """Returns what ``--json`` prints: an entry of ``windows`` for every group and output
+        position.
 
         Where something else reaches outputs there is ``reach``, how many of them; an entry then has
         ``reaches``, flat indices into x, and ``reaches_some`` where one of them does but which was
@@ -151,7 +153,8 @@ class Windows:
 
 
 def _reached(one: Reached | None) -> dict[str, Any]:
-    """What an entry of ``windows`` tells of what reaches its outputs; {} where nothing does."""
+    """Returns what an entry of ``windows`` tells of what reaches its outputs; {} where nothing
+    does."""
     if one is None:
         return {}
     return {"reaches" if one.exact else "reaches_some": one.inputs.tolist()}
@@ -171,7 +174,8 @@ def window(case: Case, target: Target) -> Windows:
 
 
 def predicted(case: Case) -> np.ndarray:
-    """Where the case's own padding puts its windows: int64 (groups, positions, leaves), -1 pads.
+    """Returns where the case's own padding puts its windows: int64 (groups, positions, leaves), -1
+    pads.
 
     Flat indices into x; positions are batch entries times output positions, as in
     ``reveal_windows``.

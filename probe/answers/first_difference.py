@@ -16,7 +16,7 @@ import numpy as np
 from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
-from probe.printing import counted, differ
+from probe.printing import counted, differ, ranges
 from probe.progress import Say, silent
 from probe.recording import alone, composed
 from probe.recording.apart import Trusted, before
@@ -51,7 +51,7 @@ class Walked(Answer):
 
     @property
     def verdict(self) -> str:
-        """``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
+        """Returns ``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
         return self.found.difference.verdict
 
     @property
@@ -90,12 +90,13 @@ class Walked(Answer):
             return ""
         if "by_order" in self.sizes[0]:
             return self._by_order()
-        same = [str(one["at"]) for one in self.sizes if one["verdict"] == "equal"]
-        other = [str(one["at"]) for one in self.sizes if one["verdict"] == "differs"]
-        unknown = [str(one["at"]) for one in self.sizes if one["verdict"] == "unknown"]
-        told = [f"the bits of {self.asked.right}: {', '.join(same) or 'none'}"]
-        told += [f"different bits: {', '.join(other)}"] * bool(other)
-        told += [f"not known: {', '.join(unknown)}"] * bool(unknown)
+        same, other, unknown = (
+            ranges(one["at"] for one in self.sizes if one["verdict"] == verdict)
+            for verdict in ("equal", "differs", "unknown")
+        )
+        told = [f"the bits of {self.asked.right}: {same or 'none'}"]
+        told += [f"different bits: {other}"] * bool(other)
+        told += [f"not known: {unknown}"] * bool(unknown)
         return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
 
     def _by_order(self) -> str:
@@ -293,7 +294,8 @@ def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _rows(chosen: Selection, rank: int) -> bool:
-    """Whether whole lines along the last axis are selected, so that a largest one is decided."""
+    """Returns whether whole lines along the last axis are selected, so that a largest one is
+    decided."""
     return rank > 0 and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes))
 
 

@@ -58,12 +58,13 @@ class Examined(Answer):
 
     @property
     def described(self) -> dict[str, Any]:
-        """The network: its layers with their receptive windows, and what is not part of it."""
+        """Returns the network: its layers with their receptive windows, and what is not part of
+        it."""
         return described(self.model, self.fixed)
 
     @property
     def verdict(self) -> str:
-        """``equal``, ``differs`` or ``unknown``, of the model over all targets."""
+        """Returns ``equal``, ``differs`` or ``unknown``, of the model over all targets."""
         return verdict(self.found, bool(self.failures))
 
     @property
@@ -222,7 +223,8 @@ def _left_out(given: Any) -> bool:
 
 
 def of_two(two: dict[str, Any], padding: tuple[Any, ...]) -> bool:
-    """Whether two runs are asked for, rather than padding; ``padding``: what only that takes."""
+    """Returns whether two runs are asked for, rather than padding; ``padding``: what only that
+    takes."""
     if any(name in two for name in ("at", "against", "against_target", "sizes")):
         return True
     return "vary" in two and "inputs" not in two and all(one is None for one in padding)
@@ -330,7 +332,8 @@ def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[st
 
 
 def _chain(subject: Any, trust: bool, own: bool) -> Network | None:
-    """The chain of a model; None where its own library may run it, and it is none, or in part."""
+    """Returns the chain of a model; None where its own library may run it, and it is none, or in
+    part."""
     if isinstance(subject, Network):
         return subject
     if own and isinstance(subject, str | Path) and of_no_chain(str(subject)):

@@ -386,7 +386,8 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
 
 
 def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
-    """Where one size alone was judged: if it does not serve, a shorter one than the fixed may."""
+    """Returns where one size alone was judged: if it does not serve, a shorter one than the fixed
+    may."""
     if told.serves:
         return Sized(content, size, size, told, told)
     return Sized(content, size, graph.fixed, told, graph.own(content), "not looked for")

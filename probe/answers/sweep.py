@@ -151,7 +151,8 @@ class SweptByOrder(Answer):
 
     @property
     def failed(self) -> bool:
-        """Whether a target failed, or failed at the value that all others are compared with."""
+        """Returns whether a target failed, or failed at the value that all others are compared
+        with."""
         known = ("", "nondeterministic", "not-a-sum")
         refused = [one.base.refusal not in known for one in self.found.targets.values()]
         return bool(self.found.failures) or any(refused)

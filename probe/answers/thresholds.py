@@ -10,7 +10,7 @@ from probe.arguments import count
 from probe.case import Case
 from probe.launch import open_session
 from probe.printing import counted
-from probe.progress import Tell
+from probe.progress import Say
 from probe.target import Target
 from probe.thresholds import floors, search
 from probe.thresholds.switches import Thresholds, islands
@@ -84,7 +84,7 @@ def thresholds(
     upto: int | None = None,
     scan: int | None = None,
     seconds: float | None = None,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Switching:
     """Finds the sizes at which the order or rounding of the outputs changes, and what adds alike.
 
@@ -99,14 +99,10 @@ def thresholds(
     given = {"scanned": scan, "seconds": seconds}
     longest = UPTO.get(vary, 1) if upto is None else count("upto", upto)
 
-    def tell(size: int) -> None:
-        if progress is not None:
-            progress(0, 0, f"{vary} {size:,}")
-
     with open_session(where) as session:
         found = search.find(
             *(session, case, longest),
-            progress=tell,
+            progress=progress,
             vary=vary,
             **{name: limit for name, limit in given.items() if limit is not None},  # type: ignore[arg-type]
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli.options import (
+    OTHER_TARGETS,
     PATH,
     Sides,
     Words,
@@ -34,6 +35,7 @@ from probe.errors import INTERRUPTED, InputError
 if TYPE_CHECKING:
     from probe.comparison import Comparison
     from probe.printing import Output
+    from probe.target import Target
 
 
 AT = (
@@ -144,7 +146,7 @@ def _after(
         return []
     return [
         (f"probe thresholds {case}", "finds the sizes at which the order changes"),
-        ("probe targets", "lists libraries and switches, which may add differently"),
+        OTHER_TARGETS,
     ]
 
 
@@ -272,8 +274,24 @@ def thresholds(
             upto=number("upto", upto),
             scan=number("scan", scan),
             seconds=number("seconds", seconds),
-            progress=tell,
+            progress=tell.say,
         )
     found = answer.found
-    out.give(answer.report(), lambda: show.thresholds(found))
+    after = [] if found.switches else _after_none(said_again(words), vary, where)
+    out.give(answer.report(), lambda: show.thresholds(found, after))
     return int(bool(fail_on) and bool(found.switches or found.violations))
+
+
+def _after_none(case: str, vary: str | None, where: Target) -> list[tuple[str, str]]:
+    """Returns the next commands where no size changes the order, each with what it does."""
+    from probe.target import available_targets
+
+    others = [
+        choice.target.text
+        for choice in available_targets()
+        if choice.target.name == where.name and choice.target != where and choice.why is None
+    ]
+    axis = "" if vary is None else f" --vary {vary}"
+    again = f"probe thresholds {case}{axis} --target"
+    steps = [(f"{again} {one}", "searches with a different switch") for one in others[:3]]
+    return [*steps, OTHER_TARGETS]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli.options import (
+    OTHER_TARGETS,
     PATH,
     Words,
     ask_for,
@@ -169,7 +171,7 @@ def network(
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             explain=two["explain"],
-            progress=lambda text: tell(tell.done, tell.total, text),
+            progress=tell.say,
         )
     if not isinstance(found, answers.Examined):
         return given_padded(found, two["report"], fail_on, out)
@@ -249,18 +251,44 @@ def _two_runs(
             trust=trust,
             seed=seed,
             explain=two["explain"],
-            progress=lambda text: tell(tell.done, tell.total, text),
+            progress=tell.say,
         )
-    status = given(found, two["report"], fail_on, out)
     here = not targets and two["against_target"] is None
-    if found.verdict == "equal" and here and two["at"] is not None and two["sizes"] is None:
-        how = f"--sizes {two['at']} --by order compares the orders of all sums"
-        out.note(f"equal on these inputs; {how}")
-    return status
+    after = _after_equal(model, two, trust) if here and found.verdict == "equal" else []
+    return given(found, two["report"], fail_on, out, after)
 
 
-def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) -> int:
-    """Prints what two runs came to, with its report where one is asked for: the exit status."""
+def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str, str]]:
+    """Returns the next commands where two sizes gave the same bits, each with what it does."""
+    if two["at"] is None:
+        return []
+    words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
+    words["inputs"] = two["inputs"]
+    told = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
+    told += "".join(f" --shape {shlex.quote(one)}" for one in two["shapes"])
+    base = f"probe network {shlex.quote(model)}{told}{' --trust' * trust}"
+    steps, sizes = [], two["sizes"]
+    at, against = number("at", two["at"]), number("against", two["against"])
+    if sizes is None and against is not None and against > 2:
+        among = f"1..{against - 1}"
+        steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
+    if two["by"] != "order":
+        how = "compares the orders of all sums, for all finite inputs"
+        steps.append((f"{base} --sizes {sizes or at} --by order", how))
+    return [*steps, OTHER_TARGETS]
+
+
+def given(
+    found: Walked,
+    report: Path | None,
+    fail_on: str | None,
+    out: Output,
+    after: Sequence[tuple[str, str]] = (),
+) -> int:
+    """Prints what two runs came to, with its report where one is asked for: the exit status.
+
+    ``after``: the next commands, each with what it does.
+    """
     from probe.cli.show import walks
 
     failed = ""
@@ -272,7 +300,7 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
             failed = str(error)
     with of_user():  # values are asked of the model once more
         told = found.report()
-    out.give(told, lambda: walks.walked(found))
+    out.give(told, lambda: walks.walked(found, after))
     if report is not None:
         why = failed or ("no operation differs" if found.first is None else "")
         out.note(f"no report was written: {why}" if why else f"wrote {report}")

@@ -261,6 +261,10 @@ def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str
     )
 
 
+OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add differently"
+"""The next command where nothing differs."""
+
+
 def number(name: str, text: str | None) -> int | None:
     """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
     from probe.arguments import count

@@ -218,7 +218,7 @@ def bisect(
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
     values = numbers("lengths", lengths or f"{shortest}..{shortest + 14}")
-    with Store.here(folder) as store:
+    with Store.here(folder) as store, out.progress("bisect"):
         found = search(
             *(case, Target.parse(between), Target.parse(and_), values, what, store),
             releases=[one.strip() for one in releases.split(",")] if releases else (),

@@ -33,6 +33,7 @@ from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.order import arithmetic
 from probe.order.tree import BIAS
+from probe.progress import VOICE
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
@@ -128,10 +129,11 @@ class Comparison:
         which: np.ndarray | None = None,
     ) -> Comparison:
         """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
-        for side, session, places in (
+        both = (
             (self.left, first, self.pairs.left),
             (self.right, second, self.pairs.right),
-        ):
+        )
+        for side, session, places in VOICE.counting(both, "sides"):
             known.reveal(side, session, None if which is None else side.mask(places[which]))
         return self
 
@@ -160,7 +162,7 @@ class Comparison:
 
     @property
     def zeros(self) -> str:
-        """``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
+        """Returns ``"equal"``, or ``"differ"``: zeros of different signs are differences too."""
         return self.left.operands.zeros
 
     @cached_property
@@ -175,7 +177,7 @@ class Comparison:
 
     @property
     def ulps(self) -> np.ndarray:
-        """Signed distances of those."""
+        """Returns the signed distances of those."""
         return self.differences.ulps
 
     @property
@@ -185,12 +187,13 @@ class Comparison:
 
     @property
     def replayed(self) -> int:
-        """Compared outputs that the replay reproduced on both sides."""
+        """Returns how many compared outputs the replay reproduced on both sides."""
         return int(self.proved().sum())
 
     @property
     def max_ulp(self) -> int | None:
-        """Largest absolute distance; 0 where nothing differs, None where none is a number."""
+        """Returns the largest absolute distance; 0 where nothing differs, None where none is a
+        number."""
         return ulp.largest(self.ulps)
 
     @cached_property
@@ -231,13 +234,14 @@ class Comparison:
 
     @property
     def causes(self) -> dict[str, int]:
-        """Differing outputs by cause; causes that explain none are left out."""
+        """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
         return {name: counted[name] for name in sorted(counted, key=_rank)}
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """What is added differently, whatever the finite operands are: pairs (indices) by cause.
+        """Returns what is added differently, whatever the finite operands are: pairs (indices) by
+        cause.
 
         Only pairs with the same window count; summations are compared over the leaves that the
         outputs read: in the padding all add zeros.
@@ -288,7 +292,8 @@ class Comparison:
         return np.stack(columns, axis=1).astype(np.int64)
 
     def _early(self, which: np.ndarray) -> np.ndarray:
-        """Which pairs have a product that overflows before it is added, on one side or both."""
+        """Returns which pairs have a product that overflows before it is added, on one side or
+        both."""
         sides = ((self.left, self.pairs.left[which]), (self.right, self.pairs.right[which]))
         found = np.zeros(len(sides[0][1]), bool)
         for side, places in sides:
@@ -310,7 +315,8 @@ class Comparison:
         return name * replayed or "unexplained"
 
     def _verdict(self, one: int, two: int, read: int) -> str:
-        """What sets two summations apart over the leaves that are read; empty if nothing does."""
+        """Returns what sets two summations apart over the leaves that are read; empty if nothing
+        does."""
         assert self.left.orders is not None and self.right.orders is not None
         if one < 0 or two < 0:
             return ""

@@ -159,7 +159,8 @@ WIDE = "float32"
 
 
 def applies(summation: Summation, dtype: str) -> bool:
-    """Whether the products of a summation are exact in its partial sums, so that none was asked."""
+    """Returns whether the products of a summation are exact in its partial sums, so that none was
+    asked."""
     rounding = summation.rounding
     narrow = "bfloat16" in (dtype, rounding.operand_format)
     kept = rounding.intermediate_format or rounding.accumulator_format or dtype
@@ -190,7 +191,8 @@ def overflowing(operator: SessionOperator, summation: Summation) -> np.ndarray:
 
 
 def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summation:
-    """The summation whose leaves ``first`` are rounded to ``WIDE`` before they are added."""
+    """Returns the summation whose leaves ``first`` are rounded to ``WIDE`` before they are
+    added."""
     rounding = replace(summation.rounding, fused=summation.rounding.fused - first)
     if rounding.intermediate_format and rounding.product_format is None:
         rounding = replace(rounding, product_format=WIDE)

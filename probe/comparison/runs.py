@@ -210,7 +210,8 @@ def _asked(session: AnySession, case: Case, given: Arrays, control: bool) -> Ans
 
 
 def outputs(session: AnySession, case: Case, given: Arrays | None = None) -> np.ndarray:
-    """The outputs of one call, container, (batch, *positions, filters); ``given`` as of ``run``."""
+    """Returns the outputs of one call, container, (batch, *positions, filters); ``given`` as of
+    ``run``."""
     given = operands.generate(case) if given is None else given
     y: np.ndarray = _asked(session, case, given, False)[1]["y"]
     return y
@@ -263,12 +264,14 @@ def revealed(
 
 
 def read_windows(session: AnySession, case: Case) -> np.ndarray:
-    """What every output reads, revealed: int64 (groups, positions, leaves), -1 for padding."""
+    """Returns what every output reads, revealed: int64 (groups, positions, leaves), -1 for
+    padding."""
     return reveal_windows(SessionOperator(session, case))
 
 
 def replays(orders: Orders, operands: Operands) -> np.ndarray:
-    """Where replaying each output's summation gives the library's bits: (positions, filters)."""
+    """Returns where replaying each output's summation gives the library's bits: (positions,
+    filters)."""
     agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
     if not operands.finite:
         agreed &= floats.widen(operands.y, operands.case.dtype) == 0

@@ -183,6 +183,7 @@ def draw_walks(found: Mapping[str, Results], pair: tuple[str, str]) -> Figure:
 def _bars(counts: pandas.DataFrame, pair: tuple[str, str], message: str) -> Figure:
     figure, axes = plt.subplots(figsize=(8.5, 0.3 * len(counts) + 1.3), layout="constrained")
     pictures.stacked_shares(axes, counts, COLOURS)
+    axes.set_xlabel("share of the comparisons, whose number is on the right")
     axes.set_title(f"{' and '.join(pair)}: {message}", fontsize=10)
     figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     return figure

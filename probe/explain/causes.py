@@ -83,7 +83,7 @@ class Causes:
 
     @property
     def causes(self) -> Counter[str]:
-        """Differing outputs by cause, all targets together."""
+        """Returns the differing outputs by cause, all targets together."""
         return sum(self.by_target.values(), Counter())
 
     def to_json(self) -> dict[str, Any]:
@@ -133,7 +133,8 @@ def explain_store(
 
 
 def _own_folder(path: Path) -> Path:
-    """The folder of this machine; its bits are the only ones that can be made again here."""
+    """Returns the folder of this machine; its bits are the only ones that can be made again
+    here."""
     folders = machine_folders(path)
     own = [folder for folder in folders if folder.name == machine.label()]
     if not own:

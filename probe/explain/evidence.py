@@ -43,7 +43,8 @@ def explain(
     budget: int = 0,
     zeros: str = "equal",
 ) -> Comparison:
-    """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
+    """Returns why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by
+    output.
 
     ``vary`` None: the length, of a dense layer the batch.
     With ``against_target`` (another library, device or switch) or ``against_padding`` (another
@@ -286,7 +287,8 @@ def _add_up(
 
 
 def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
-    """The first node on the left that the right sums to different bits, and the right's node."""
+    """Returns the first node on the left that the right sums to different bits, and the right's
+    node."""
     assert left.summation is not None and right.summation is not None
     theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
     for node, leaves in enumerate(_leaf_sets(left.summation.tree)):

@@ -62,7 +62,8 @@ class Kernel(NamedTuple):
 
     @classmethod
     def of(cls, source: str, names: list[str], missing: str) -> Kernel:
-        """The names without repetitions, in their order; without any of them, ``missing``."""
+        """Returns the names without repetitions, in their order; without any of them,
+        ``missing``."""
         unique = SEPARATOR.join(dict.fromkeys(names))
         return cls(source, unique, None) if unique else cls(source, None, missing)
 
@@ -123,7 +124,8 @@ def onednn_log(question: Question) -> Kernel:
 
 
 def logged(session: Session) -> Kernel:
-    """What the process logs as it runs the loaded call once; it was started with ``TALK``."""
+    """Returns what the process logs as it runs the loaded call once; it was started with
+    ``TALK``."""
     mark = session.mark()
     session.request({"do": "run", "key": KEY})
     return Kernel.of(ONEDNN, primitives(session.stderr_since(mark)), SILENT)

@@ -73,7 +73,8 @@ class Rounder:
         return out
 
     def _suspect(self, total: Doubles) -> bool:
-        """Whether some sum is a midpoint, all dropped bits 1000..., or below the normal range."""
+        """Returns whether some sum is a midpoint, all dropped bits 1000..., or below the normal
+        range."""
         work = self._bits[: total.size].reshape(total.shape)
         np.left_shift(total.view(np.int64), self._shift, out=work)
         if np.minimum.reduce(work, axis=None) == _LOWEST:
@@ -110,7 +111,8 @@ def two_sum(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def two_product(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
-    """The rounded float64 product and its exact error (Dekker); no over- or underflow allowed."""
+    """Returns the rounded float64 product and its exact error (Dekker); no over- or underflow
+    allowed."""
     product = first * second
     (high, low), (other_high, other_low) = _split(first), _split(second)
     error = high * other_high - product
@@ -156,7 +158,8 @@ def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
 
 
 def _exact(pairs: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
-    """The sum of products and terms rounded once to float64, and the sign of what is left."""
+    """Returns the sum of products and terms rounded once to float64, and the sign of what is
+    left."""
     finite = all(map(math.isfinite, [*terms, *(factor for pair in pairs for factor in pair)]))
     if not finite:
         odd = [value for value in terms if not math.isfinite(value)]
@@ -304,7 +307,8 @@ def tiny_doubles(
     rounded: Doubles,
     kind: str | None,
 ) -> np.ndarray:
-    """Where the exact sum of products and terms counts as subnormal; ``rounded``: in float64.
+    """Returns where the exact sum of products and terms counts as subnormal; ``rounded``: in
+    float64.
 
     What rounds to less than the smallest normal number always does; what rounds to that number
     itself is looked at exactly.

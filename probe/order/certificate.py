@@ -38,6 +38,7 @@ from probe.order.replay import replay
 from probe.order.reveal import Found
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
+from probe.progress import VOICE, Count
 
 BUDGET = 16384
 """Questions to one summation, above which none is asked."""
@@ -61,7 +62,8 @@ KEEPING = {"shortened"}
 
 
 def words(refuted: str) -> str:
-    """What a promise rests on, in words; ``refuted``: what was not asked, empty if all was."""
+    """Returns what a promise rests on, in words; ``refuted``: what was not asked, empty if all
+    was."""
     if not refuted:
         return "certified: every addition and every fusion was tested"
     return f"not contradicted, but not certified: {refuted}"
@@ -131,15 +133,23 @@ def certify(
 
     if not asked.flushes:
         holds &= ~flush.flushing(masks)[:, positions, filters].any(axis=0)
-    for each in asked.rows:
-        for part in (slice(at, at + chunk) for at in range(0, len(each.rows), chunk)):
-            leaves = np.repeat(each.rows[part, None], operator.filters, axis=1)
-            holds &= fits(each.question(masks, leaves), each.expected[part])
-    for weights, ideal in asked.weighted:
-        for part in (slice(at, at + chunk) for at in range(0, len(weights), chunk)):
-            if holds.any():
-                holds &= fits(masks.each(weights[part]), ideal[part])
+    with VOICE.counted("questions", asked.count) as count:
+        for each in asked.rows:
+            for part in _parts(len(each.rows), chunk, count):
+                leaves = np.repeat(each.rows[part, None], operator.filters, axis=1)
+                holds &= fits(each.question(masks, leaves), each.expected[part])
+        for weights, ideal in asked.weighted:
+            for part in _parts(len(weights), chunk, count):
+                if holds.any():
+                    holds &= fits(masks.each(weights[part]), ideal[part])
     return Certified(holds)
+
+
+def _parts(rows: int, chunk: int, count: Count) -> Iterator[slice]:
+    """Yields the rows, ``chunk`` at a time, and counts those that are done."""
+    for at in range(0, rows, chunk):
+        yield slice(at, at + chunk)
+        count.set(count.done + min(chunk, rows - at), count.total)
 
 
 Weighted = tuple[np.ndarray, np.ndarray]
@@ -177,6 +187,8 @@ class _Questions:
         self.tree = _numbered(summation.tree, summands)
         self.rows = [one for one in self._of_products() if len(one.rows)]
         self.weighted = list(self._of_sums())
+        self.count = sum(len(one.rows) for one in self.rows)
+        self.count += sum(len(weights) for weights, _ in self.weighted)
 
     def _of_sums(self) -> Iterator[Weighted]:
         """Yields what is asked with weights: cheap ones first."""
@@ -215,7 +227,8 @@ class _Questions:
             yield asked.alone(node, 2.0 ** -(precision + 1)), 0.0
 
     def _of_products(self) -> Iterator[_Rows]:
-        """Which products are fused, and the questions that are put to few leaves of a tree."""
+        """Yields which products are fused, and the questions that are put to few leaves of a
+        tree."""
         operands, fused = fusion_operands(self.dtype), self.summation.rounding.fused
         pairs = fusion.Pairs(self.summation.tree, self.bias, operands.most)
         parts = [

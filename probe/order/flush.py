@@ -220,7 +220,8 @@ def _whole(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
 
 
 def products(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """How many of some subnormal products count, each added to a normal number (its partner)."""
+    """Returns how many of some subnormal products count, each added to a normal number (its
+    partner)."""
     most = leaves.shape[2] // 2
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, np.repeat([least / 2, least], most), 2.0**-SPAN)
@@ -235,7 +236,8 @@ def behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def beside_bias(masks: Masks, piece: Piece) -> Sets:
-    """The bias with a product that it is added to, or alone; none where the tree has no bias."""
+    """Returns the bias with a product that it is added to, or alone; none where the tree has no
+    bias."""
     tree, number = piece.found.tree, masks.operator.summands
     if BIAS not in tree.leaves:
         return []
@@ -339,7 +341,8 @@ def _chained(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def _bottom(masks: Masks, trace: Traces) -> np.ndarray:
-    """The pairs that meet in nodes without inner children, as many as stay subnormal together."""
+    """Returns the pairs that meet in nodes without inner children, as many as stay subnormal
+    together."""
     most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
     pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
     return pairs[:most]

@@ -112,7 +112,8 @@ def container(y: Any, dtype: str) -> np.ndarray | str:
 
 
 def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None = None) -> Case:
-    """The sum, or with two arrays the product, that ``f`` is asked as. InputError: it isn't one.
+    """Returns the sum, or with two arrays the product, that ``f`` is asked as. InputError: it isn't
+    one.
 
     ``f`` is called a few times with plain numbers, so that what it lacks is said at once.
     """
@@ -139,7 +140,8 @@ def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None =
 
 
 def _takes_two(f: Function) -> bool:
-    """Whether ``f`` needs two arrays; of what does not say what it needs: whether it takes them."""
+    """Returns whether ``f`` needs two arrays; of what does not say what it needs: whether it takes
+    them."""
     try:
         needed = [
             one

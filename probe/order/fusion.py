@@ -56,7 +56,8 @@ def fusion_operands(dtype: str) -> Operands:
 
 
 def fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """How many of several products at once come in whole: int32, -1 for an answer that fits none.
+    """Returns how many of several products at once come in whole: int32, -1 for an answer that fits
+    none.
 
     ``leaves`` (calls, filters, 2 m) are m leaves and, behind them, the m leaves that are added
     right before each, -1 in both where there are fewer than m.
@@ -164,7 +165,8 @@ class Piece:
         return len(pairs) > 1 and (self.alone or not np.isin(counts, (0, len(pairs))).all())
 
     def smaller(self, part: Part) -> list[list[Pair]]:
-        """What is asked of a mixed part: its first half, the rest follows; or each pair by itself.
+        """Returns what is asked of a mixed part: its first half, the rest follows; or each pair by
+        itself.
 
         Halves take a call after the other; pairs are spread over the filters, which may be quicker.
         """
@@ -270,7 +272,8 @@ def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
 
 
 def operand_format(masks: Masks, piece: Piece, column: int) -> str | None:
-    """The format that operands are rounded to before they are multiplied, None: left as they are.
+    """Returns the format that operands are rounded to before they are multiplied, None: left as
+    they are.
 
     Weights of more and more fraction bits tell: 1 + 2^-bits beside a partner of -1 leaves 2^-bits
     as long as the operand keeps that bit.

@@ -189,7 +189,8 @@ class _Reader:
     def _shapes(
         self, branches: list[np.ndarray], numbers: np.ndarray, start: int, depth: int
     ) -> dict[int, Nodes]:
-        """The nodes of branches of as many leaves, by their ``numbers``; not all of them are asked.
+        """Returns the nodes of branches of as many leaves, by their ``numbers``; not all of them
+        are asked.
 
         A few along the path are; where these are shaped alike, so are the others.
         """
@@ -286,7 +287,8 @@ class Row:
         return 1
 
     def _gaps(self, line: np.ndarray) -> list[np.ndarray]:
-        """What is not known of a line of places, each gap with the known places on both sides."""
+        """Returns what is not known of a line of places, each gap with the known places on both
+        sides."""
         known = np.flatnonzero(~np.isnan(self.found[line]))
         return [line[a : b + 1] for a, b in itertools.pairwise(known) if b - a > 1]
 

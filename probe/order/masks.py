@@ -23,6 +23,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.order.tree import Tree
+from probe.progress import VOICE
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
@@ -201,7 +202,7 @@ def spread(
     width = max((queue.shape[1] for queue in queues), default=1)
     calls = max((-(-len(q) // len(t)) for q, t in zip(queues, teams, strict=True)), default=0)
     chunk = max(1, ANSWERS_AT_ONCE // (masks.operator.positions * filters))
-    for first in range(0, calls, chunk):
+    for first in VOICE.counting(range(0, calls, chunk), "groups of questions"):
         count = min(chunk, calls - first)
         ask = np.full((count, filters, width), -1)
         parts = []
@@ -230,7 +231,8 @@ class Rows:
 def ask(
     masks: Masks, question: Callable[[Masks, np.ndarray], np.ndarray], wanted: Sequence[Rows]
 ) -> list[np.ndarray]:
-    """The answers to each of ``wanted``, int32 (questions, positions); equal ones share a call.
+    """Returns the answers to each of ``wanted``, int32 (questions, positions); equal ones share a
+    call.
 
     ``question(masks, leaves)`` answers (calls, positions, filters) for leaves (calls, filters, m).
     """
@@ -329,7 +331,8 @@ class SessionOperator:
     def _edits(
         self, prefix: str, which: np.ndarray, values: np.ndarray, base: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """The chosen leaves as rows of edits, one a call; ``base``: their place in filter 0.
+        """Returns the chosen leaves as rows of edits, one a call; ``base``: their place in filter
+        0.
 
         ``values``: of each slot, or of all shape of ``which``.
         """

@@ -69,7 +69,8 @@ def _bias_place(tree: Tree) -> str:
 
 
 def _chains(tree: Tree) -> Sum:
-    """The tree with its chains joined: what goes on adding items of one size is one ``Sum``."""
+    """Returns the tree with its chains joined: what goes on adding items of one size is one
+    ``Sum``."""
     found: list[Sum] = []
     for children in tree.nodes:
         found.append(_joined([child if child >= 0 else found[~child] for child in children]))

@@ -57,7 +57,8 @@ class Format:
         return min(2**self.bits, 2**16) - 1
 
     def levels(self, paths: int) -> int:
-        """How many nodes within each other a call can ask about on each of that many paths."""
+        """Returns how many nodes within each other a call can ask about on each of that many
+        paths."""
         wide = _log2(paths)
         return 1 if self.kept is None else 1 + max(0, (self.bits - wide - 1) // (3 + wide))
 

@@ -108,7 +108,8 @@ class _Layout:
 def separation(
     tree: Tree, size: int, dtype: str, budget: int
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """The weights (size,) of each call that separates what this tree adds apart, and its answer.
+    """Yields the weights (size,) of each call that separates what this tree adds apart, and its
+    answer.
 
     ``size``: leaves of a filter; those of the tree are numbered as masks number them.
     Uncertifiable, before the first: the tree has a node of three summands, the dtype has too few
@@ -140,7 +141,8 @@ def _laid_out(
 
 
 def _cost(rounds: list[list[list[np.ndarray]]], layout: _Layout) -> int:
-    """How many calls there are, but for those that have too many paths beside each other."""
+    """Returns how many calls there are, but for those that have too many paths beside each
+    other."""
     total = 0
     for paths in rounds:
         counts = []
@@ -156,7 +158,8 @@ def _cost(rounds: list[list[list[np.ndarray]]], layout: _Layout) -> int:
 
 
 def _rounds(tree: Tree) -> Iterator[list[list[np.ndarray]]]:
-    """The paths of the root, then those of all branches, and so on: items of each, lowest first."""
+    """Yields the paths of the root, then those of all branches, and so on: items of each, lowest
+    first."""
     written, starts, ends = tree._spans
     tops = [len(tree.nodes) - 1] if tree.nodes else []
     while tops:
@@ -327,7 +330,8 @@ class Keeping:
         return row
 
     def _batches(self, nodes: Iterable[int], ranks: int, most: int) -> Iterator[Ask]:
-        """The nodes in sets of at most ``most``, none above ``ranks`` others that are asked."""
+        """Yields the nodes in sets of at most ``most``, none above ``ranks`` others that are
+        asked."""
         waiting = set(nodes)
         while waiting:
             rows: list[tuple[int, ...]] = []

@@ -380,7 +380,8 @@ class _Names:
         return found
 
     def found(self) -> list[Reached]:
-        """What reaches every row, asked in colours: sets of which a row has one element left."""
+        """Returns what reaches every row, asked in colours: sets of which a row has one element
+        left."""
         steps = [_step(left) for left in self.left]
         colours = math.prod(steps)
         if colours > MOST:
@@ -428,7 +429,8 @@ def _some(outputs: np.ndarray) -> np.ndarray:
 
 
 def _step(left: np.ndarray) -> int:
-    """The smallest step modulo which all that is left of any row is apart: 1 up to the axis."""
+    """Returns the smallest step modulo which all that is left of any row is apart: 1 up to the
+    axis."""
     size = left.shape[1]
     for step in range(int(left.sum(axis=1).max(initial=1)), size):
         whole = np.pad(left, ((0, 0), (0, -size % step)))

@@ -128,7 +128,8 @@ class _Group:
 def _plan(
     tree: Tree, exact: frozenset[int], *sets: frozenset[int]
 ) -> tuple[tuple[np.ndarray, tuple[_Group, ...]], ...]:
-    """The levels in order of evaluation: nodes in the order of their rows, and their groups.
+    """Returns the levels in order of evaluation: nodes in the order of their rows, and their
+    groups.
 
     A node's row in its level is where the next level reads it. ``exact``: leaves whose product
     enters exactly; ``sets``: nodes that are rounded to the dtype too, flushed, and shortened.
@@ -170,7 +171,8 @@ def _kind(child: int, exact: frozenset[int]) -> str:
 def _parts(
     side: tuple[int, ...], exact: frozenset[int], row_of: dict[int, int]
 ) -> tuple[_Part, ...]:
-    """Where one child of every node of a group is read; ``row_of`` gives the rows of nodes."""
+    """Returns where one child of every node of a group is read; ``row_of`` gives the rows of
+    nodes."""
     found: dict[str, tuple[list[int], list[int]]] = {}
     for row, child in enumerate(side):
         rows, sources = found.setdefault(_kind(child, exact), ([], []))

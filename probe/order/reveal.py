@@ -108,7 +108,8 @@ def reveal_trees(
 
 
 def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
-    """What can be guessed and proved of long sums; the groups keep what must be asked for all.
+    """Yields what can be guessed and proved of long sums; the groups keep what must be asked for
+    all.
 
     Guesses are made for one group after the other, and are over where one leaves anything open:
     what is asked of all groups shares its calls.
@@ -197,7 +198,8 @@ def _pairs(group: _Group, size: int) -> np.ndarray:
 
 
 def _distribute(group: _Group, table: np.ndarray, rows: np.ndarray) -> Iterator[_Group]:
-    """The group, or its parts where positions answered differently, with the answers noted."""
+    """Yields the group, or its parts where positions answered differently, with the answers
+    noted."""
     if not len(rows):
         yield group
         return
@@ -344,7 +346,8 @@ class Answers:
         return fits
 
     def edges_like(self, tree: Tree, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Which outputs whose window reaches over an edge answer as this tree would, leaf by leaf.
+        """Returns which outputs whose window reaches over an edge answer as this tree would, leaf
+        by leaf.
 
         They are shorter sums and read few of the leaves that all are asked about, so that one block
         added differently agrees by luck at some. What neighbours in a tree answer determines it.

@@ -119,7 +119,8 @@ class Traces:
 
     @property
     def biased(self) -> np.ndarray:
-        """The bias with a product that it is added to: one row, none where there is no such."""
+        """Returns the bias with a product that it is added to: one row, none where there is no
+        such."""
         tree = self.tree
         if BIAS not in tree.leaves or not tree.nodes:
             return np.zeros((0, 2), int)

@@ -211,7 +211,8 @@ class Summation(NamedTuple):
         }
 
     def rounding_row(self) -> Row:
-        """The row of ``roundings``; its style is told over the tree that it was found with."""
+        """Returns the row of ``roundings``; its style is told over the tree that it was found
+        with."""
         fused = np.zeros(
             max([leaf for leaf in self.tree.leaves if leaf < BIAS], default=0) + 1, bool
         )
@@ -247,7 +248,7 @@ class Summation(NamedTuple):
         return self.style if self.style != "some" else _listed(sorted(self.rounding.fused))
 
     def text(self, dtype: str, listed: Callable[[Sequence[int]], str] | None = None) -> list[str]:
-        """Where it rounds, in phrases. ``listed`` writes the numbers of products."""
+        """Returns where it rounds, in phrases. ``listed`` writes the numbers of products."""
         leaves = sorted(leaf for leaf in self.rounding.fused if leaf != BIAS)
         if not self.tree.nodes:
             first = "one product, added to nothing, rounded once"
@@ -261,7 +262,8 @@ class Summation(NamedTuple):
         return [first, *self.formats(dtype)]
 
     def formats(self, dtype: str) -> list[str]:
-        """The formats of operands and sums that are not ``dtype``, what is truncated or flushed."""
+        """Returns the formats of operands and sums that are not ``dtype``, what is truncated or
+        flushed."""
         found = [
             fact.text.format(self._named(value) if isinstance(value, frozenset) else value)
             for _, fact, value in self.rounding.facts()
@@ -291,7 +293,8 @@ class Summation(NamedTuple):
         return f"subnormal {listed} become zero" if words else ""
 
     def _named(self, nodes: frozenset[int]) -> str:
-        """The result, if it is among the nodes, or a sum before it; empty if there are none."""
+        """Returns the result, if it is among the nodes, or a sum before it; empty if there are
+        none."""
         root = len(self.tree.nodes) - 1
         return "the result" if root in nodes else "the sum of products" if nodes else ""
 
@@ -300,7 +303,8 @@ class Summation(NamedTuple):
         return self.rounding.accumulator_format not in (None, dtype)
 
     def plain(self, dtype: str) -> bool:
-        """Whether nothing is told of it but what is fused: all is rounded to ``dtype`` alone."""
+        """Returns whether nothing is told of it but what is fused: all is rounded to ``dtype``
+        alone."""
         given = {name: value for name, _, value in self.rounding.facts() if name != "fused"}
         return all(value in (None, dtype, frozenset()) for value in given.values())
 
@@ -322,7 +326,8 @@ class Summation(NamedTuple):
         return self.to_dtype(values[None], np.array([len(self.tree.nodes) - 1]), dtype)[0]
 
     def restricted(self, read: Iterable[int]) -> Summation:
-        """The summation over the leaves that a window reads; elsewhere it adds zeros, to no effect.
+        """Returns the summation over the leaves that a window reads; elsewhere it adds zeros, to no
+        effect.
 
         Nodes are numbered anew, so of sets of nodes it is only kept whether the root is in them
         and whether another one is (-1). InputError: no leaf is read.
@@ -383,7 +388,8 @@ class Summation(NamedTuple):
         return tuple(found) or ("rounding",) * signed
 
     def _flushed(self, name: str) -> frozenset[int] | str | None:
-        """Which leaves or nodes a field of what is flushed names; a tininess is named as it is."""
+        """Returns which leaves or nodes a field of what is flushed names; a tininess is named as it
+        is."""
         value = getattr(self.rounding, name)
         if not isinstance(value, frozenset) or EVERY not in value:
             return value  # type: ignore[no-any-return]
@@ -412,7 +418,8 @@ class Summation(NamedTuple):
         return kinds[0] != kinds[1]
 
     def rounded_apart(self, other: Summation) -> str:
-        """What sets the ``rounding`` of two summations apart, in words; empty if nothing does."""
+        """Returns what sets the ``rounding`` of two summations apart, in words; empty if nothing
+        does."""
         styles = self.style, other.style
         comparable = styles[0] == "some" or self.tree == other.tree
         words = []

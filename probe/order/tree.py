@@ -43,7 +43,8 @@ class Tree:
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[Sequence[int]], *, leaf: int = 0) -> Tree:
-        """The tree with these nodes, children before parents; ``leaf`` alone if there are none.
+        """Returns the tree with these nodes, children before parents; ``leaf`` alone if there are
+        none.
 
         Children may come in any order. InputError: a leaf or node used twice, never, or too late.
         """

@@ -47,7 +47,8 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
 
 
 def _named(operator: SessionOperator, base: int, doubt: float) -> np.ndarray:
-    """The windows, by names in digits of ``base``; answers may be off a whole number by doubt."""
+    """Returns the windows, by names in digits of ``base``; answers may be off a whole number by
+    doubt."""
     case = operator.case
     names = np.arange(1, np.prod(case.input_shape()) + 1).reshape(case.input_shape())
     found = np.zeros((case.groups, operator.positions, operator.summands), np.int64)

@@ -50,7 +50,8 @@ def names(masks: Masks) -> np.ndarray:
 
 
 def starts(tree: Tree, fused: Iterable[int]) -> frozenset[int]:
-    """The products that sums start with: of nodes without inner children, one that is not fused."""
+    """Returns the products that sums start with: of nodes without inner children, one that is not
+    fused."""
     if not tree.nodes:
         return frozenset(tree.leaves) - {BIAS}
     found = set()

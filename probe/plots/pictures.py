@@ -65,7 +65,8 @@ def style() -> None:
 
 
 def ulp_class(ulps: Any) -> np.ndarray:
-    """The number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no number."""
+    """Returns the number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no
+    number."""
     sizes = np.abs(np.asarray(ulps, dtype=np.float64))
     found = np.searchsorted(_LEAST, sizes, side="right") - 1.0
     return np.where(np.isnan(sizes), np.nan, found)

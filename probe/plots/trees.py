@@ -86,7 +86,8 @@ def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, paren
 
 
 def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
-    """Where leaves (by number) and nodes (by ~number) stand: leaves as written, nodes above."""
+    """Returns where leaves (by number) and nodes (by ~number) stand: leaves as written, nodes
+    above."""
     written = tree.written
     x: dict[int, float] = {leaf: float(place) for place, leaf in enumerate(written)}
     y: dict[int, float] = dict.fromkeys(written, 0.0)
@@ -128,7 +129,8 @@ def kinds_legend(axes: Axes | Figure, **options: Any) -> None:
 
 
 def accumulators(tree: Tree) -> list[list[int]]:
-    """The running sums of a tree: each the products that are added to it one after the other.
+    """Returns the running sums of a tree: each the products that are added to it one after the
+    other.
 
     A node whose children are all sums begins a new one, without products of its own: it is left
     out, and products that are added to a joined sum are a running sum of their own.

@@ -100,7 +100,8 @@ def wrapped(line: str, indent: int = 0) -> list[str]:
 
 
 def _last_bracket(line: str) -> tuple[int, int] | None:
-    """Where the last outermost bracket opens and closes; None where there is nothing in any."""
+    """Returns where the last outermost bracket opens and closes; None where there is nothing in
+    any."""
     found, depth, start = None, 0, 0
     for place, letter in _outside_strings(line):
         if letter in OPENING:

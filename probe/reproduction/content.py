@@ -116,7 +116,8 @@ class Reproduction:
 def effects_json(
     before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
 ) -> dict[str, Any]:
-    """What a finding did before it was reduced and does now, and whether that is the same."""
+    """Returns what a finding did before it was reduced and does now, and whether that is the
+    same."""
     sides = {"before": before, "after": after}
     found = {name: None if one is None else one.to_json() for name, one in sides.items()}
     return found | {"kept": kept}

@@ -100,7 +100,8 @@ def below_doubles(
     total: np.ndarray,
     kind: str | None,
 ) -> np.ndarray:
-    """Where an exact sum of float64 products and terms is flushed; ``total``: it, rounded."""
+    """Returns where an exact sum of float64 products and terms is flushed; ``total``: it,
+    rounded."""
     small = least("float64")
     below = np.abs(total) < small
     limit = exact(small) * (1 if kind == "before" else 1 - exact(2.0**-54))
@@ -147,7 +148,8 @@ def to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 
 def exact_sum(products: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
-    """The exact sum of products and terms as the nearest float64 and the sign of what is left."""
+    """Returns the exact sum of products and terms as the nearest float64 and the sign of what is
+    left."""
     loose = [a * b for a, b in products if not (math.isfinite(a) and math.isfinite(b))]
     loose += [term for term in terms if not math.isfinite(term)]
     if loose:
@@ -349,7 +351,8 @@ class Run:
     def operands(
         self, leaf: int, positions: np.ndarray, filters: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What leaf number ``leaf`` multiplies in each output: input and weight, float64."""
+        """Returns what leaf number ``leaf`` multiplies in each output: input and weight,
+        float64."""
         groups = self.windows["groups"]
         channels = self.rows.shape[2] // groups
         entries, places = np.divmod(positions, len(self.reads))

@@ -74,7 +74,8 @@ class Failing:
         return self.first.target, self.second.target
 
     def conventions(self, finding: Finding) -> bool:
-        """Whether outputs of the same place are compared, rather than those of equal windows."""
+        """Returns whether outputs of the same place are compared, rather than those of equal
+        windows."""
         return self.first is not self.second or finding.padding is not None
 
     def by_bits(self, finding: Finding) -> bool:
@@ -92,7 +93,8 @@ class Failing:
         return bool(ulp.equal(one, again, dtype))
 
     def by_order(self, finding: Finding) -> bool:
-        """Whether outputs that must agree are added in other ways, for all finite operands."""
+        """Returns whether outputs that must agree are added in other ways, for all finite
+        operands."""
         if self.by_bits(finding):
             return True
         try:
@@ -106,7 +108,8 @@ class Failing:
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
     def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """What both sides' libraries say that they run, as ``explain.evidence.named`` gives it."""
+        """Returns what both sides' libraries say that they run, as ``explain.evidence.named`` gives
+        it."""
         left, right = (
             self._naming[target].names(case)
             for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
@@ -114,7 +117,8 @@ class Failing:
         return {"left": left, "right": right} if left or right else {}
 
     def survives(self, predicate: Predicate, finding: Finding) -> bool:
-        """What a predicate says of a finding; False where the target does not compute it."""
+        """Returns what a predicate says of a finding; False where the target does not compute
+        it."""
         try:
             return predicate(finding)
         except TargetError as error:
@@ -256,7 +260,8 @@ class Kept:
         return effect(found, finding.label, self.failed.kernels(finding))
 
     def told(self, after: Effect) -> dict[str, bool | None]:
-        """Whether the cause was kept and the kernels; None for kernels that no source names."""
+        """Returns whether the cause was kept and the kernels; None for kernels that no source
+        names."""
         known = named(self.before.kernels)
         return {
             "cause": same_cause(self.before, after),
@@ -288,7 +293,8 @@ def named(kernels: Kernels | None) -> bool:
 
 
 def alike(one: Kernels | None, other: Kernels | None) -> bool:
-    """Whether the same kernels compute both sides; what only moves operands doesn't count."""
+    """Returns whether the same kernels compute both sides; what only moves operands doesn't
+    count."""
     sides = set(one or {}) | set(other or {})
     return all(
         _computing((one or {}).get(s, {})) == _computing((other or {}).get(s, {})) for s in sides
@@ -305,7 +311,8 @@ def _computing(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
 
 
 def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int | None:
-    """Which differing output (a number among them) shows a cause by its products that aren't 0.
+    """Returns which differing output (a number among them) shows a cause by its products that
+    aren't 0.
 
     The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
     """
@@ -394,7 +401,8 @@ def by_switches(
 
 
 def same_sums(failed: Failing, finding: Finding) -> bool:
-    """Whether every compared output is added alike on both sides, for all finite operands."""
+    """Returns whether every compared output is added alike on both sides, for all finite
+    operands."""
     found = failed.explained(finding)
     whole = found.replayed == found.compared
     return whole and not found.by_order and not len(found.differing)

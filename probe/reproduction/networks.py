@@ -149,7 +149,8 @@ def reproduce(
 def _explanation(
     session: AnySession, found: PaddedComparison, finding: Padded, blocks: Blocks
 ) -> Comparison:
-    """The last layer's differences; they are revealed in the model's axes, swapped or not."""
+    """Returns the last layer's differences; they are revealed in the model's axes, swapped or
+    not."""
     assert found.explanation is not None and found.short is not None and found.whole is not None
     axes, dtype = finding.axes, finding.network.dtype
     number, layer = len(axes.layers) - 1, axes.layers[-1]

@@ -99,7 +99,8 @@ def rendered(
     right: list[str],
     said: list[str],
 ) -> str:
-    """The template, filled in. ``left`` and ``right``: expressions whose sum is the side's output.
+    """Returns the template, filled in. ``left`` and ``right``: expressions whose sum is the side's
+    output.
 
     ``libraries``: the left side's and the right side's; two targets run in processes of their own.
     """
@@ -291,7 +292,8 @@ class _Work:
         return {n: t if t in whole else f"np.ascontiguousarray({t})" for n, t in found.items()}
 
     def _function(self, number: int, case: Case, part: Case, word: str) -> str:
-        """The name of the function that computes a case; a new one unless there is its like."""
+        """Returns the name of the function that computes a case; a new one unless there is its
+        like."""
         target, version = self.given[number]
         operands = self.finding.operands(case)
         if part is not case:

@@ -62,7 +62,8 @@ class Ran:
 
 
 def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], float]:
-    """What runs a script with its targets' interpreters, and how much slower that is. TargetError.
+    """Returns what runs a script with its targets' interpreters, and how much slower that is.
+    TargetError.
 
     A script of two targets starts their interpreters itself, those that are named behind it.
     """
@@ -157,7 +158,8 @@ def prove(
 
 
 def replays(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool]:
-    """Whether a replay gives the library's bits; whether it prints all of ``bits``, or a pair.
+    """Returns whether a replay gives the library's bits; whether it prints all of ``bits``, or a
+    pair.
 
     It runs with this interpreter's NumPy and nothing else.
     """

@@ -45,7 +45,8 @@ def form_of(target: Target, name: str | None = None) -> str:
 
 
 def report(made: Reproduction, form: str) -> str:
-    """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
+    """Returns the text of ``report.md``: no longer than ``LIMIT``, and no heading without a
+    text."""
     chosen = FORMS[form]
     filled = _filled(made, form)
     parts = [f"# {filled['title']}", "", f"<!-- For {chosen.tracker} -->", ""]

@@ -70,7 +70,8 @@ def shortest(
     versions: tuple[str, str],
     evidence: Evidence | None,
 ) -> Short | None:
-    """The script, proved by a run; None where none is written or it does not show the numbers."""
+    """Returns the script, proved by a run; None where none is written or it does not show the
+    numbers."""
     if evidence is None:
         return None
     try:
@@ -196,7 +197,8 @@ def _unwrapped(text: str, maker: str) -> str | None:
 
 
 def _index(leave: str, place: Index) -> Index | None:
-    """Where the output at ``place`` (batch, *positions, filter) is in the library's own layout."""
+    """Returns where the output at ``place`` (batch, *positions, filter) is in the library's own
+    layout."""
     if leave.startswith("np.moveaxis("):
         return (place[0], place[-1], *place[1:-1])
     if ".reshape(1, -1, " in leave:

@@ -232,7 +232,8 @@ def _kernel(finding: Finding) -> Changes:
 
 
 def _as_many_outputs(finding: Finding, kernel: int | tuple[int, ...]) -> dict[str, Any]:
-    """The lengths at which a smaller kernel gives as many outputs: their number may decide."""
+    """Returns the lengths at which a smaller kernel gives as many outputs: their number may
+    decide."""
     last = kernel if isinstance(kernel, int) else kernel[-1]
     less = (finding.case.kernel[-1] - last) * finding.case.dilation[-1]
     names = ("at", "against") if finding.paired and finding.vary == "length" else ("length",)

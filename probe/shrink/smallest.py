@@ -53,7 +53,8 @@ def shrink(
     most: int = BUDGET,
     tell: Callable[[int, Finding], None] | None = None,
 ) -> Shrunk | None:
-    """The smallest finding that steps lead to from ``start``; None if ``start`` does not fail.
+    """Returns the smallest finding that steps lead to from ``start``; None if ``start`` does not
+    fail.
 
     ``fails``: the predicate for shapes. ``shows``: the one for operands, where it is another: a
     changed order is there for all finite operands, and then some are looked for that show it.

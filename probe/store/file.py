@@ -101,7 +101,8 @@ class Writer:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """What fails within it discards the file; a failure of the system names the folder."""
+        """Yields what fails within it discards the file; a failure of the system names the
+        folder."""
         try:
             yield
         except BaseException as error:
@@ -235,7 +236,8 @@ def _sealed(stream: BinaryIO) -> tuple[int, bytes, bytes] | None:
 
 
 def footer(path: Path) -> pa.Schema:
-    """Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer version."""
+    """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer
+    version."""
     try:
         found = pq.read_schema(path)
     except FileNotFoundError:

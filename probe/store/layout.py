@@ -76,12 +76,12 @@ def values(path: Path) -> dict[str, str]:
 
 
 def whole(folder: Path, table: str) -> Path:
-    """Path of the compacted file of a table in ``folder`` itself."""
+    """Returns the path of the compacted file of a table in ``folder`` itself."""
     return folder / f"{table}.parquet"
 
 
 def part(folder: Path, table: str, number: int) -> Path:
-    """Path of part ``number`` of a table."""
+    """Returns the path of part ``number`` of a table."""
     return folder / f"{table}.{number}.parquet"
 
 

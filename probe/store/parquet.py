@@ -47,7 +47,8 @@ def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.T
 
 
 def steady(read: Callable[[], Answer], folder: Path) -> Answer:
-    """What ``read`` gives, which starts anew where another process compacts files meanwhile.
+    """Returns what ``read`` gives, which starts anew where another process compacts files
+    meanwhile.
 
     Errors: StoreError where files that are listed can't be opened.
     """
@@ -83,7 +84,8 @@ class Stored:
         return list(self._listed[name])
 
     def settled(self, name: str) -> bool:
-        """Whether no row of a table is outdated: every file is compacted, and of its own part."""
+        """Returns whether no row of a table is outdated: every file is compacted, and of its own
+        part."""
         found = self.files(name)
         apart = len({_domain(path) for path in found}) == len(found)
         return apart and all(file.is_compacted(path) for path in found)
@@ -125,7 +127,7 @@ def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> I
 
 
 def counting(stored: Stored, name: str) -> np.ndarray | None:
-    """bool array over the rows of all files: whether a row counts. None: all do."""
+    """Returns a bool array over the rows of all files: whether a row counts. None: all do."""
     settled = stored.settled(name)
     if settled and (name != "differences" or stored.settled("comparisons")):
         return None
@@ -181,7 +183,7 @@ def _share(
 
 
 def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
-    """bool array (rows,): False where a later row replaces one.
+    """Returns a bool array (rows,): False where a later row replaces one.
 
     batches: int array (rows,), not decreasing: rows of one batch were appended together.
     """
@@ -216,7 +218,8 @@ def _kept(rows: pa.Table, comparisons: Sequence[pa.Table]) -> np.ndarray:
 
 
 def codes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """int64 array (rows,): equal numbers, from 0 up without gaps, where ``columns`` are equal."""
+    """Returns an int64 array (rows,): equal numbers, from 0 up without gaps, where ``columns`` are
+    equal."""
     total = np.zeros(len(rows), np.int64)
     for name in columns:
         own = _dense(rows.column(name))

@@ -169,7 +169,8 @@ class _Sweep(Campaign[Asked]):
         return self.store.recall(*place, controlled=self.control == "every")
 
     def _stored(self) -> pa.Table:
-        """The rows of ``comparisons`` of these cases on this axis, of all runs: ``RECALLED``."""
+        """Returns the rows of ``comparisons`` of these cases on this axis, of all runs:
+        ``RECALLED``."""
         if self.store is None:
             return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
         rows = parquet.table(self.store.path, "comparisons").select(RECALLED)
@@ -210,7 +211,8 @@ class _Sweep(Campaign[Asked]):
                 yield Asked(case, wanted)
 
     def _ranking(self, part: Part[Asked]) -> Ranking:
-        """The ranking of what a target is still to be asked, with all that the store knows."""
+        """Returns the ranking of what a target is still to be asked, with all that the store
+        knows."""
         text, run_id = part.target.text, part.run_id
         ranking = Ranking({one.case: one.values for one in part.questions})
         rows = self._stored().select(["run_id", "target", "case_id", "at", "differing"])

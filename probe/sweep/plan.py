@@ -24,7 +24,8 @@ Item = tuple[int, list[tuple[Ranges | None, Ranges]]]
 
 
 def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
-    """The sorted values to compare, and the longest, with which they are. Raises InputError.
+    """Returns the sorted values to compare, and the longest, with which they are. Raises
+    InputError.
 
     Layouts are compared with ``contiguous``, whether it is among them or not.
     """
@@ -107,7 +108,8 @@ class Plan:
 
     @property
     def _prefixes(self) -> bool:
-        """Whether every output must agree with the one of its index: the usual case, told quickly.
+        """Returns whether every output must agree with the one of its index: the usual case, told
+        quickly.
 
         Without padding no window reaches past the shorter input.
         """
@@ -167,7 +169,8 @@ _PLACES = ("index", "index_against", "bits_at", "bits_against", "ulps")
 def nonsense(
     header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], plan: Plan, wanted: Iterable[int]
 ) -> str:
-    """Why an answer to a ``sweep`` request can't be true; empty where nothing speaks against it.
+    """Returns why an answer to a ``sweep`` request can't be true; empty where nothing speaks
+    against it.
 
     ``wanted``: the values of the axis that are not answered yet.
     """
@@ -270,7 +273,8 @@ def output_columns(
 
 
 def _place(index: np.ndarray, rows: Size, positions: Size, filters: Size) -> dict[str, np.ndarray]:
-    """Where flat indices into outputs are; the sizes may change from one index to the next."""
+    """Returns where flat indices into outputs are; the sizes may change from one index to the
+    next."""
     return {
         "batch": index // (rows * positions * filters),
         "row": index // (positions * filters) % rows,

@@ -72,7 +72,8 @@ class TargetSummary:
         self.differences.append(found)
 
     def to_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """What ``probe sweep --json`` says of it; with several cases, ``lengths`` have ``case``."""
+        """Returns what ``probe sweep --json`` says of it; with several cases, ``lengths`` have
+        ``case``."""
         lengths = []
         for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
             entry: dict[str, Any] = {
@@ -101,7 +102,8 @@ class TargetSummary:
         return sum(map(len, self.left_out.values()))
 
     def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """What was left out: ``comparisons``, and at which ``lengths`` (by case if several)."""
+        """Returns what was left out: ``comparisons``, and at which ``lengths`` (by case if
+        several)."""
         by_case = {
             one: ranges(values, len(values))
             if vary != "layout"
@@ -140,7 +142,7 @@ class Summary:
 
     @property
     def differing(self) -> int:
-        """Differing outputs over all targets."""
+        """Returns how many outputs differ over all targets."""
         return sum(found.differing for found in self.targets.values())
 
     @property

@@ -18,7 +18,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
 from probe.launch import AnySession, open_session
-from probe.progress import VOICE, Say, silent
+from probe.progress import VOICE, Count, Say, silent
 from probe.runtimes import environments
 from probe.runtimes.environments import number
 from probe.runtimes.packages import RELEASED
@@ -103,7 +103,8 @@ def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
 
 
 def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
-    """The releases to search, both ends included. ``given``: these, instead of those known here.
+    """Returns the releases to search, both ends included. ``given``: these, instead of those known
+    here.
 
     InputError: the ends name no release, other targets, or nothing is known of the library.
     """
@@ -133,7 +134,7 @@ class Question:
 
     ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
     ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
-    ``about``: how many releases the search is likely to ask; 0: not known. ``asked``: so far.
+    ``about``: how many releases the search is likely to ask; 0: not known. ``count``: those asked.
     """
 
     case: Case
@@ -144,23 +145,23 @@ class Question:
     keep: bool = True
     tell: Say = field(default=silent)
     about: int = 0
-    asked: int = 0
+    count: Count = field(default_factory=lambda: Count("releases"))
 
     def __call__(self, version: str) -> Step:
         """Installs the release if it is missing, and runs the question on it."""
         where = self.target.with_(version=version)
         here = installation.is_there(where)
-        self.asked += 1
         doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
-        of = f" (release {self.asked} of about {self.about})" if self.about else ""
+        of = f" (release {self.count.done + 1} of about {self.about})" if self.about else ""
         self.tell(doing + of)
         try:
-            with VOICE.doing(doing + of):
+            with VOICE.doing(doing):
                 installation.install(where)
                 seen, says = self._measured(where)
         except TargetError as error:
             return Step(version, None, why=error.why, installed=not here)
         finally:
+            self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
             if not here and not self.keep and environments.find(where.name, version):
                 installation.remove(where)
         return Step(version, seen, says, installed=not here)
@@ -248,4 +249,6 @@ def bisect(
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
     between = releases_between(left, right, releases)
     about = min(len(between), 2 + (len(between) - 1).bit_length())
-    return first_change(between, Question(case, left, lengths, what, store, keep, tell, about))
+    with VOICE.counted("releases", about) as count:
+        asked = Question(case, left, lengths, what, store, keep, tell, about, count)
+        return first_change(between, asked)

@@ -89,7 +89,8 @@ class ByOrder:
 
     @property
     def certified(self) -> bool:
-        """Whether every output of every value was tested for every addition and every fusion."""
+        """Returns whether every output of every value was tested for every addition and every
+        fusion."""
         every = [*self.values, self.base]
         return all(one.certified == one.compared for one in self.values) and not any(
             one.refusal for one in every

@@ -87,7 +87,8 @@ class Periodic:
         return self.case.with_(length=length, seed=SEED + number, **changes)
 
     def _set(self, number: int, read: Read) -> Weights:
-        """What cancels over the leaves that are read; in every other set the pairs are moved."""
+        """Returns what cancels over the leaves that are read; in every other set the pairs are
+        moved."""
         case, seed = self.case, SEED + number
         if not case.weighted:
             _, w, b = operands.generate(self._drawn(case.shortest_length, number))
@@ -148,7 +149,8 @@ class Periodic:
         return self.tables[summation, read]
 
     def wide_table(self, summation: Summation, read: Read) -> Iterator[np.ndarray]:
-        """What a summation gives on the one window of ones: container (1, filters), set by set."""
+        """Yields what a summation gives on the one window of ones: container (1, filters), set by
+        set."""
         column = np.zeros((self.case.summands, 1))
         column[list(read)] = 1.0
         columns = [floats.round_to(column, self.case.dtype)] * self.case.groups
@@ -189,7 +191,8 @@ class Repeated(Periodic):
         return found
 
     def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
-        """What a summation gives on the window that reads these leaves: container (1, filters)."""
+        """Returns what a summation gives on the window that reads these leaves: container (1,
+        filters)."""
         if (summation, read) not in self.tables:
             columns = [np.zeros_like(each) for each in self.windows]
             for column, each in zip(columns, self.windows, strict=True):

@@ -67,7 +67,8 @@ class Pattern:
 
     @property
     def certified(self) -> bool:
-        """Whether every output of the call was tested for every addition and every fusion."""
+        """Returns whether every output of the call was tested for every addition and every
+        fusion."""
         return not self.uncertified
 
 
@@ -139,7 +140,8 @@ class Recogniser:
         return number
 
     def causes(self, one: int, other: int) -> tuple[str, ...]:
-        """What sets two kinds apart: ``order``, ``rounding``, ``precision``, ``unknown``."""
+        """Returns what sets two kinds apart: ``order``, ``rounding``, ``precision``,
+        ``unknown``."""
         found: set[str] = set()
         for left, right in set(zip(self.kinds[one], self.kinds[other], strict=True)):
             if left != right:

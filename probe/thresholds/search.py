@@ -12,7 +12,6 @@ one; both are checked at random lengths, and what contradicts is reported and lo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ from probe import backends, window
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
+from probe.progress import VOICE, Say
 from probe.thresholds.periodic import Repeated
 from probe.thresholds.recognition import (
     ALL,
@@ -56,10 +56,11 @@ def find(
     seed: int = 0,
     memory: int = MEMORY,
     seconds: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Say | None = None,
     vary: str | None = None,
 ) -> Thresholds:
-    """The lengths up to ``upto`` at which ``case`` on a started session changes its summations.
+    """Returns the lengths up to ``upto`` at which ``case`` on a started session changes its
+    summations.
 
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
@@ -67,7 +68,7 @@ def find(
     ``scanned``: that many of the shortest lengths are all run. Then lengths double, intervals whose
     ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
     lengths that need more are left out, which the result says. ``seconds``: no length is begun
-    after that time; None: no limit. ``progress(length)`` before each run. Calls of more than 4
+    after that time; None: no limit. ``progress(text)`` before each run. Calls of more than 4
     million outputs are looked at in some rows only: both ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
@@ -132,9 +133,10 @@ class _Search:
         case: Case,
         vary: str,
         seconds: float | None,
-        progress: Callable[[int], None] | None,
+        progress: Say | None,
     ) -> None:
         self.session, self.vary, self.progress = session, vary, progress
+        self.stage = ""
         self.begun, self.limit = time.monotonic(), seconds
         if vary == "batch":
             self.case = _checked(case).with_(batch=1)
@@ -155,8 +157,7 @@ class _Search:
         if self.limit is not None and time.monotonic() - self.begun > self.limit and self.seen:
             self.result.limited = self.result.limited or f"stopped after {self.limit:g} s"
             return None
-        if self.progress:
-            self.progress(length)
+        self._tell(length)
         try:
             self.seen[length] = self.known.pattern(length)
         except TargetError as error:
@@ -167,9 +168,15 @@ class _Search:
             return None
         return self.seen[length]
 
+    def _tell(self, size: int) -> None:
+        if self.progress:
+            self.progress(f"{self.stage}: {self.vary} {size:,}")
+
     def scan(self, first: int, last: int) -> None:
         """All lengths of a range, the switches between them, and the period of what they show."""
-        found = [self.run(length) for length in range(first, last + 1)]
+        self.stage = f"part 1 of 3, {self.result.sizes} up to {last:,}"
+        every = VOICE.counting(range(first, last + 1), self.result.sizes)
+        found = [self.run(length) for length in every]
         self.end, self.settled = last, first + len(found) // 2
         for before, after in pairwise(found):
             if before and after and before.interior != after.interior:
@@ -185,7 +192,8 @@ class _Search:
         while grid[-1] + step <= self.reach:
             double = min(2 * grid[-1], self.reach)
             grid.append(grid[-1] + max(1, (double - grid[-1]) // step) * step)
-        for low, high in pairwise(grid):
+        self.stage = f"part 2 of 3, {self.result.sizes} up to {self.reach:,}"
+        for low, high in VOICE.counting([*pairwise(grid)], "ranges"):
             if self.run(low) is None or self.run(high) is None:
                 break
             self._interval(low, high, step)
@@ -285,10 +293,12 @@ class _Search:
         deciding = {first, last, *(n for one in self.result.switches for n in (one.before, one.at))}
         if len(self.seen) == last - first + 1:
             deciding = set(self.seen)
-        for length in sorted(deciding & set(self.seen)):
+        self.stage = "part 3 of 3, testing every addition"
+        for length in VOICE.counting(sorted(deciding & set(self.seen)), self.result.sizes):
             if self.limit is not None and time.monotonic() - self.begun > self.limit:
                 return
             before = self.seen[length]
+            self._tell(length)
             try:
                 found = self.known.pattern(length, BUDGET)
             except TargetError as error:
@@ -335,7 +345,8 @@ def _said(tail: tuple[tuple[int, int], ...]) -> str:
 
 
 def _period(signs: list[Any]) -> int | None:
-    """The smallest period of the second half of what was seen; None if there is none up to 16."""
+    """Returns the smallest period of the second half of what was seen; None if there is none up to
+    16."""
     half = signs[len(signs) // 2 :]
     for period in range(1, min(LONGEST_PERIOD, len(half) // 2) + 1):
         if all(one == two for one, two in zip(half, half[period:], strict=False)):

@@ -91,7 +91,8 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
 
 
 def case_at(case: Case, vary: str, value: int) -> Case:
-    """The case with its length, batch, filters or layout set to ``value``. Raises InputError.
+    """Returns the case with its length, batch, filters or layout set to ``value``. Raises
+    InputError.
 
     Explicit weights and biases keep those of the first ``value`` filters. ``channels``: those
     beyond ``value`` go through a second call (``Case.split``), so it is at most ``in_channels``.
@@ -118,7 +119,8 @@ def case_at(case: Case, vary: str, value: int) -> Case:
 
 
 def value_of(case: Case, vary: str) -> int | None:
-    """The case's value on an axis, which ``case_at`` would give it; None: an open length."""
+    """Returns the case's value on an axis, which ``case_at`` would give it; None: an open
+    length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
     if vary == "layout":

@@ -125,7 +125,8 @@ def _tensorflow_word(case: Case, pairs: Pairs) -> str:
 
 
 def _kept_word(case: Case, lines: str) -> Case | None:
-    """The case itself where the code uses its convention by name: it then holds at every size."""
+    """Returns the case itself where the code uses its convention by name: it then holds at every
+    size."""
     words = ('"SAME"', '"same"', '"SAME_UPPER"', '"SAME_LOWER"')
     return case if any(word in lines for word in words) and isinstance(case.padding, str) else None
 

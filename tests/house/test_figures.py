@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import install
 import probe
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,21 @@ README, EXPERIMENTS = ROOT / "README.md", ROOT / "docs" / "experiments.md"
 @cache
 def of(name):
     return probe.load(ROOT / "results" / name)
+
+
+def install_sizes():
+    """What constraints.txt says that every package takes, as the installer prints it."""
+
+    def sizes(extras):
+        needed = [one for one in install.pins() if one.extras & {"base", *extras}]
+        sums = [sum(getattr(one, name) for one in needed) for name in ("download", "disk")]
+        return [install.gigabytes(number).removesuffix(" GB") for number in sums]
+
+    every, least = sizes(("dev", "all", *install.LIBRARIES)), sizes(("dev",))
+    return [
+        (README, f"about {every[0]} GB to download, {every[1]} GB on disk"),
+        (README, f"TensorFlow alone {least[0]} and {least[1]} GB"),
+    ]
 
 
 def length_sweep():
@@ -247,6 +263,7 @@ def invariance():
 
 
 STORES = (
+    install_sizes,
     invariance,
     accumulation_orders,
     version_history,

@@ -137,9 +137,38 @@ def test_what_is_counted_far_below_a_command_has_a_time_left(monkeypatch):
         for _ in progress.VOICE.counting([1, 2, 4, 8], "sizes"):
             lines.append(tell.line("network"))
             now[0] += 5
-    assert lines[2] == "network: 2 of 4, 0.2 a second, 10 s left: sizes"
+    assert lines[2] == "network: 2 of 4 sizes, 5 s each, 10 s left: opening the model"
     assert tell.line("network") == "network: 1:20 min so far: opening the model"
     assert list(progress.VOICE.counting([3], "sizes")) == [3]  # nobody listens
+
+
+def test_the_time_left_falls_while_one_of_several_is_at_work(monkeypatch):
+    """Once it lasts longer than those before it, the others are expected to last longer too."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tell = progress.Reporter()
+    tell(0, 10, "")
+    left = []
+    for seconds, done in ((10, 1), (5, 1), (5, 1), (20, 1)):
+        now[0] += seconds
+        tell(done, 10, "")
+        left.append(tell.numbers()["remaining"])
+    assert left == [90, 85, 80, 160]  # the second one takes 30 s: 20 s each is the mean then
+
+
+def test_of_counts_within_counts_the_outer_one_is_shown_once_it_has_a_time_left(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tell, shown = progress.Reporter(), []
+    with progress.VOICE.within(tell):
+        for _ in progress.VOICE.counting("ab", "sides"):
+            for _ in progress.VOICE.counting(range(4), "questions"):
+                shown.append(tell.line("explain"))
+                now[0] += 2
+    assert shown[0] == "explain: 0 of 4 questions, 0 s so far"
+    assert shown[2] == "explain: 2 of 4 questions, 0.5 a second, 4 s left"
+    assert shown[5] == "explain: 1 of 2 sides, 8 s each, 6 s left"
+    assert tell.line("explain") == "explain: 16 s so far"
 
 
 def test_a_total_that_is_only_a_limit_is_said_to_be_one(monkeypatch):

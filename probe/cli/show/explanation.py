@@ -19,7 +19,7 @@ from probe.order import certificate, notation
 from probe.order.replay import PartialSum
 from probe.order.summation import Summation
 from probe.order.tree import product
-from probe.printing import counted, differ, table
+from probe.printing import counted, differ, next_commands, table
 
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
@@ -74,9 +74,7 @@ def explanation(
     parts += list(_kernels(found.kernels))
     if evidence is not None:
         parts += ["", *example(evidence, width)]
-    parts += [""] * bool(after)
-    for command, what in after:  # one line, however long, to be copied
-        parts.append(Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore"))
+    parts += next_commands(after)
     return Group(*parts)
 
 

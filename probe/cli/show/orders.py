@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from probe.case import Case
 from probe.comparison import Run
 from probe.order import certificate, notation
 from probe.order.summation import Summation
-from probe.printing import counted, ranges
+from probe.printing import counted, next_commands, ranges
 from probe.thresholds import floors
 from probe.thresholds.recognition import Kind
 from probe.thresholds.switches import Thresholds, islands
@@ -292,8 +292,11 @@ LISTED = 20
 """Stretches, and kinds of rows, that are written out."""
 
 
-def thresholds(found: Thresholds) -> RenderableType:
-    """Shows stretches of sizes that add alike, their summations, and how they are known."""
+def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Shows stretches of sizes that add alike, their summations, and how they are known.
+
+    ``after``: the next commands, each with what it does.
+    """
     return Group(
         Text(f"{found.case.label} on {found.target}", "bold"),
         _switches(found),
@@ -304,6 +307,7 @@ def thresholds(found: Thresholds) -> RenderableType:
         *_kinds(found),
         *_tails(found),
         *_doubts(found),
+        *next_commands(after),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,7 @@ from rich.text import Text
 from probe.answers.first_difference import NAMED, Walked
 from probe.answers.record import Recorded
 from probe.floats import rounded_text
-from probe.printing import counted, table
+from probe.printing import counted, next_commands, table
 from probe.recording.difference import Aligned
 
 MOST = 40
@@ -35,8 +35,8 @@ MEANS = (
 )
 
 
-def walked(found: Walked) -> RenderableType:
-    """Returns everything that is said of two runs."""
+def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Returns everything that is said of two runs; ``after``: commands, what they do."""
     first, second, _ = found.lines()
     colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
     parts: list[RenderableType] = [
@@ -52,7 +52,7 @@ def walked(found: Walked) -> RenderableType:
     parts += [""] * bool(found.found.causes)
     for number, cause in found.found.causes.items():
         parts += _cause(found.found.operations[number], cause)
-    parts += ["", _outputs(found)]
+    parts += ["", _outputs(found), *next_commands(after)]
     return Group(*parts)
 
 
