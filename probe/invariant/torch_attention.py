@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from probe import ulp
 from probe.invariant.classes import digest
@@ -19,7 +19,7 @@ from probe.invariant.telling import spread
 from probe.invariant.torch_calls import FORMATS, Tensors, container, laid, repeated, tensor
 from probe.invariant.torch_products import Met
 
-STEP = 16  # lengths that are tried are whole multiples of it
+STEP = 8  # lengths that are tried are whole multiples of it
 
 
 class Lengths:
@@ -64,7 +64,8 @@ class Lengths:
         if size > self.longest:
             return ""
         with torch.no_grad():
-            for length in sorted({1, size // 3, size // 2, size - 1, size} - {0}):
+            near = range(max(1, size - 2 * STEP), size + 1)
+            for length in sorted({1, size // 3, size // 2, *near} - {0}):
                 if length not in self._truth:
                     self._truth[length] = self.answer(length, self.longest)
                 for masked in (True, False)[: 1 + (length == size)]:
@@ -158,10 +159,8 @@ class Attention:
             lambda: Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
             axis="length",
         )
-        step = STEP
-        plans = known.sizes
-        for size in (*range(-(-q.shape[2] // step) * step, longest, step), longest):
-            if plans.usable(size):
+        for size in (*range(-(-q.shape[2] // STEP) * STEP, longest, STEP), longest):
+            if known.sizes.usable(size):
                 return size
         return 0
 
@@ -204,12 +203,15 @@ def widened(x: Any, size: int) -> Any:
 
 def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
     """Returns the caller's mask, additive, and -inf for the keys behind the length."""
-    wide = q.new_full((len(q), 1 if mask is None else mask.shape[1], size, size), -math.inf)
     if mask is None:
+        wide = q.new_full((len(q), 1, size, size), -math.inf)
         wide[..., :length] = 0
         return wide
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -math.inf)
-    wide[:, :, :length, :length] = mask.to(q.dtype)
+    mask, more = mask.to(q.dtype).expand(len(q), -1, length, length), size - length
+    if not more:
+        return mask.contiguous()
+    wide = pad(mask, (0, more, 0, more), value=-math.inf)
     wide[:, :, length:, 0] = 0  # unused rows: they attend to one place, so that no NaN arises
     return wide
