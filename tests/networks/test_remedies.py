@@ -307,7 +307,7 @@ def test_calls_are_timed_one_by_one(reference):
     x, w, _ = case.operands()
     asked = {"do": "time", "spec": case.spec(), "at": {"length": 5}, "limit": 0.0}
     assert reference.request(asked, {"x": x, "w": w})[1]["seconds"].shape == (1,)
-    seconds = reference.request(asked | {"limit": 0.02}, {"x": x, "w": w})[1]["seconds"]
+    seconds = reference.request(asked | {"limit": 0.3}, {"x": x, "w": w})[1]["seconds"]
     assert len(seconds) > 1
     assert (seconds > 0).all()
-    assert seconds.sum() >= 0.02
+    assert seconds.sum() >= 0.3
