@@ -213,7 +213,7 @@ class Sizes:
 
     def _plan(self, count: int) -> Plan | None:
         pieces = self.operation.pieces
-        if (not pieces or count <= pieces[0]) and self.usable(count):
+        if (not pieces or count < 2 * pieces[0]) and self.usable(count):
             return (Piece(0, count, count),)
         piece = self._largest_piece() if pieces and count > min(pieces) else 0
         if piece and count > piece:
@@ -224,13 +224,16 @@ class Sizes:
         ways = [way for way in (padded, cut) if way]
         if ways:
             return min(ways, key=_units)
-        known = self._known(
-            count
-        )  # larger calls have places that differ, as two threads share them
+        known = self._known(count)  # two threads that share a larger call have places that differ
         return self._in_pieces(count, known[0]) if known else None
 
     def _in_pieces(self, count: int, piece: int) -> Plan | None:
-        whole, rest = divmod(count, piece)
+        """Returns pieces of one size, and a plan for the last of them with the rest.
+
+        A rest by itself would cost a call more, in which the library packs the weights anew.
+        """
+        whole = max(1, count // piece - 1)
+        rest = count - whole * piece
         alike = [Piece(number * piece, piece, piece) for number in range(whole)]
         tail = self.plan(rest) if rest else ()
         return None if tail is None else (*alike, *_moved(tail, whole * piece))
