@@ -20,6 +20,7 @@ which arrays their calls are written with. A spec with ``split`` never comes her
 two.
 """
 
+from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Tuple
 
@@ -90,6 +91,12 @@ class Key:
 class Operator:
     """One operator of one spec, for every length and batch.
 
+    What :meth:`at` returns has, as methods or attributes: ``input(x)``, ``weights(w)`` and
+    ``bias(b)``, which return the library's own values for the container arrays (batch, *spatial,
+    in_channels), (*kernel, in_channels/groups, filters) and (filters,), or for None: no bias; and
+    ``output(y)``, which returns the container array (batch, *spatial_out, filters), C-contiguous,
+    of a call's result. It may share memory with ``y`` and must not be written to.
+
     Cheap to call: ``call`` is a function made once by the constructor, which the worker may take
     into a local name; calling the operator itself is the same with one more Python call. x, w and b
     are what ``input``, ``weights`` and ``bias`` returned; the library's own result is computed when
@@ -101,28 +108,13 @@ class Operator:
 
     constant_weights = False
     call: Callable[[Any, Any, Any], Any]
+    input: Callable[[Any], Any]
+    weights: Callable[[Any], Any]
+    bias: Callable[[Any], Any]
+    output: Callable[[Any], Any]
 
     def __init__(self, spec):
         self.spec = spec
-
-    def input(self, x):
-        """The library's own value for a container array (batch, *spatial, in_channels)."""
-        raise NotImplementedError
-
-    def weights(self, w):
-        """The library's own value for a container array (*kernel, in_channels/groups, filters)."""
-        raise NotImplementedError
-
-    def bias(self, b):
-        """The library's own value for a container array (filters,), or for None: no bias."""
-        raise NotImplementedError
-
-    def output(self, y):
-        """The container array (batch, *spatial_out, filters), C-contiguous, of a call's result.
-
-        It may share memory with ``y`` and must not be written to.
-        """
-        raise NotImplementedError
 
     def __call__(self, x, w, b):
         return self.call(x, w, b)
@@ -166,7 +158,7 @@ def ones(spec):
     return floats.round_to(np.ones(shape), spec["dtype"])
 
 
-class Backend:
+class Backend(ABC):
     """A library. Class attributes describe it without importing it.
 
     name            as in the target's text
@@ -216,21 +208,21 @@ class Backend:
             known = ", ".join(self.layouts)
             raise Unsupported("layout=%s: %s %s; use %s" % (word, title, why, known))
 
+    @abstractmethod
     def start(self, switches, device):
         """Imports the library, applies the switches; returns facts that may be published.
 
         The facts are at least ``library``, ``library_version``, ``devices`` (a list of texts) and
         ``threads`` (a number, or None where the library doesn't say). Raises Unavailable.
         """
-        raise NotImplementedError
 
     def lies(self, y):
         """Returns how the library's value lies in memory: see :meth:`Operator.lies`."""
         return layout.CONTIGUOUS
 
+    @abstractmethod
     def operator(self, spec):
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""
-        raise NotImplementedError
 
     def stable(self, spec, accumulate=None):
         """The :class:`Operator` that computes a spec by ``probe.stable``; ``accumulate``: its own.

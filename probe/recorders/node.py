@@ -3,6 +3,7 @@ reads; and a model file that is one operation, as its nodes can't be run one by 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -93,7 +94,7 @@ class Call:
         return None if given is None else [int(one) for one in given]
 
 
-class Nodes:
+class Nodes(ABC):
     """What the recorders of model files share, whose nodes run one by one: where that changes bits
     or can't be, the model is one operation.
 
@@ -104,13 +105,13 @@ class Nodes:
     note: str
     whole: bool
 
+    @abstractmethod
     def plain(self) -> list[np.ndarray]:
         """Runs the model unwatched."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Nodes:
         """Returns a recorder of the same model with other inputs."""
-        raise NotImplementedError
 
     def give_up(self, why: str) -> None:
         """From here on the model is one operation."""

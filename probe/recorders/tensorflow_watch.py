@@ -391,7 +391,7 @@ def _place(tensor: Any) -> tuple[Any, ...]:
     plain = array(tensor)
     memory = plain
     if not plain.ndim:  # of a single number NumPy gets a copy
-        if tensor.dtype == tf.bfloat16:  # which has no buffer: nobody else's place
+        if tensor.dtype == tf.bfloat16:  # which has no buffer to share
             return tensor._id, (), ""
         memory = np.asarray(memoryview(tensor))
     return memory.ctypes.data, plain.shape, plain.dtype.str

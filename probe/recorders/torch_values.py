@@ -467,7 +467,7 @@ def _together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
 
 
 def _laid(arrays: Sequence[np.ndarray], index: np.ndarray) -> np.ndarray:
-    """Returns elements by their number in all arrays together; 0 where nobody has written one."""
+    """Returns elements by their number in all arrays together; 0 where none was written."""
     flat = np.concatenate([np.zeros(1, arrays[0].dtype), *(one.reshape(-1) for one in arrays)])
     return np.asarray(flat[index + 1])
 

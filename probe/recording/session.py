@@ -184,6 +184,10 @@ class _Operations(Backend):
     def __init__(self, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
         self.view, self.reads, self.again = view, reads, again
 
+    def start(self, switches: Any, device: str | None) -> dict[str, Any]:
+        """Says nothing of itself: it runs in this process already."""
+        return {}
+
     def operator(self, spec: dict[str, Any]) -> Operator:
         return _Pool(spec, self) if self.view.pooled else _Operation(spec, self)
 

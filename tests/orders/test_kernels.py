@@ -263,15 +263,16 @@ def test_onednn_is_silent_where_eigen_works_alone():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "at", "name"),
+    ("text", "at", "names"),
     [
-        ("tensorflow,onednn=0", 5, "Eigen::internal::general_matrix_vector_product"),
-        ("tensorflow,onednn=0", 6, "Eigen::internal::gemm_pack_colmajor_block"),
-        ("tensorflow,onednn=0,contraction=0", 6, "Eigen::internal::gebp_kernel"),
+        ("tensorflow,onednn=0", 5, ["general_matrix_vector_product"]),
+        ("tensorflow,onednn=0", 6, ["gemm_pack_colmajor_block", "dnnl_gemm_kernel"]),
+        ("tensorflow,onednn=0,contraction=0", 6, ["gebp_kernel"]),
     ],
 )
-def test_the_kernel_behind_the_length_is_sampled(text, at, name):
-    """Names of x86 kernels; the library's own contraction calls others elsewhere."""
+def test_the_kernel_behind_the_length_is_sampled(text, at, names):
+    """Names of x86 kernels, one at least; the library's own contraction calls others elsewhere."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         pytest.skip(f"this is {platform.machine()}, and these kernels are x86's")
-    assert name in observed(text, at, "symbols").names
+    sampled = observed(text, at, "symbols").names
+    assert any(f"Eigen::internal::{name}" in sampled for name in names)

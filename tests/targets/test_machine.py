@@ -85,7 +85,7 @@ def test_facts_hold_no_name_and_no_path():
     ("text", "left"),
     [
         ("File /usr/lib/python3/x.py line 3", "File .../x.py line 3"),
-        ("at ~" + "/work/probe/x.py:3", "at .../x.py:3"),
+        ("at ~" + "/code/probe/x.py:3", "at .../x.py:3"),
         ("C:" + "\\Users\\me\\x.py failed", "...\\x.py failed"),
         ("from https://me:secret@index.example/sim" + "ple/ now", "from (address) now"),
         ("3/4 of NHWC/x, and/or 1x5", "3/4 of NHWC/x, and/or 1x5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]
 
 
-class Meaning:
+class Meaning(ABC):
     """What one operation computes.
 
     ``word``: the name of what is computed where several libraries or operations have it (``add``,
@@ -38,9 +39,9 @@ class Meaning:
         """
         return False
 
+    @abstractmethod
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
-        raise NotImplementedError
 
     def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
         """Returns which elements of a run add nothing (bool), None for none.

@@ -58,10 +58,10 @@ class Contracts(Meaning):
         what = extended(what, self.numbers) if self.numbers else what
         one, two = (reads[n] for n in self.reads)
         letters, out = self.spelled(one.shape, two.shape)
+        # some libraries merge the axes of a batch, or squeeze those of size 1: the others are told
         batch = [x for x in out if x in letters[0] and x in letters[1]]
-        if len(batch) == 1:  # it may be merged of several, of which a batch of 1 leaves one
-            one = one._replace(array=one.full([letters[0].index(batch[0])]))
-            two = two._replace(array=two.full([letters[1].index(batch[0])]))
+        one = one._replace(array=one.full([*map(letters[0].index, batch)]))
+        two = two._replace(array=two.full([*map(letters[1].index, batch)]))
         found = mixing.product(one, two, letters, out, what)
         if self.bias is not None:
             added = extended(tag("add"), ())  # as Each(word="add") has it
