@@ -146,6 +146,8 @@ FREQUENCY = 40000
 """Samples a second and thread; small calls spend a hundredth of their time in their kernel."""
 FEWEST = 5
 """Samples in numerical code below which nothing is said: what ran may be among what was missed."""
+ENOUGH, LONGER = 100, 5
+"""Samples in numerical code below which the call is sampled once more, so many times as long."""
 SHARE = 0.05
 """Of the samples in numerical code, that a function must have to be named."""
 PERFMAP = {"ONEDNN_JIT_PROFILE": "2", "DNNL_JIT_PROFILE": "2"}
@@ -173,23 +175,29 @@ def sampled_symbols(question: Question) -> Kernel:
         return Kernel(SYMBOLS, None, NOT_INSTALLED)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            refused, listed = _sampled(perf, Path(folder) / "samples", question)
+            refused, found = _sampled(perf, Path(folder) / "samples", question)
         except (OSError, subprocess.TimeoutExpired) as error:
             return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
     if refused:
         return Kernel(SYMBOLS, None, refused)
-    found = numerical(listed)
-    few = f"only {found.total()} samples of {question.seconds:g} s were in numerical code"
+    seconds = question.seconds * (1 + LONGER)
+    few = f"only {found.total()} samples of {seconds:g} s were in numerical code"
     return Kernel.of(SYMBOLS, top(found), f"{few}: the call is too short to be sampled")
 
 
-def _sampled(perf: str, samples: Path, question: Question) -> tuple[str | None, str]:
-    """Returns why perf recorded nothing, or None, and its report."""
+def _sampled(perf: str, samples: Path, question: Question) -> tuple[str | None, Counter[str]]:
+    """Returns why perf recorded nothing, or None, and the samples in numerical code by name."""
+    found: Counter[str] = Counter()
     with question.session(PERFMAP) as session:
         generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
         try:
-            refused = _record(perf, samples, session, question.seconds)
-            return refused, "" if refused else _report(perf, samples)
+            for seconds in (question.seconds, LONGER * question.seconds):
+                if refused := _record(perf, samples, session, seconds):
+                    return refused, found
+                found += numerical(_report(perf, samples))
+                if found.total() >= ENOUGH:
+                    break
+            return None, found
         finally:
             generated.unlink(missing_ok=True)
 
