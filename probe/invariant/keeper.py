@@ -240,6 +240,7 @@ class Keeper:
         if not any(map(sizes.usable, tried)):
             return None
         self.table.entries[name] = entry
+        self.report.operations[name, threads] = operation
         return sizes
 
     def remember(self, operation: Rows) -> None:

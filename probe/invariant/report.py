@@ -2,15 +2,18 @@
 
 Marks rest on telling operands, which show nearly every other order; a certificate asks every output
 of a call about every addition and every fusion. It is asked at two sizes of a class, the smallest
-and a larger one, and both have to add every output alike.
+and a larger one, and both have to add every output alike; another way to the bits of an operation,
+such as that of few rows, is asked beside the operation itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from probe.case import Case
 from probe.errors import ProbeError
@@ -23,6 +26,7 @@ from probe.target import Target
 
 AT_MOST = 32  # the size of the larger call
 OUTPUTS = 1 << 18  # of one call that is asked
+SIZES = "(sizes)"  # stands for them in what is said
 NOTES = 3  # of a table that are printed
 
 
@@ -91,7 +95,7 @@ class Report:
         """
         library = self.table.environment["library"]
         return {
-            key: certified(operation, self.table.entries[key], threads, budget, library)
+            key: certified(operation, self.table.entries, key, threads, budget, library)
             for (key, threads), operation in list(self.operations.items())
             if hasattr(operation, "case") and operation.case() is not None
         }
@@ -134,36 +138,76 @@ class Report:
 
 
 class _Here(InlineSession):
-    """A library as it is in this process, with the variables that it was started with."""
+    """A library as it is in this process, with the variables that it was started with, whose calls
+    are those of an operation."""
 
     def __init__(self, where: Target) -> None:
         super().__init__(where)
         self.variables = {}
 
+    def call(self, operation: Any) -> None:
+        """From here on the library makes the calls of that operation, where it has its own."""
+        worker = self._worker
+        worker.backend, worker.operators = self.library, OrderedDict()
+        if hasattr(operation, "asked"):
+            worker.backend = _calling(operation.asked, self.library)
+
+    def start(self) -> Self:
+        """As ``InlineSession.start``."""
+        super().start()
+        self.library: Any = self._worker.backend
+        return self
+
+
+def _calling(call: Callable[[Any, Any, Any], Any], library: Any) -> Any:
+    """Returns a started library whose programs are that call of x, w and b."""
+    made = copy.copy(library)
+    made.namespace = dict(library.namespace, asked=call)
+
+    def emit(program: Any, shapes: Any) -> Any:
+        bias = "b" if "b" in program.operands() else "None"
+        return library.emit(program, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
+
+    made.emit = emit
+    return made
+
 
 def certified(
     operation: Any,
-    entry: Entry,
+    entries: Mapping[str, Entry],
+    key: str,
     threads: int,
     budget: int = certificate.BUDGET,
     library: str = "torch",
 ) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
-    ``entry``: with sizes that were checked for that many threads. It is noted there too.
+    ``entries``: of a table, with sizes that were checked for that many threads; it is noted in that
+    of ``key`` too. Where an operation is another way to the bits of one that it is ``like``, it has
+    to add as that one does.
     """
-    usable = [size for size, mark in entry.marks.get(threads, {}).items() if mark == entry.chosen]
-    case = operation.case()
+    entry, case = entries[key], operation.case()
+    usable = _usable(entry, threads)
     said = "not certified: "
     if case is None or not usable or not entry.chosen:
         said += "no sum that can be tested" if case is None else "no size was checked"
     else:
-        sizes = sorted(
-            {min(usable), max(size for size in usable if size <= max(AT_MOST, min(usable)))}
-        )
-        said = _of_sizes(case, sizes, _target(library, threads), budget)
+        larger = max(size for size in usable if size <= max(AT_MOST, min(usable)))
+        calls = [(operation, size) for size in sorted({min(usable), larger})]
+        sizes = " and ".join(str(size) for _, size in calls)
+        like = getattr(operation, "like", None)
+        if like is not None and (theirs := _usable(entries.get(like.key), threads)):
+            calls.append((like, min(theirs)))
+            sizes += f", and of size {min(theirs)} of the usual way,"
+        said = _of_calls(case, calls, _target(library, threads), budget)
+        said = said.replace(SIZES, f"sizes {sizes}")
     entry.certified[str(threads)] = said
     return said
+
+
+def _usable(entry: Entry | None, threads: int) -> list[int]:
+    marks = {} if entry is None else entry.marks.get(threads, {})
+    return [size for size, mark in marks.items() if entry and mark == entry.chosen]
 
 
 def _target(library: str, threads: int) -> Target:
@@ -171,11 +215,13 @@ def _target(library: str, threads: int) -> Target:
     return Target.parse(library if library == "tensorflow" else f"{library},threads={threads}")
 
 
-def _of_sizes(case: Case, sizes: list[int], where: Target, budget: int) -> str:
+def _of_calls(case: Case, calls: list[tuple[Any, int]], where: Target, budget: int) -> str:
+    """Of operations, each with a size."""
     found: list[Orders] = []
     try:
         with _Here(where) as session:
-            for size in sizes:
+            for operation, size in calls:
+                session.call(operation)
                 at = case.with_(batch=size)
                 if size * at.filters * at.summands > OUTPUTS * at.summands:
                     return f"not certified: a call of {size} has too many outputs to test"
@@ -183,12 +229,11 @@ def _of_sizes(case: Case, sizes: list[int], where: Target, budget: int) -> str:
                 found.append(reveal(session, at, known, budget=budget))
     except ProbeError as error:
         return f"not certified: {error}"
-    return _agreed(found, sizes)
+    return _agreed(found, [size for _, size in calls])
 
 
 def _agreed(found: list[Orders], sizes: list[int]) -> str:
     """Whether every output is certified, and adds as that of the first sample of the first call."""
-    said = " and ".join(map(str, sizes))
     for orders, size in zip(found, sizes, strict=True):
         if not orders.sure.all():
             return f"not certified: at size {size}: {orders.doubts or orders.evidence}"
@@ -202,5 +247,5 @@ def _agreed(found: list[Orders], sizes: list[int]) -> str:
         for place, row in enumerate(orders.index):
             mine = [orders.summations[number] if number >= 0 else None for number in row]
             if mine != wanted[place % each]:
-                return f"not certified: at sizes {said} some outputs are added in a different order"
-    return f"certified: all outputs of sizes {said} were tested for every addition and fusion"
+                return f"not certified: at {SIZES} some outputs are added in a different order"
+    return f"certified: all outputs of {SIZES} were tested for every addition and fusion"

@@ -208,10 +208,12 @@ class Linear(Asked):
             return functional.linear(x, w, b)
         return torch.mm(x, w.t(), out=out) if b is None else torch.addmm(b, x, w.t(), out=out)
 
+    def asked(self, x: Any, w: Any, b: Any) -> Any:
+        """The call of samples and weights as ``functional.linear`` takes them."""
+        return self.call((x,), (moved(laid(w.t()) if self.turned else w, self.at), b))
+
     def case(self) -> Case | None:
         """As ``Rows.case``."""
-        if self.turned or self.at or not self.own:
-            return None
         return Case(
             "dense",
             in_channels=self.channels,
@@ -283,10 +285,14 @@ class Convolution(Asked):
         """As ``Rows.call``."""
         return self.function(*samples, *parameters, **self.words)
 
+    def asked(self, x: Any, w: Any, b: Any) -> Any:
+        """The call of samples and weights as the library's function takes them."""
+        return self.call((x,), (moved(w, self.at), b))
+
     def case(self) -> Case | None:
         """As ``Rows.case``."""
         rank, words = len(self.shape) - 1, self.words
-        if self.at or self.transposed or rank == 3 or isinstance(words.get("padding"), str):
+        if self.transposed or rank == 3 or isinstance(words.get("padding"), str):
             return None
         return Case(
             f"conv{rank}d",

@@ -560,6 +560,24 @@ def test_sums_are_certified_when_asked(torch):
     assert report.rows[0].certified == told
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", ["Linear(96, 64)", "Conv1d(6, 8, 3, stride=2)"])
+def test_a_quicker_way_for_few_samples_is_certified_too(torch, layer):
+    """Linear layers have one where the library adds few rows of turned weights as it adds many."""
+    made = eval(f"torch.nn.{layer}.eval()", {"torch": torch})
+    x = torch.randn(64, *((6, 21) if "Conv" in layer else (96,)))
+    model, report = stable.invariant(made, [1, 2, 4, 8, 64], example=x)
+    for size in (1, 2, 4, 8):
+        assert torch.equal(model(x[:size]), model(x)[:size])
+    told = report.certify()
+    assert len(told) == len(report.rows)
+    for key, words in told.items():
+        assert words.startswith(("certified: all outputs of sizes ", "not certified: ")), key
+        assert "different order" not in words, key
+        if words.startswith("certified"):
+            assert ("of the usual way" in words) == ("few rows" in key or "by oneDNN" in key)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
