@@ -19,6 +19,7 @@ from probe.invariant.torch_calls import (
     laid,
     tensor,
 )
+from probe.invariant.torch_einsum import Einsum
 from probe.invariant.torch_products import Met, Products
 
 EXACT = frozenset(
@@ -91,6 +92,7 @@ class Operators:
         self.quick: dict[Any, Callable[..., Any]] = {
             **self.products.quick,
             **self._elementwise(),
+            torch.einsum: Einsum(self.products),
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
             functional.batch_norm: self._batch_normed,

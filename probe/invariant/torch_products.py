@@ -8,6 +8,7 @@ beside the library's own call is the search in a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from probe.invariant.torch_calls import (
 )
 from probe.invariant.torch_few import Convolved, Copies, Layer, Ways
 
+LINEAR = ("linear", Linear, Apart)
 PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
 
 
@@ -97,7 +99,7 @@ class Products:
             return functional.linear(x, w, b) if way is None else way(x, w, b)
         if x.dtype not in FORMATS or w.dtype is not x.dtype or w.dim() != 2 or not x.numel():
             return NotImplemented
-        return self._rows(x, w, b, False, key)
+        return self.rows(x, w, b, False, key)
 
     def matmul(self, a: Any, b: Any, *, out: Any = None) -> Any:
         """``a @ b``: the rows of a have nothing to do with each other."""
@@ -111,7 +113,7 @@ class Products:
         if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
             return NotImplemented
         if b.dim() == 2 and (a.dim() == 2 or (a.dim() > 2 and a.is_contiguous())):
-            return self._rows(a, b, None, True, key)
+            return self.rows(a, b, None, True, key)
         if a.dim() == b.dim() > 2 and a.shape[:-2] == b.shape[:-2]:
             y = self.bmm(*(one.reshape(-1, *one.shape[-2:]) for one in (a, b)))
             return y.view(*a.shape[:-1], b.shape[-1])
@@ -125,10 +127,16 @@ class Products:
             return NotImplemented
         if c.dim() != 1 or len(c) != b.shape[1] or not a.numel():
             return NotImplemented
-        return self._rows(a, b, c.contiguous(), True, None)
+        return self.rows(a, b, c.contiguous(), True, None)
 
-    def _rows(self, x: Any, w: Any, b: Any, turned: bool, key: Any) -> Any:
-        """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows; ``key``: in ``native``."""
+    def rows(
+        self, x: Any, w: Any, b: Any, turned: bool, key: Any, kinds: tuple[Any, ...] = LINEAR
+    ) -> Any:
+        """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows.
+
+        ``key``: in ``ready``; None: it is not kept there. ``kinds``: a name, and the operations
+        that may be called, the first that has a class.
+        """
         given = x.stride(), w.stride()
         if w.stride() != (w.shape[1], 1):
             if w.t().is_contiguous() and 1 not in w.shape:
@@ -138,11 +146,12 @@ class Products:
         rows = x if x.dim() == 2 else x.reshape(-1, channels)
         rows = laid(rows)
         parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
-        way = ("linear", *parts, torch.get_num_threads())
+        name, *calls = kinds
+        way = (name, *parts, torch.get_num_threads())
         layer = self.ways.get(way)
         if layer is None:
-            makes = (lambda: Linear(*parts)), (lambda: Apart(*parts))
-            known = self.met.known(("linear", *parts), *makes, axis="rows")
+            makes = [partial(call, *parts) for call in calls]
+            known = self.met.known((name, *parts), *makes, axis="rows")
             layer = Ways(known) if turned else Layer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)

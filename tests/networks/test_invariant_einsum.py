@@ -1,0 +1,94 @@
+"""``torch.einsum`` in the invariant mode: rows times weights, whatever the letters are."""
+
+import pytest
+
+from probe import stable
+
+ROWS = {  # equation: one sample and the weights; the batch is the letter b
+    "bc,cf": ((33,), (33, 20)),
+    "fc,bc->bf": ((33,), (20, 33)),
+    "bc,fc->fb": ((33,), (20, 33)),
+    "cb,cf->bf": ((33,), (33, 20)),
+    "bc,c->b": ((65,), (65,)),
+    "bc,cf->bf": ((1,), (1, 20)),
+    "bsc,cf->sbf": ((7, 33), (33, 20)),
+    "bld,dhk->blhk": ((5, 24), (24, 2, 9)),
+    "bhlk, hkd -> bld": ((2, 5, 9), (2, 9, 24)),
+    "b...c,fc->b...f": ((3, 2, 33), (20, 33)),
+    "bhld,hed->bhle": ((3, 4, 40), (3, 8, 40)),
+}
+OTHERS = {  # pairs of matrices, and what is no such product
+    "bij,bjk->bik": ((5, 2, 7), (5, 7, 3)),
+    "...qd,...kd->...qk": ((2, 3, 4, 5), (2, 3, 6, 5)),
+    "bc,bc->b": ((5, 9), (5, 9)),
+    "bi,bj->bij": ((5, 2), (5, 3)),
+    "ibnd,jbnd->ijbn": ((2, 3, 4, 5), (6, 3, 4, 5)),
+    "bij,jk->bk": ((5, 2, 7), (7, 3)),
+    "bii,ic->bc": ((5, 4, 4), (4, 3)),
+    "xbc,bcd->xbd": ((4, 1, 5), (3, 5, 2)),
+}
+
+
+@pytest.fixture
+def torch():
+    found = pytest.importorskip("torch", reason="PyTorch is not installed")
+    found.manual_seed(0)
+    return found
+
+
+def summing(torch, equation, w):
+    """A module whose batch is the letter b; the weights stand where the equation has them."""
+
+    class Summing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(w)
+
+        def forward(self, x):
+            if equation.startswith("cb"):
+                x = x.t()
+            given = (self.w, x) if equation.startswith("f") else (x, self.w)
+            return torch.einsum(equation, *given)
+
+    return Summing().eval()
+
+
+@pytest.mark.parametrize(
+    ("equation", "dtype"), [*((one, "float32") for one in ROWS), ("fc,bc->bf", "bfloat16")]
+)
+def test_rows_of_an_einsum_have_the_same_bits_at_every_batch(torch, equation, dtype):
+    sample, weights = ROWS[equation]
+    kind = {"dtype": getattr(torch, dtype)}
+    plain = summing(torch, equation, torch.randn(weights, **kind))
+    model, report = stable.invariant(plain, (1, 48), strict=True)
+    x = torch.randn(48, *sample, **kind)
+    whole = model(x)
+    batch = equation.partition("->")[2].replace(" ", "").find("b")
+    for start, count in ((0, 48), (5, 1), (0, 2), (1, 3), (31, 17), (3, 44)):
+        part = model(x[start : start + count])
+        assert torch.equal(part, whole.narrow(max(batch, 0), start, count)), (start, count)
+    every = torch.empty(2 * len(x), *sample, **kind)[::2].copy_(x)
+    assert torch.equal(model(every), whole)
+    assert report.complete
+
+
+def test_an_einsum_gives_the_numbers_that_pytorch_gives(torch):
+    """Of whole numbers, whose sums are exact in any order."""
+    rows = {equation: ((3, *sample), weights) for equation, (sample, weights) in ROWS.items()}
+    for equation, shapes in (rows | OTHERS).items():
+        x, w = (torch.randint(-9, 9, shape).float() for shape in shapes)
+        plain = summing(torch, equation, w)
+        model, _ = stable.invariant(plain, (3,))
+        with torch.no_grad():
+            assert torch.equal(model(x), plain(x)), equation
+
+
+def test_three_operands_are_reported(torch):
+    class Bilinear(torch.nn.Module):
+        def forward(self, x):
+            return torch.einsum("bi,ij,bj->b", x, torch.ones(9, 9), x)
+
+    model, report = stable.invariant(Bilinear().eval(), (1, 8))
+    model(torch.randn(8, 9))
+    model(torch.randn(3, 9))
+    assert not report.complete
