@@ -6,9 +6,11 @@ import copy
 import sys
 from collections.abc import Callable
 from inspect import signature
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -47,11 +49,27 @@ FAST = (
 )
 
 
+def seen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of Python's that hands no call to a mode, though those inside of it are.
+
+    PyTorch's own asks first whether there is a mode, and then a mode sees it alone.
+    """
+    names = function.__globals__ | {"has_torch_function": lambda operands: False}
+    found = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    found.__kwdefaults__ = function.__kwdefaults__
+    return found
+
+
 class Functions(TorchFunctionMode):
-    """Calls of functions: the frequent ones at once, the others operation by operation."""
+    """Calls of functions: the frequent ones at once, the others operation by operation.
+
+    Attention with its own weights is run as the calls of functions that it is made of.
+    """
 
     def __init__(self, operators: Operators) -> None:
         super().__init__()
+        attention = functional.multi_head_attention_forward
+        self.inside = {attention: seen(attention)}
         self.quick = operators.quick
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
@@ -71,8 +89,9 @@ class Functions(TorchFunctionMode):
         if quick is None and getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
             self.plain.add(func)
             return func(*args, **kwargs)
-        with self.operations:
-            return func(*args, **kwargs)
+        inside = self.inside.get(func)
+        with self.operations if inside is None else self:
+            return (inside or func)(*args, **kwargs)
 
 
 class Operations(TorchDispatchMode):

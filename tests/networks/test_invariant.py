@@ -183,6 +183,19 @@ def test_a_sentence_has_the_same_bits_alone_in_a_batch_and_padded(torch):
     assert report.complete and not report.limited and len(repr(report).splitlines()) == 3
 
 
+def test_attention_with_its_own_weights_is_in_one_class_at_every_batch(torch):
+    """PyTorch adds its bias with the products where the batch is 1, and behind them elsewhere."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    model, report = stable.invariant(layer, (1, 8), strict=True)
+    x = torch.randn(8, 5, 16)
+    alone = model(x[3:4])
+    whole = model(x)
+    assert torch.equal(alone, whole[3:4]) and torch.equal(model(x[2:7]), whole[2:7])
+    with torch.no_grad():
+        assert torch.allclose(whole, layer(x), atol=1e-4)
+    assert report.complete
+
+
 def test_a_convolutional_network_keeps_its_largest_bits_at_every_batch(torch):
     nn = torch.nn
     plain = nn.Sequential(
