@@ -64,6 +64,11 @@ class Known:
             self.keeper.remember(self.run.operation)
         return found
 
+    def whole(self, count: int) -> bool:
+        """Returns whether that many places, which were computed before, are one call of them."""
+        plan = self.plans.get(count)
+        return plan is not None and len(plan) == 1 and plan[0].size == count
+
     def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
         """Returns the operation in its class; as it is, and reported, where there is no way."""
         count = samples[0].shape[0]

@@ -119,6 +119,8 @@ class Attention:
 
     def __init__(self, met: Met) -> None:
         self.met = met
+        self.ready: set[Any] = set()
+        """What decides a call's bits, without a mask, where it is run at its own length."""
 
     def __call__(
         self,
@@ -132,6 +134,11 @@ class Attention:
         enable_gqa: bool = False,
     ) -> Any:
         """``functional.scaled_dot_product_attention``."""
+        shapes = q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
+        met = *shapes, dropout_p, is_causal, scale, enable_gqa, torch.get_num_threads()
+        if attn_mask is None and met in self.ready:
+            given = {"is_causal": is_causal, "scale": scale}
+            return attend(laid(q), laid(k), laid(v), None, given)
         four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
         same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
         if enable_gqa or dropout_p or not four or not same or q.dtype not in FORMATS:
@@ -148,7 +155,10 @@ class Attention:
             if self.met.keeper.strict:
                 self.met.keeper.leave("attention", why)
             self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
-        return self._heads(q, k, v, attn_mask, words, size)
+        y, same = self._heads(q, k, v, attn_mask, words, size)
+        if same and attn_mask is None and size in (0, length):
+            self.ready.add(met)
+        return y
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
         """Returns the length that self-attention is padded to; 0: there is none."""
@@ -164,7 +174,10 @@ class Attention:
                 return size
         return 0
 
-    def _heads(self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int) -> Any:
+    def _heads(
+        self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int
+    ) -> tuple[Any, bool]:
+        """Returns the attention, and whether all heads of samples have the same bits."""
         length, count = q.shape[2], q.shape[0] * q.shape[1]
         if size and (size != length or mask is not None):
             mask = None if words.get("is_causal") else masked_wide(mask, q, length, size)
@@ -174,9 +187,10 @@ class Attention:
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
         key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
         known = self.met.known(key, lambda: Heads(shapes, q.dtype, mask is not None, words))
-        if not known.sizes.usable(count):
+        same = known.sizes.usable(count)
+        if not same:
             self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        return attend(q, k, v, mask, words)[:, :, :length]
+        return attend(q, k, v, mask, words)[:, :, :length], same
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:

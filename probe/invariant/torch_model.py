@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dis
 import sys
 from collections.abc import Callable
 from inspect import signature
@@ -49,27 +50,64 @@ FAST = (
 )
 
 
-def seen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function of Python's that hands no call to a mode, though those inside of it are.
+INSIDE = ("_in_projection_packed", "_in_projection")
+"""Functions of Python's that PyTorch's attention calls, and that call products themselves."""
+
+CAUGHT = ("linear", "scaled_dot_product_attention", "softmax", "dropout")
+MOVING = frozenset(
+    "has_torch_function handle_torch_function multi_head_attention_forward _mha_shape_check "
+    "unsqueeze shape _canonical_mask _none_or_dtype dtype RuntimeError AssertionError isinstance "
+    "torch Tensor div chunk dim cat repeat pad view transpose size zeros device jit is_scripting "
+    "is_tracing _check_key_padding_mask expand reshape math sqrt float baddbmm bmm mean squeeze "
+    "permute unflatten contiguous split".split()
+)
+"""All else that they name: products and means where weights are asked for, and exact functions."""
+
+
+def seen(function: Callable[..., Any], caught: dict[str, Any]) -> Callable[..., Any]:
+    """Returns a function of Python's that hands no call to a mode, and calls what is ``caught``.
 
     PyTorch's own asks first whether there is a mode, and then a mode sees it alone.
     """
-    names = function.__globals__ | {"has_torch_function": lambda operands: False}
-    found = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    found.__kwdefaults__ = function.__kwdefaults__
+    names = function.__globals__ | {"has_torch_function": lambda operands: False} | caught
+    for name in (*INSIDE, function.__name__):
+        one = function.__globals__[name]
+        names[name] = FunctionType(one.__code__, names, name, one.__defaults__)
+        names[name].__kwdefaults__ = one.__kwdefaults__
+    found: Callable[..., Any] = names[function.__name__]
     return found
+
+
+def known_inside(function: Callable[..., Any]) -> bool:
+    """Returns whether PyTorch's attention, in this version, calls nothing that is not known here.
+
+    Of operators all but products of matrices and powers round once.
+    """
+    there = [function.__globals__.get(name) for name in (*INSIDE, function.__name__)]
+    if not all(isinstance(one, FunctionType) for one in there):
+        return False
+    codes = [one.__code__ for one in there if isinstance(one, FunctionType)]
+    named = {name for code in codes for name in code.co_names}
+    steps = [step for code in codes for step in dis.get_instructions(code)]
+    operators = {step.argrepr for step in steps if step.opname == "BINARY_OP"}
+    older = {step.opname for step in steps} & {"BINARY_MATRIX_MULTIPLY", "BINARY_POWER"}
+    rounds_more = any("@" in one or "**" in one for one in operators) or older
+    return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
 
 
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
-    Attention with its own weights is run as the calls of functions that it is made of.
+    Attention with its own weights is run as the calls of functions that it is made of: by itself
+    where it gives no weights and all that it calls is known, else within the mode.
     """
 
     def __init__(self, operators: Operators) -> None:
         super().__init__()
         attention = functional.multi_head_attention_forward
-        self.inside = {attention: seen(attention)}
+        self.inside = {attention: seen(attention, {})}
+        caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
+        self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
         self.quick = operators.quick
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
@@ -89,9 +127,19 @@ class Functions(TorchFunctionMode):
         if quick is None and getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
             self.plain.add(func)
             return func(*args, **kwargs)
-        inside = self.inside.get(func)
+        alone, inside = self.alone.get(func), self.inside.get(func)
+        if alone is not None and kwargs.get("need_weights") is False:
+            return alone(*args, **kwargs)
         with self.operations if inside is None else self:
             return (inside or func)(*args, **kwargs)
+
+    def _caught(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a function as the mode runs it."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self.__torch_function__(function, (), args, kwargs)
+
+        return run
 
 
 class Operations(TorchDispatchMode):

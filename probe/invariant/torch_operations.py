@@ -12,11 +12,13 @@ from probe.invariant.keeper import Keeper, Known
 from probe.invariant.telling import spread
 from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
+    ALIGNED,
     FORMATS,
     ByPlace,
     Samples,
     Tensors,
     laid,
+    strided,
     tensor,
 )
 from probe.invariant.torch_einsum import Einsum
@@ -77,6 +79,7 @@ class Operators:
         self.products, self.attention = Products(self.met), Attention(self.met)
         self.placed: dict[Any, Known] = {}
         self.exact: set[Any] = set()
+        self.ready: dict[Any, Any] = {}
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -96,8 +99,10 @@ class Operators:
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
             functional.batch_norm: self._batch_normed,
-            functional.softmax: lambda x, dim=None, _=3, dtype=None: self._softmaxed(x, dim, dtype),
-            **dict.fromkeys((torch.softmax, torch.Tensor.softmax), self._softmaxed),
+            **dict.fromkeys(
+                (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
+            ),
+            functional.dropout: self._dropped,
         }
         """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
@@ -135,6 +140,15 @@ class Operators:
             return args[0].copy_(found)
         return found
 
+    def _ready(self, met: Any, x: Any) -> bool:
+        """Returns whether the library's own call of x is in the class: see ``_note``."""
+        return x.stride() == self.ready.get(met) and not x.data_ptr() % ALIGNED
+
+    def _note(self, met: Any, x: Any, known: Known, count: int) -> None:
+        """Keeps the strides of x by all else that decides a call's bits, where it is one call."""
+        if known.whole(count) and strided(x) is x:
+            self.ready[met] = x.stride()
+
     # row by row
 
     def layer_norm(
@@ -146,7 +160,11 @@ class Operators:
         eps: float = 1e-5,
     ) -> Any:
         """``functional.layer_norm``."""
-        shape = tuple(normalized_shape)
+        shape, count = tuple(normalized_shape), torch.get_num_threads()
+        kinds = [None if one is None else one.dtype for one in (weight, bias)]
+        met = "layer_norm", x.shape, x.dtype, shape, eps, *kinds, count
+        if self._ready(met, x):
+            return torch.layer_norm(x, shape, weight, bias, eps)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         here = [one for one in (weight, bias) if one is not None]
@@ -156,7 +174,9 @@ class Operators:
             key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), axis="rows"
         )
         rows = laid(x.reshape(-1, *shape))
-        return known((rows,), (weight, bias)).view(x.shape)
+        y = known((rows,), (weight, bias)).view(x.shape)
+        self._note(met, x, known, len(rows))
+        return y
 
     def _layer_norm(
         self, shape: tuple[int, ...], dtype: Any, eps: float, which: tuple[bool, bool], here: Any
@@ -174,8 +194,16 @@ class Operators:
         y = self.layer_norm(x, shape, w, b, eps)
         return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
 
-    def _softmaxed(self, x: Any, dim: Any = None, dtype: Any = None) -> Any:
+    def _dropped(self, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        """``functional.dropout``, which leaves an evaluated model's numbers as they are."""
+        return NotImplemented if training else x
+
+    def _softmaxed(
+        self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3
+    ) -> Any:
         """``torch.softmax``."""
+        if self._ready(("softmax", x.shape, x.dtype, dim, dtype, torch.get_num_threads()), x):
+            return torch.softmax(x, dim)
         if not isinstance(dim, int) or dtype is not None or not x.dim():
             return NotImplemented
         return self._softmax(torch.ops.aten._softmax.default, x, dim, False)
@@ -196,7 +224,13 @@ class Operators:
             lambda: Samples(name, [(size,)], x.dtype, function, (), ROWS),
             axis="rows",
         )
-        return known((laid(x.reshape(-1, size)),)).view(x.shape)
+        rows = laid(x.reshape(-1, size))
+        y = known((rows,)).view(x.shape)
+        if name == "_softmax":
+            for axis in (dim, dim - x.dim()):
+                met = "softmax", x.shape, x.dtype, axis, None, torch.get_num_threads()
+                self._note(met, x, known, len(rows))
+        return y
 
     # samples
 
@@ -299,13 +333,19 @@ class Operators:
         aten, found = torch.ops.aten, dict[Any, Callable[..., Any]]()
 
         def gelu(x: Any, approximate: str = "none") -> Any:
-            return self._by_place(aten.gelu.default, (x,), {"approximate": approximate})
+            met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
+            if self._ready(met, x):
+                return functional.gelu(x, approximate=approximate)
+            return self._by_place(aten.gelu.default, (x,), {"approximate": approximate}, met)
 
         def of(packet: Any) -> Callable[..., Any]:
             def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
                 if inplace or out is not None:
                     return NotImplemented
-                return self._by_place(packet.default, (x,), {})
+                met = packet, x.shape, x.dtype, torch.get_num_threads()
+                return call(x) if self._ready(met, x) else self._by_place(call, (x,), {}, met)
+
+            call = packet.default
 
             return run
 
@@ -316,7 +356,7 @@ class Operators:
             found[getattr(functional, name)] = of(getattr(aten, name))
         return found | {functional.gelu: gelu}
 
-    def _by_place(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
+    def _by_place(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
         x, *options = args
         rest = [*options, *kwargs.values()]
         if x.dtype not in FORMATS or not x.numel():
@@ -334,6 +374,8 @@ class Operators:
         plan = known.plans.get(len(flat))
         if plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
             self.keeper.by_place(known.run.operation.key)
+        elif met is not None:
+            self._note(met, x, known, len(flat))
         return y
 
     def _placed(

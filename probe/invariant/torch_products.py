@@ -95,8 +95,9 @@ class Products:
         key = x.shape, w.shape, x.dtype, w.dtype, b is None, at, torch.get_num_threads()
         ready = None if x.data_ptr() % ALIGNED else self.ready.get(key)
         if ready is not None and ready[0] == (x.stride(), w.stride()):
-            way = ready[1]
-            return functional.linear(x, w, b) if way is None else way(x, w, b)
+            way, flat = ready[1], x if x.dim() == 2 else x.view(-1, x.shape[-1])
+            y = functional.linear(flat, w, b) if way is None else way(flat, w, b)
+            return y if flat is x else y.view(*x.shape[:-1], len(w))
         if x.dtype not in FORMATS or w.dtype is not x.dtype or w.dim() != 2 or not x.numel():
             return NotImplemented
         return self.rows(x, w, b, False, key)
@@ -109,7 +110,9 @@ class Products:
         key = a.shape, b.shape, a.dtype, b.dtype, at, torch.get_num_threads()
         ready = None if a.data_ptr() % ALIGNED else self.ready.get(key)
         if ready is not None and ready[0] == (a.stride(), b.stride()):
-            return torch.mm(a, b) if ready[1] is None else ready[1](a, b, None)
+            way, flat = ready[1], a if a.dim() == 2 else a.view(-1, a.shape[-1])
+            y = torch.mm(flat, b) if way is None else way(flat, b, None)
+            return y if flat is a else y.view(*a.shape[:-1], b.shape[1])
         if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
             return NotImplemented
         if b.dim() == 2 and (a.dim() == 2 or (a.dim() > 2 and a.is_contiguous())):
@@ -155,8 +158,9 @@ class Products:
             layer = Ways(known) if turned else Layer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
-        if key is not None and rows is x and given[1] == w.stride():
-            self.ready[key] = given, None if layer.native(len(x)) else layer
+        same = rows.data_ptr() == x.data_ptr() and strided(x) is x
+        if key is not None and same and given[1] == w.stride():
+            self.ready[key] = given, None if layer.native(len(rows)) else layer
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
 
     # pairs of matrices
