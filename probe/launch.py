@@ -187,10 +187,12 @@ class Session:
         if self.command is None and (why := target.unavailable(self.target)):
             raise self._error("unavailable", why)
         self._born = self.mark()
-        command, slower = self.command, 1.0
+        command, slower, request = self.command, 1.0, _start_request(self.target)
         if command is None:
             ran = target.runtime(self.target)
             command, slower = (*ran.command, *WORKER), ran.slower
+            if ran.facts is None and not ran.emulated:  # releases that pyproject.toml allows
+                request["without"] = _unneeded(self.target)
         self._slower = slower
         try:
             self._process = subprocess.Popen(
@@ -211,7 +213,7 @@ class Session:
             slow += "" if before is None else f", which took {span(before)} before"
             begun = time.monotonic()
             with VOICE.doing(f"starting {self.target.text}{slow}"):
-                *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
+                *_, (header, _) = self._exchange(request, {}, self.start_limit)
             _TOOK[self.target.text] = time.monotonic() - begun
             if not isinstance(header["facts"], dict):
                 raise self.distrusted("its facts have no names")
@@ -432,6 +434,11 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 def library_variables(where: target.Target) -> dict[str, str]:
     """Returns the variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
+
+
+def _unneeded(where: target.Target) -> list[str]:
+    """Returns the packages that a target's library is started without."""
+    return list(backends.get(where.name).unneeded(dict(where.switches)))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:

@@ -196,6 +196,13 @@ class Backend(ABC):
         return ()
 
     @classmethod
+    def unneeded(cls, switches):
+        """Names of packages that the library imports where they are installed, for what this target
+        never calls: its process starts without them. A tuple; only where the release that this
+        environment asks for can do without."""
+        return ()
+
+    @classmethod
     def environment(cls, switches, device):
         """Variables to set before the library is loaded: a dict of texts. Runs in the parent."""
         return {}

@@ -75,6 +75,12 @@ class Keras(Writing):
         return ((library, library),)
 
     @classmethod
+    def unneeded(cls, switches):
+        """Returns what Keras draws and reads tables with, and JAX where TensorFlow is below."""
+        below_is_jax = switches.get("backend") == "jax"
+        return ("matplotlib", "pandas", "cv2") + (() if below_is_jax else ("jax",))
+
+    @classmethod
     def environment(cls, switches, device):
         """Keras' choice of library, and TensorFlow's variables; PyTorch's threads don't spin."""
         library = switches.get("backend", "tensorflow")

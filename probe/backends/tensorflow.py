@@ -85,6 +85,12 @@ class TensorFlow(Writing):
         return ()
 
     @classmethod
+    def unneeded(cls, switches):
+        """Returns Keras, which registers its classes for saved models, and JAX, which tf.lite
+        converts: they take nearly half of the processor time of ``import tensorflow``."""
+        return ("keras", "jax")
+
+    @classmethod
     def environment(cls, switches, device):
         return process.environment(switches, device)
 

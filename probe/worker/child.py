@@ -5,6 +5,7 @@ what was stdout; everything that is printed goes to stderr. Python 3.6, and ``pr
 never run, so the target's interpreter needs nothing but its library.
 """
 
+import contextlib
 import faulthandler
 import gc
 import json
@@ -43,6 +44,18 @@ class Refused(Exception):
     """The request itself is wrong: an unknown name, a key that was never loaded."""
 
 
+@contextlib.contextmanager
+def _absent(names):
+    """Makes ``import name`` fail inside, as where it is not installed, unless it is loaded."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # None: what the import system does not look for
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
 def describe(error):
     """``(kind, message)`` of an exception; the message is one line.
 
@@ -79,7 +92,8 @@ class Worker:
         Requests, by ``request["do"]``:
 
         - ``start`` (backend, switches, device; ``home`` of another package's backend, see
-          ``backends.home``): imports the library. Answer: ``facts``.
+          ``backends.home``; ``without``: packages that the library must not find meanwhile):
+          imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
         - ``run`` (key, or spec; x, w, b; ``at``: see ``Call.at``): answer ``y`` and ``seconds``;
@@ -124,7 +138,8 @@ class Worker:
         self.operators.clear()
         home = request.get("home")  # of another package's backend: its class, and where that is
         self.backend = (backends.loaded(*home) if home else backends.get(request["backend"]))()
-        facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
+        with _absent(request.get("without", ())):
+            facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
         facts = dict(facts, numpy_version=np.__version__)
         facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])
         if hasattr(
