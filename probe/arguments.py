@@ -7,7 +7,7 @@ Every function raises InputError with the argument's name, what was given and wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,8 +129,10 @@ def choice(name: str, value: object, known: Iterable[str]) -> str:
     return str(value)
 
 
-def spelled(name: str, value: object, known: Iterable[str]) -> str:
+def spelled(name: str, value: object, known: Collection[str]) -> str:
     """As ``choice``, but libraries' spellings will do: DepthwiseConv2D is depthwise_conv2d."""
+    if isinstance(value, str) and value in known:
+        return value
     same = [one for one in known if _letters(one) == _letters(value)]
     return same[0] if len(same) == 1 else choice(name, value, known)
 

@@ -83,12 +83,16 @@ class Windows(NamedTuple):
     @property
     def extents(self) -> Tuple[int, ...]:
         """Returns what the dilated kernel spans on each axis, in elements."""
-        return tuple((k - 1) * step + 1 for k, step in zip(self.kernel, self.dilation))
+        return tuple(self.extent(axis) for axis in range(len(self.kernel)))
+
+    def extent(self, axis: int) -> int:
+        """Returns what the dilated kernel spans on one axis, in elements."""
+        return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
     def around(self, axis: int, size: Any, maximum: Callable = max) -> Pair:
         """Returns the padding (before, after) of one axis; see the function of this name."""
-        extent = self.extents[axis]
-        return around(self.padding, axis, size, extent, self.stride[axis], maximum)
+        extent, stride = self.extent(axis), self.stride[axis]
+        return around(self.padding, axis, size, extent, stride, maximum)
 
     def span(self, axis: int, size: Any, maximum: Callable = max) -> Span:
         """The Span of one axis of that size; of size None where the padding doesn't depend on it.
@@ -98,7 +102,7 @@ class Windows(NamedTuple):
         if size is None:
             return Span(*self.around(axis, 1), beyond=0, outputs=None)
         before, after = self.around(axis, size, maximum)
-        extent, stride = self.extents[axis], self.stride[axis]
+        extent, stride = self.extent(axis), self.stride[axis]
         room = size + before + after - extent
         if not self.ceil:
             return Span(before, after, 0, maximum(room // stride + 1, 0))

@@ -29,7 +29,7 @@ less. An accumulator wider than the operands' dtype loses nothing that could sho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,12 +48,19 @@ Pair = tuple[int, int]
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _TENSORS = {"x": 1, "w": 2, "b": 3}
+_AT_ONCE = 1 << 12
+"""Up to so many numbers, a call of NumPy costs more than what it computes: all draws in one."""
 
 
 def hashes(seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndarray:
     """uint64 hashes of every coordinate of ``shape``; a smaller shape gives their prefix."""
-    start = (seed + _GOLDEN * (1 + _TENSORS[tensor] + 8 * draw)) & _MASK
-    state = mix(np.full((1,) * len(shape), start, dtype=np.uint64))
+    return _drawn(seed, tensor, [draw], shape)[0]
+
+
+def _drawn(seed: int, tensor: str, draws: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
+    """Returns the hashes of several draws, (draws, *shape)."""
+    starts = [(seed + _GOLDEN * (1 + _TENSORS[tensor] + 8 * draw)) & _MASK for draw in draws]
+    state = mix(np.array(starts, np.uint64).reshape((-1,) + (1,) * len(shape)))
     for axis, size in enumerate(shape):
         steps = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
         state = mix(state + steps.reshape((-1,) + (1,) * (len(shape) - axis - 1)))
@@ -70,10 +77,10 @@ def mix(state: np.ndarray) -> np.ndarray:
 def normal(seed: int, tensor: str, shape: tuple[int, ...]) -> np.ndarray:
     """Nearly normal numbers (Irwin-Hall: the sum of 12 uniforms, less 6), exact in float64."""
     total = np.zeros(shape, dtype=np.int64)
-    for draw in range(6):
-        pair = hashes(seed, tensor, draw, shape)
-        total += (pair >> np.uint64(32)).astype(np.int64)
-        total += (pair & np.uint64(2**32 - 1)).astype(np.int64)
+    for draws in [range(6)] if total.size <= _AT_ONCE else [[draw] for draw in range(6)]:
+        pairs = _drawn(seed, tensor, draws, shape)
+        total += (pairs >> np.uint64(32)).astype(np.int64).sum(axis=0)
+        total += (pairs & np.uint64(2**32 - 1)).astype(np.int64).sum(axis=0)
     values: np.ndarray = (2 * total + 12 - 12 * 2**32) / 2.0**33
     return values
 

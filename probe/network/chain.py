@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -342,18 +343,24 @@ class Network:
     @cached_property
     def shortest(self) -> int:
         """Returns the smallest length that gives an output; InputError if the height gives none."""
-        for length in range(1, 1 << 20):
-            size = (*self.height, length)
-            for layer in self.layers:
-                size = layer.output_sizes(size)
-                if min(size) < 1:
-                    break
-            else:
-                return length
+        lengths = range(1, 1 << 20)  # a longer input never gives fewer outputs
+        if stopped := self._stops(lengths[-1]):
+            layer, size = stopped
             if min(size[:-1], default=1) < 1:
                 why = f"with it {layer.name} ({layer.label}) has no output"
                 raise InputError("height", by(self.height), why, "use a larger one")
-        raise InputError("network", self.name, "no length up to 2**20 gives an output", "check it")
+            why = "no length up to 2**20 gives an output"
+            raise InputError("network", self.name, why, "check it")
+        return lengths[bisect_left(lengths, True, key=lambda length: not self._stops(length))]
+
+    def _stops(self, length: int) -> tuple[Layer, tuple[int, ...]] | None:
+        """Returns the first layer without an output at a length, and the sizes behind it."""
+        size = (*self.height, length)
+        for layer in self.layers:
+            size = layer.output_sizes(size)
+            if min(size) < 1:
+                return layer, size
+        return None
 
     def input_shape(self, length: int) -> tuple[int, ...]:
         """(1, *spatial, in_channels)."""
