@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,8 +86,10 @@ layers = nn.Sequential(nn.Linear(96, 128), nn.GELU(), nn.Linear(128, 64)).eval()
 """
 
 
-def files(folder):
-    """What commands of the docs name: a Keras model, the same as ONNX, inputs, results."""
+@pytest.fixture(scope="session")
+def named(tmp_path_factory):
+    """What commands of the docs name: a Keras model, an ONNX file, inputs, results."""
+    folder = tmp_path_factory.mktemp("named")
     (folder / "results").symlink_to(ROOT / "results")
     script = """
 import keras, numpy as np, onnx
@@ -108,6 +111,12 @@ np.savez("rows.npz", x=np.random.default_rng(1).normal(size=(32, 96)).astype(np.
 """
     (folder / "model.py").write_text(MODEL)
     ran(folder, [sys.executable, "-c", script])
+    return folder
+
+
+def copied(named, folder):
+    """Fills a page's own folder: commands write beside what they read."""
+    shutil.copytree(named, folder, symlinks=True, dirs_exist_ok=True)
 
 
 def ran(folder, words, expected=(0,)):
@@ -118,23 +127,23 @@ def ran(folder, words, expected=(0,)):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_of_pages_run(page, tmp_path):
+def test_commands_of_pages_run(page, request, tmp_path):
     """In order, in one folder, with the files that they name; `run NAME` has tests of its own."""
     typed = [words for words in commands(page) if words[1] not in (*MINUTES, "run")]
     if not typed:
         pytest.skip("no command to run")
-    files(tmp_path)
+    copied(request.getfixturevalue("named"), tmp_path)
     for words in typed:
         ran(tmp_path, [sys.executable, "-m", *words])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_of_pages_runs(page, tmp_path):
+def test_python_of_pages_runs(page, request, tmp_path):
     """Each block by itself."""
     if not (texts := [text for text, why in blocks(page, "python") if not why]):
         pytest.skip("no Python")
-    files(tmp_path)
+    copied(request.getfixturevalue("named"), tmp_path)
     for text in texts:
         ran(tmp_path, [sys.executable, "-c", text])
 

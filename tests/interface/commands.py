@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
@@ -137,6 +138,9 @@ FIRST = {
 """What is given most often, so that commands come further than to what they lack."""
 
 
+REAL = launch.Session
+
+
 class Within(launch.InlineSession):
     """A target in this process, whatever limits it is given; processes are tested elsewhere.
 
@@ -155,6 +159,26 @@ class Within(launch.InlineSession):
             yield from super().stream(header, arrays)
         finally:
             Within.asked -= 1
+
+
+@contextmanager
+def in_this_process(monkeypatch: Any) -> Iterator[None]:
+    """Targets ``reference`` and ``numpy`` run in this process: a start takes as long as an answer.
+
+    Other targets, whose switches are variables of a process, run in theirs.
+    """
+
+    def made(where: Target, *given: Any, **limits: Any) -> launch.AnySession:
+        own = where.name in ("reference", "numpy") and not where.version
+        plain = own and not launch.library_variables(where)
+        return Within(where) if plain else REAL(where, *given, **limits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "Session", made)
+        yield
+    for one in list(sys.modules.values()):  # imported by a command meanwhile, for good
+        if getattr(one, "Session", None) is made:
+            one.Session = REAL
 
 
 def values(param: click.Parameter) -> st.SearchStrategy[str]:

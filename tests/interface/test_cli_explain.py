@@ -15,6 +15,7 @@ from probe.explain.evidence import example
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
 from probe.target import Target
+from tests.interface.commands import in_this_process
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 CASE = "--op conv1d --kernel 5 --operands cancel"
@@ -22,7 +23,10 @@ CASE = "--op conv1d --kernel 5 --operands cancel"
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
+    """A folder of its own, and the reference in this process."""
     monkeypatch.chdir(tmp_path)
+    with in_this_process(monkeypatch):
+        yield
 
 
 def ran(capsys, command, status=0):

@@ -143,16 +143,21 @@ def test_what_does_not_differ_or_has_no_script_is_refused():
         networks.reproduce(network, 6, SWITCHES)
 
 
-@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - set(code.EXACT)))
-def test_a_librarys_own_activation_stands_in_the_script(name, tmp_path):
+OWN = sorted(set(ACTIVATIONS) - set(code.EXACT))
+
+
+@pytest.mark.parametrize("names", [OWN[::2], OWN[1::2]], ids=" ".join)
+def test_a_librarys_own_activations_stand_in_the_script(names, tmp_path):
     layers = [*DESCRIPTION["layers"]]
-    layers[1] = {"op": "activation", "activation": name}
+    layers[1:2] = [{"op": "activation", "activation": name} for name in names]
     made = networks.reproduce(
         Network.load({**DESCRIPTION, "layers": layers}), 6, SWITCHES, 40, 20, times=1
     )
     folder.write(made, tmp_path)
     assert made.ran.status == 1 and made.shown
-    assert f"def {name}_1(x):" in made.script and clean(tmp_path / "reproduce.py") == ""
+    for number, name in enumerate(names, 1):  # the values of each go through the next
+        assert f"def {name}_{number}(x):" in made.script
+    assert clean(tmp_path / "reproduce.py") == ""
 
 
 @pytest.mark.parametrize(
