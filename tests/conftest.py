@@ -111,6 +111,11 @@ MINUTES_TOGETHER = """
     test_integers_are_exact_and_nothing_is_refused[dtypes1-13]
     test_every_output_is_revealed_and_replayed[jax,threads=1]
     test_a_quick_run_stores_bits_and_orders[processors]
+    test_other_formats_replay[float64]
+    test_integers_are_exact_and_nothing_is_refused[torch,mkldnn=0-dtypes2-3]
+    test_integers_are_exact[onnxruntime,threads=1,deterministic=1-dtypes2]
+    test_integers_are_exact_with_other_kernels[litert,threads=2]
+    test_safe_lengths_are_the_shortest_that_change_no_order[same]
 """.split()
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 

@@ -176,8 +176,13 @@ def in_this_process(monkeypatch: Any) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(launch, "Session", made)
         yield
-    for one in list(sys.modules.values()):  # imported by a command meanwhile, for good
-        if getattr(one, "Session", None) is made:
+    restore(made)
+
+
+def restore(stand_in: Any) -> None:
+    """Gives the real Session back to modules that were imported while ``stand_in`` stood for it."""
+    for name, one in list(sys.modules.items()):
+        if name.startswith("probe") and vars(one).get("Session") is stand_in:
             one.Session = REAL
 
 

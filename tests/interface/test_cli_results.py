@@ -14,6 +14,7 @@ from probe.cli import shell
 from probe.errors import ProbeError
 from probe.experiments import frame
 from probe.store import Store
+from tests.interface.commands import in_this_process
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
@@ -21,7 +22,10 @@ SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --targe
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
+    """A folder of its own, and the reference in this process."""
     monkeypatch.chdir(tmp_path)
+    with in_this_process(monkeypatch):
+        yield
 
 
 def ran(capsys, command, status=0):
@@ -50,7 +54,9 @@ SQL = """
 import json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
+from probe import progress
 from probe.cli import shell
+progress.FIRST = 1e6  # a busy machine says no more than an idle one
 for words in json.load(sys.stdin):
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import traceback
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 import probe
 from probe import launch
 from probe.cli import shell
-from tests.interface.commands import Within, kept_to, lines, text
+from tests.interface.commands import Within, kept_to, lines, restore, text
 
 SOME = settings(
     deadline=None,
@@ -24,7 +23,6 @@ SOME = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 CASE = probe.Case("conv1d", 3, 2, 2, 9)
-REAL = launch.Session
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +34,7 @@ def _here(tmp_path, monkeypatch):
     Path("conv1d.json").write_text(json.dumps(CASE.to_json()))
     Path("broken.json").write_text(json.dumps(CASE.to_json())[:-3])
     yield
-    for one in list(sys.modules.values()):  # imported by a command meanwhile, for good
-        if getattr(one, "Session", None) is Within:
-            one.Session = REAL
+    restore(Within)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(1500, marks=pytest.mark.slow)])

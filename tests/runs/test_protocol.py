@@ -7,7 +7,7 @@ import io
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -39,6 +39,7 @@ def frame(header: dict, found: dict | None = None) -> bytes:
     return stream.getvalue()
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 @given(
     st.dictionaries(st.text(), st.integers() | st.text() | st.none(), max_size=4),
     st.lists(
