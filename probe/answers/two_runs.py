@@ -31,9 +31,9 @@ from probe.target import Target
 Arrays = Mapping[str, np.ndarray]
 
 ADVICE = {
-    "batch": "one batch size keeps the bits",
-    "length": "one length keeps the bits",
-    "target": "the same switches keep the bits",
+    "batch": "for equal bits run all batches at one size (fill smaller ones up)",
+    "length": "for equal bits pad all inputs to one length",
+    "target": "for equal bits use one library, version and set of switches",
 }
 
 
