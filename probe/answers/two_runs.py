@@ -54,7 +54,7 @@ def two_runs(
     explain: bool = True,
     progress: Say | None = None,
 ) -> Walked:
-    """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
+    """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     if (at is not None or against is not None) and vary is None:
         vary = "length"
     at, against = (
