@@ -48,9 +48,10 @@ def main() -> None:
         below.subplots(1, 2), (evidence.left, evidence.right), said, strict=True
     ):
         draw(axes, side, words)
-    below.supxlabel(
-        "red: partial sums that the other length does not have", color=DIFFERS, fontsize=10
-    )
+    key = "red: partial sums that the other length does not have"
+    place = {"loc": "outside lower center", "ncols": 3, "fontsize": 9, "title_fontsize": 10}
+    trees.kinds_legend(below, title=key, **place)
+    below.legends[0].get_title().set_color(DIFFERS)
     figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
 
 

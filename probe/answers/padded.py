@@ -205,7 +205,7 @@ def remedied(
     table: str | Path | None = None,
     **words: Any,
 ) -> Padded:
-    """As ``padded``, with the ways of padding and the invariant mode judged and timed at
+    """Does as ``padded``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
     invariant mode: it is read and checked where it is there, and written."""
     if table is not None and Path(table).is_dir():

@@ -31,9 +31,9 @@ from probe.target import Target
 Arrays = Mapping[str, np.ndarray]
 
 ADVICE = {
-    "batch": "one batch size keeps the bits",
-    "length": "one length keeps the bits",
-    "target": "the same switches keep the bits",
+    "batch": "for equal bits run all batches at one size (fill smaller ones up)",
+    "length": "for equal bits pad all inputs to one length",
+    "target": "for equal bits use one library, version and set of switches",
 }
 
 
@@ -54,7 +54,7 @@ def two_runs(
     explain: bool = True,
     progress: Say | None = None,
 ) -> Walked:
-    """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
+    """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     if (at is not None or against is not None) and vary is None:
         vary = "length"
     at, against = (

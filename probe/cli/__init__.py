@@ -14,7 +14,7 @@ from probe.errors import BASE, InputError, lacking
 
 
 def main() -> None:
-    """The script ``probe``: runs the command of ``sys.argv`` and exits with its status."""
+    """Runs the command in ``sys.argv`` and exits with its status."""
     try:
         from probe.cli import shell
     except ModuleNotFoundError as error:  # without click no command can report it

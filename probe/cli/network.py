@@ -216,7 +216,7 @@ def new(report: Path | None) -> None:
 
 @contextmanager
 def of_user() -> Iterator[None]:
-    """Around a user's model: what it prints goes to stderr."""
+    """Sends what a user's model prints meanwhile to stderr."""
     with redirect_stdout(sys.stderr):
         yield
 

@@ -206,7 +206,7 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
 
 def sized_case(words: Mapping[str, str]) -> Case:
-    """``case_of`` of a case whose length is said. Raises InputError."""
+    """Returns ``case_of`` of a case whose length is given. Raises InputError."""
     from probe.order.orders import require_length
 
     ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
@@ -214,7 +214,7 @@ def sized_case(words: Mapping[str, str]) -> Case:
 
 
 def has_length(words: Mapping[str, str]) -> bool:
-    """Whether no length has to be asked for: it is given, a file may give it, or there is none."""
+    """Says whether no length is missing: it is given, a file may give it, or there is none."""
     return bool({"length", "case_file"} & set(words)) or axis_given(words, None) != "length"
 
 

@@ -160,7 +160,7 @@ class Run:
         return found
 
     def named(self) -> dict[str, Any]:
-        """Target, length and batch as the JSON output has them, and a layout of its own."""
+        """Returns target, length and batch as the JSON output has them, and a layout of its own."""
         case = self.case
         found = {"target": self.target.text, "length": case.length, "batch": case.batch}
         return found if case.layout == CONTIGUOUS else found | {"layout": case.layout}
@@ -377,7 +377,7 @@ class Finding(Shapes):
         return (*shape, *(None if a is None else a.tobytes() for a in (self.x, self.w, self.b)))
 
     def operands(self, side: Case) -> Arrays:
-        """x, w and b of one side: C-contiguous, the prefix of the larger side's."""
+        """Returns x, w and b of one side: C-contiguous, the prefix of the larger side's."""
         x = self.x[: side.batch]
         if side.spatial_rank:
             x = x[..., : side.length, :]
@@ -386,7 +386,7 @@ class Finding(Shapes):
         return np.ascontiguousarray(x), np.ascontiguousarray(w), b
 
     def reshaped(self, **changes: Any) -> Self:
-        """With other arguments of the case, or other ``at`` and ``against``.
+        """Returns it with other arguments of the case, or other ``at`` and ``against``.
 
         The operands are the old ones' prefix where that is enough for the new shapes, else
         generated. Raises InputError where there is no such case.
@@ -409,13 +409,13 @@ class Finding(Shapes):
         return type(self)(case, self.vary, at, against, self.padding, x, w, b)
 
     def drawn_as(self, kind: str, seed: int = 0) -> Self:
-        """With generated operands of that kind (see ``probe.operands.KINDS``)."""
+        """Returns it with generated operands of that kind (see ``probe.operands.KINDS``)."""
         x, w, b = operands.generate(self.larger.with_(operands=kind, seed=seed))
         known = (self.case, self.vary, self.at, self.against, self.padding)
         return type(self)(*known, x, w, b, f"{kind} {seed}")
 
     def with_operands(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Self:
-        """With these operands, of the same shapes."""
+        """Returns it with these operands, of the same shapes."""
         return type(self)(self.case, self.vary, self.at, self.against, self.padding, x, w, b)
 
     @property

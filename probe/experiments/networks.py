@@ -80,7 +80,7 @@ def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str], part: object 
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
-    axes.set_ylabel("largest difference, in eps x largest activation")
+    axes.set_ylabel("largest difference\n(eps x largest activation)")
     axes.grid(axis="y", color="#e9ecef", lw=0.8)
     note_part(axes, part)
 
@@ -108,7 +108,7 @@ def program_bars(
         for row, x, apart, size in zip(rows, at, counts[way], sizes[way], strict=True):
             if not pd.isna(apart):
                 axes.text(x, float(row), f"{int(apart):,} of {int(size):,}", fontsize=7, **look)
-        head = 0.0 if beside else at[0]
+        head = 0.01 if beside else at[0]
         axes.text(head, -1.1, labels[way], fontsize=8, **(look | {"color": WAYS[way]}))
     axes.set_yticks(rows, [str(name) for name in counts.index], fontsize=7)
     axes.set_ylim(len(rows) - 0.4, -1.5)

@@ -12,9 +12,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -211,18 +213,28 @@ def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.Dat
     axes.spines[:].set_visible(False)
 
 
-def cause_legend(figure: Figure, causes: Sequence[str], cell: str = "") -> None:
+def cause_legend(
+    figure: Figure,
+    causes: Sequence[str],
+    cell: str = "",
+    white: str = "",
+    more: Sequence[Artist] = (),
+) -> None:
     """Draws a legend under the figure: the causes in ``causes``, in the order of ``CAUSES``.
 
     ``cell``: what the number in a cell counts; the colour is then the cause of most of them.
+    ``white``: what a white cell means. ``more``: handles of what else is drawn.
     """
     there = [cause for cause in CAUSES if cause in set(causes)]
     there += sorted(set(causes) - set(there))
-    patches = [Patch(color=cause_colour(cause), label=cause) for cause in there]
-    if patches:
-        title = f"a number: {cell}; its colour: the cause of most of them" if cell else None
-        place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(patches)}
-        figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
+    handles = [*(Patch(color=cause_colour(cause), label=cause) for cause in there), *more]
+    words = [f"a number: {cell}", "its colour: the cause of most of them"] if cell else []
+    words += ["grey: no difference"] if cell else []
+    words += [f"white: {white}"] if white else []
+    if handles:
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(handles)}
+        title = "; ".join(words) or None
+        figure.legend(handles=handles, title=title, title_fontsize=8, fontsize=8, **place)
 
 
 def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better: str) -> None:
@@ -241,3 +253,14 @@ def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better
     axes.set_yticks(range(len(values)), list(values))
     axes.set_ylim(len(values) - 0.5, -0.7)
     axes.tick_params(axis="y", length=0)
+
+
+def dots_legend(figure: Figure) -> None:
+    """Draws what the marks of :func:`dots` are."""
+    handles = [
+        Line2D([], [], ls="", marker=".", color="black", alpha=0.35, label="one repetition"),
+        Line2D([], [], color=STABLE, lw=2.5, label="median that meets the aim"),
+        Line2D([], [], color=DIFFERS, lw=2.5, label="median that does not"),
+        Line2D([], [], color=QUIET, ls="--", lw=1, label="the aim"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)

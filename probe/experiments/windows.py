@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from probe import floats
@@ -235,6 +237,19 @@ def map_of_windows(
     axes.axis("off")
 
 
+def map_legend(figure: Figure, framed: str, dots: bool = True) -> None:
+    """Draws what the marks of :func:`map_of_windows` are; ``framed``: the windows that are."""
+    handles: list[Artist] = [
+        Patch(facecolor=INPUT, edgecolor="black", label="input"),
+        Patch(facecolor=PADDING, edgecolor="#adb5bd", hatch="////", label="padding"),
+        Patch(facecolor=(SHADES[0], 0.25), edgecolor=SHADES[0], label=framed),
+    ]
+    if dots:
+        look: dict[str, Any] = {"ls": "", "marker": "o", "color": "#495057", "ms": 3.5}
+        handles.append(Line2D([], [], label="middle of an output's window", **look))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+
+
 def verdict(one: Reading | None, other: Reading) -> str:
     """Returns how ``one`` reads compared with ``other``: a name in ``VERDICTS``."""
     if one is None:
@@ -265,10 +280,13 @@ def verdicts(axes: Axes, verdict: pd.DataFrame, text: pd.DataFrame) -> None:
         spine.set_visible(False)
 
 
-def verdict_legend(figure: Figure, names: Sequence[str] = tuple(VERDICTS)) -> None:
-    """Draws what the colours of ``verdicts`` mean."""
+def verdict_legend(
+    figure: Figure, names: Sequence[str] = tuple(VERDICTS), title: str | None = None
+) -> None:
+    """Draws what the colours of ``verdicts`` mean; ``title``: and the text of a cell."""
     patches = [Patch(facecolor=VERDICTS[name], edgecolor=QUIET, label=name) for name in names]
-    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(patches)}
+    figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
 
 
 def channels(axes: Axes, reading: Reading) -> None:

@@ -87,7 +87,7 @@ class Causes:
         return sum(self.by_target.values(), Counter())
 
     def to_json(self) -> dict[str, Any]:
-        """For ``probe explain --from STORE --json``."""
+        """Returns what ``probe explain --from STORE --json`` prints."""
         return {
             "causes": dict(self.causes),
             "differing": self.causes.total(),

@@ -135,7 +135,7 @@ class Added:
         return min(self.own, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``probe explain --json`` has it; bits are hexadecimal text."""
+        """Returns it as ``probe explain --json`` has it; bits are hexadecimal text."""
         found = self.side.named() | {
             "output": list(self.output),
             "library": self._value(self.library),

@@ -137,7 +137,7 @@ class Naming:
             self._session.close()
 
     def names(self, case: Case) -> dict[str, list[str]]:
-        """As ``by_source`` gives them; {} where no source applies."""
+        """Returns them as ``by_source`` does; {} where no source applies."""
         key = str(case.to_json())
         if key not in self._known:
             self._known[key] = by_source(self._ask(case))

@@ -79,7 +79,7 @@ class Question:
 
     @contextmanager
     def session(self, extra: Mapping[str, str] | None = None) -> Iterator[Session]:
-        """A process of its own with the operands loaded, never the one that made the results.
+        """Starts a process of its own, never the one that made the results, with the operands.
 
         ``extra``: variables that make the library talk. Errors: TargetError.
         """
@@ -163,7 +163,7 @@ _REPORT = ("--no-children", "--no-demangle", "-F", "sample,dso,symbol", "-t", "\
 
 
 def has_symbols(target: Target) -> bool:
-    """Every library but NumPy's stand-in, whose samples would name the interpreter."""
+    """Says whether it is a library: samples of NumPy's stand-in would name the interpreter."""
     return target.name != "reference"
 
 
@@ -242,7 +242,7 @@ def refusal(status: int, said: str) -> str:
 
 
 def frequency() -> int:
-    """``FREQUENCY``, or the kernel's own limit, above which perf refuses to record."""
+    """Returns ``FREQUENCY``, or the kernel's own limit, above which perf refuses to record."""
     limit = _setting("perf_event_max_sample_rate")
     return min(FREQUENCY, int(limit)) if limit.isdigit() else FREQUENCY
 
@@ -317,7 +317,7 @@ def readable(symbol: str, library: str) -> str | None:
 
 
 def shorten(name: str) -> str:
-    """``Eigen::internal::gebp_kernel`` of a demangled C++ name of some thousand letters.
+    """Makes ``Eigen::internal::gebp_kernel`` of a demangled C++ name of some thousand letters.
 
     A lambda counts as the function that it is written in, also where a ``std::function`` calls it,
     and ``run`` and a call operator as their class.
@@ -340,7 +340,7 @@ def shorten(name: str) -> str:
 
 
 def demangle(symbol: str) -> str:
-    """A mangled C++ name as it was written; any other name, and without libstdc++, as it is.
+    """Returns a mangled C++ name as it was written; any other, or without libstdc++, as it is.
 
     perf's own demangling takes seconds: it demangles a library's million names for the few asked.
     """

@@ -139,7 +139,7 @@ class Layerwise:
         return shared.shift == 0 and len(alike) == wanted and bool(alike.all())
 
     def plan(self, content: int) -> Network:
-        """The network for content of that many positions: its output is what is kept, no more.
+        """Returns the network for content of that many positions; its output is what is kept.
 
         A layer ``extend`` stands before every segment, and one behind the last; the input is the
         bare content. Errors as ``segments``.
@@ -196,7 +196,7 @@ class Between:
     constants: list[np.ndarray] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and texts, without the constants."""
+        """Returns plain numbers and texts, without the constants."""
         found = {name: one for name, one in vars(self).items() if name != "constants"}
         found["boxes"] = [None if box is None else [vars(p) for p in box] for box in self.boxes]
         found["kept"] = found.pop("boxes")

@@ -92,9 +92,9 @@ class Layer(operation.Layer):
         return self.windows.outputs(sizes)
 
     def case(self, sizes: tuple[int, ...], dtype: str = "float32") -> Case:
-        """The case that it is for an input of these spatial sizes; its operands are the network's.
+        """Returns the layer as a case of an input of these spatial sizes, whose operands it has.
 
-        InputError where it is none (an activation, ``pad``), and where no window fits.
+        Raises InputError where it is no case (an activation, ``pad``), and where no window fits.
         """
         common: dict[str, Any] = {"in_channels": self.in_channels, "dtype": dtype}
         if self.sums:
@@ -120,7 +120,7 @@ class Layer(operation.Layer):
         )
 
     def spec(self, dtype: str) -> dict[str, Any]:
-        """What a worker builds it from: ``Case.spec``, or an object with ``op`` and its words."""
+        """Returns what a worker builds it from: ``Case.spec``, or ``op`` and its words."""
         if self.op == "dense":
             one = (1,)
             return replace(self, op="matmul", kernel=one, stride=one, dilation=one).spec_in(dtype)
@@ -137,7 +137,7 @@ class Layer(operation.Layer):
         return found | {"parameters": dict(self.parameters)}
 
     def operands(self, dtype: str) -> dict[str, np.ndarray]:
-        """The arrays of a worker's request beside x: ``w`` and ``b``, or ``scale`` and ``shift``.
+        """Returns a request's arrays beside x: ``w`` and ``b``, or ``scale`` and ``shift``.
 
         Pooling has weights of 1 in ``dtype``, as its case has; no library sees them.
         """
@@ -147,7 +147,7 @@ class Layer(operation.Layer):
         return {names.get(name, name): array for name, array in self.arrays.items()}
 
     def swapped(self) -> Layer:
-        """The layer with its two spatial axes in the other order, and its weights with them."""
+        """Returns the layer with its two spatial axes, and those of its weights, exchanged."""
         pads = self.padding if isinstance(self.padding, str) else self.padding[::-1]
         weights = self.weights
         if weights is not None and self.kernel:
@@ -330,7 +330,10 @@ class Network:
         return self.layers[-1].filters
 
     def sizes(self, length: int) -> list[tuple[int, ...]]:
-        """Spatial sizes of the input and behind every layer. InputError where a layer has none."""
+        """Returns the spatial sizes of the input and of every layer's output.
+
+        Raises InputError where a layer has none.
+        """
         found = [(*self.height, length)]
         for layer in self.layers:
             found.append(layer.output_sizes(found[-1]))
@@ -363,7 +366,7 @@ class Network:
         return None
 
     def input_shape(self, length: int) -> tuple[int, ...]:
-        """(1, *spatial, in_channels)."""
+        """Returns (1, *spatial, in_channels)."""
         return (1, *self.height, length, self.in_channels)
 
     def windows(self, length: int) -> list[ReceptiveField]:

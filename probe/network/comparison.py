@@ -67,7 +67,7 @@ class AtLayer:
     control: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As ``probe network --json`` has it."""
+        """Returns the object that ``probe network --json`` prints."""
         return dict(vars(self))
 
 
@@ -129,7 +129,7 @@ class PaddedComparison:
         return "program" if self.end_to_end else "equal"
 
     def to_json(self) -> dict[str, Any]:
-        """As ``probe network --json`` has it."""
+        """Returns the object that ``probe network --json`` prints."""
         first = self.first
         return {
             "target": self.target,

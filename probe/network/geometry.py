@@ -92,7 +92,7 @@ class Shared:
         return self.shift == 0 and bool(self.same.all())
 
     def pairs(self, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The shared ones among a layer's (1, *height, positions, channels) of either run."""
+        """Returns what both runs share of a layer's (1, *height, positions, channels) arrays."""
         if self.shift is None:
             return ours[..., :0, :], theirs[..., :0, :]
         if self.whole:
@@ -118,7 +118,7 @@ def lengths(network: Network, length: int) -> list[int]:
 
 
 def windows(network: Network, length: int) -> list[ReceptiveField]:
-    """See ``Network.windows``; layers of one position's own have the window of their input."""
+    """Returns ``Network.windows``; a layer that reads one position has its input's window."""
     found, field, jump, start = [], 1, 1, 0
     sizes = lengths(network, length)
     for layer, size, outputs in zip(network.layers, sizes, sizes[1:], strict=False):
@@ -144,7 +144,7 @@ class Geometry:
         self._reads: dict[int, np.ndarray] = {}
 
     def reads(self, number: int) -> np.ndarray:
-        """What every output of a layer reads in the full run, (outputs, leaves); see ``reads``."""
+        """Returns what a layer's outputs read in the full run, (outputs, leaves): ``reads``."""
         if number not in self._reads:
             layer = self.network.layers[number]
             self._reads[number] = reads(layer, self.sizes[number])
@@ -168,7 +168,7 @@ class Geometry:
         return found
 
     def follow(self, length: int, agrees: Agrees | None = None) -> list[Shared]:
-        """What a run padded to ``length`` shares with the full one, for input and every layer.
+        """Returns what a run padded to ``length`` shares with the full one, at input and layers.
 
         ``agrees``: beside reading the same, outputs must be computed alike by every layer. Raises
         InputError where the length has no output.
@@ -228,14 +228,14 @@ class Geometry:
         return shared, [one[-1] for one in sizes]
 
     def reach(self, first: int, last: int, wanted: int) -> int:
-        """How many positions before layer ``first`` the first outputs of ``last`` - 1 read."""
+        """Counts positions before layer ``first`` that the first outputs of ``last`` - 1 read."""
         for number in reversed(range(first, last)):
             if self.network.layers[number].windowed:
                 wanted = int(self.reads(number)[:wanted].max(initial=-1)) + 1
         return wanted
 
     def capacity(self, length: int, agrees: Agrees | None = None) -> int:
-        """The longest content for which a run padded to ``length`` has every output that reads it.
+        """Finds the longest content of which a run padded to ``length`` has every output.
 
         0 where there is none. Outputs count if they read the same as in the full run and, with
         ``agrees``, are computed alike.
@@ -272,13 +272,13 @@ class Geometry:
         return self._leasts[content]
 
     def check(self, content: int) -> None:
-        """InputError where the content is longer than the full length, or empty."""
+        """Raises InputError where the content is longer than the full length, or empty."""
         if not 1 <= content <= self.fixed:
             why = f"the full length is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
 
     def requirement(self, content: int, padded: int | None = None) -> Requirement:
-        """What content of so many positions takes, at its least padded length unless one is given.
+        """Says what content of so many positions takes, at its least padded length by default.
 
         At a length that is too short ``kept`` still says what the full run would need.
         """

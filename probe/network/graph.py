@@ -121,7 +121,7 @@ class Graph:
         self._sized: dict[int, Sized] = {}
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-        """The inputs for content of that many entries, padded to a size; other numbers by seed."""
+        """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
         found = {}
         for number, (name, array) in enumerate(self.arrays.items()):
             if seed and str(array.dtype) in floats.FORMATS and array.dtype != np.uint16:
@@ -206,19 +206,19 @@ class Graph:
         return tuple(found)
 
     def check(self, content: int) -> None:
-        """InputError where content doesn't fit."""
+        """Raises InputError where content doesn't fit."""
         if not 1 <= content <= self.fixed:
             why = f"the full size is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
 
     def checked(self, content: int) -> None:
-        """InputError where content doesn't fit, or where no output reads any."""
+        """Raises InputError where content doesn't fit, or where no output reads any."""
         self.check(content)
         if all(box is None for box in self.boxes(content)):
             raise InputError("content", content, "no output reads it", "give more of it")
 
     def sized(self, content: int, start: int = 0) -> Sized:
-        """The least size for content, and the least safe one; ``start``: from which on to look."""
+        """Finds the least size for content, and the least safe one, from ``start`` on."""
         if content not in self._sized:
             self._sized[content] = self._searched(content, start)
         return self._sized[content]
@@ -335,7 +335,7 @@ class Graph:
         return where_kept(self.boxes(content), labels, self.near)
 
     def differing(self, content: int, size: int, boxes: Sequence[Box | None], seed: int) -> int:
-        """Kept outputs whose bits differ from the full run's, as users run both."""
+        """Counts kept outputs whose bits differ from the full run's, as users run both."""
         short, whole = self.run(content, size, seed), self.run(content, self.fixed, seed)
         return self.parted(content, boxes, short, whole)
 
@@ -346,7 +346,7 @@ class Graph:
         short: Sequence[np.ndarray],
         whole: Sequence[np.ndarray],
     ) -> int:
-        """Kept outputs of a short run and a fixed one that have different bits."""
+        """Counts the kept outputs of a short run whose bits differ from a full one's."""
         count, values = 0, self.whole(content).recording
         for number, box in enumerate(boxes):
             if box is None:

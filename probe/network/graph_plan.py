@@ -46,7 +46,7 @@ class GraphStretch(Range):
     certified: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and texts."""
+        """Returns plain numbers and texts."""
         kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
         return vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
 
@@ -156,7 +156,7 @@ def assumptions(sizes: list[Sized]) -> list[str]:
 
 
 def completed(plan: GraphPlan, content: int, outputs: list[np.ndarray]) -> list[np.ndarray]:
-    """The full run's outputs from those of the padded content, as ``padded.py`` completes them."""
+    """Completes the outputs of padded content to the full run's, as ``padded.py`` does."""
     stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
     found = []
     for box, constant, output in zip(stretch.kept, plan.constant, outputs, strict=True):

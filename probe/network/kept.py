@@ -69,7 +69,7 @@ def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
 
 
 def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | None:
-    """The box with offsets at which a short run's value has the full one's labels; None: nowhere.
+    """Finds the box, with offsets, in which a short run has the full one's labels; None: nowhere.
 
     Along an axis that has another size, and that the box takes whole, there is none.
     """

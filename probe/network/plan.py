@@ -159,9 +159,10 @@ def make(
     checks: int = CHECKS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
-    """The plan for these content lengths on the session of ``lengths``. Errors: TargetError.
+    """Makes the plan for these content lengths on the session of ``lengths``.
 
     Of a model that was read in part it holds for that part's outputs alone, and says so: ``part``.
+    Raises TargetError.
     """
     geometry, network, session = lengths.geometry, lengths.network, lengths.session
     table = lengths.table(contents, progress)
@@ -214,7 +215,7 @@ def _other_constants(plan: Plan, lengths: SafeLengths, nothing: np.ndarray) -> l
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:
-    """Whether fresh content at its planned length has the full run's bits; noted in the plan.
+    """Checks and notes whether fresh content at its planned length has the full run's bits.
 
     Layer by layer, and as users run it: end to end, where the target can.
     """
@@ -268,7 +269,7 @@ def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
 
 
 def rule(lengths: SafeLengths) -> str:
-    """What makes a length safe, in a sentence; empty where no single bound of a layer says it.
+    """Says in a sentence what makes a length safe; empty where no single bound of a layer does.
 
     ``conv9 gives at least 2 positions``: of all sizes that were looked at, the layer adds as at the
     full length at those that wide and at no other.

@@ -66,7 +66,7 @@ class Progress:
         self.total, self.ends = total, list[int]()
 
     def reached(self, writer: Writer, times: int = 1) -> None:
-        """Another ``times`` layers of the model are read, whole."""
+        """Notes that another ``times`` layers of the model are read, whole."""
         self.ends += [len(writer.layers)] * times
 
     def examined(self, layers: int) -> int:
@@ -75,7 +75,7 @@ class Progress:
 
 
 def read(source: Any, height: tuple[int, ...] | None, trust: bool = False) -> Network:
-    """See ``Network.load``."""
+    """Reads a network: see ``Network.load``."""
     if isinstance(source, Network):
         return source
     if isinstance(source, Mapping):

@@ -120,7 +120,7 @@ def examine(
 
 
 def verdict(reports: Sequence[Report], failed: bool = False) -> str:
-    """The verdict over several targets: ``differs`` on one is enough, ``equal`` takes all."""
+    """Returns the verdict over several targets: ``differs`` if one does, ``equal`` if all are."""
     found = {one.verdict for one in reports} | ({"unknown"} if failed else set())
     return next((word for word in ("differs", "unknown") if word in found), "equal")
 

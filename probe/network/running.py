@@ -108,7 +108,7 @@ class Runner:
         return found
 
     def as_used(self, x: np.ndarray, word: str = CONTIGUOUS) -> np.ndarray:
-        """What users get: all layers end to end, or one by one where no library call does that."""
+        """Computes what users get: all layers in one call, or one by one where none does that."""
         output, _ = self.end_to_end(x, word=word)
         return self.output(x) if output is None else output
 
@@ -158,11 +158,11 @@ class Changed(ABC):
         """Returns what is sent in place of a spec."""
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """As ``Session.request``."""
+        """Does as ``Session.request``."""
         return self.session.request(self._changed(header), arrays)
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """As ``Session.stream``."""
+        """Does as ``Session.stream``."""
         return self.session.stream(self._changed(header), arrays)
 
     def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +178,10 @@ class Swapped(Changed):
     """A session with ``turned`` in every spec, products aside."""
 
     def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Rows of a product have no axes; where they would (a height), no network is swapped."""
+        """Returns the spec with ``turned``, unless it is a product's.
+
+        Rows of a product have no axes; where they would (a height), no network is swapped.
+        """
         product = operation.of(spec).kind == "product"
         return dict(spec) if product else {**spec, "turned": True}
 
@@ -200,12 +203,12 @@ class Axes:
         self.length = -3 if self.swapped else -2
 
     def sizes(self, length: int) -> list[tuple[int, ...]]:
-        """As ``Network.sizes``."""
+        """Returns ``Network.sizes``."""
         found = self.network.sizes(length)
         return [size[::-1] for size in found] if self.swapped else found
 
     def activations(self, x: np.ndarray) -> np.ndarray:
-        """(1, *spatial, channels) of the network as its model has them."""
+        """Returns (1, *spatial, channels) of the network as its model has them."""
         return np.ascontiguousarray(np.swapaxes(x, 1, 2)) if self.swapped else x
 
     def block(self, part: Block) -> Block:

@@ -99,7 +99,7 @@ class SafeLengths:
         self._asked: set[tuple[int, int, str]] = set()
 
     def capacity(self, length: int) -> int:
-        """The longest content whose outputs a run padded to ``length`` computes as the full one.
+        """Finds the longest content whose outputs a run padded to ``length`` adds as the full one.
 
         0 where there is none.
         """
@@ -169,7 +169,7 @@ class SafeLengths:
         return self._full_outputs[seed, word]
 
     def safe(self, content: int) -> int:
-        """The shortest safe padded length: every one from the least up is tried until one is.
+        """Finds the shortest safe padded length by trying each one from the least up.
 
         The full length, if there is no shorter one.
         """
@@ -269,7 +269,7 @@ class SafeLengths:
         return len({*self._capacities, *(length for length, _ in self._bounds)})
 
     def agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
-        """See :data:`probe.network.geometry.Agrees`."""
+        """Says which outputs agree: see :data:`probe.network.geometry.Agrees`."""
         key = number, size, shift
         if key not in self._masks:
             self._masks[key] = self._agrees(*key)

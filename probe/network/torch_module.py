@@ -81,7 +81,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
 
 
 def from_object(module: Any, height: tuple[int, ...] | None) -> Network:
-    """The chain of a module; the number of axes and channels are those of its first layer."""
+    """Reads the chain of a module; its first layer has the number of axes and channels."""
     parts = list(_leaves(module, ""))
     rank, channels = _input(module, parts)
     writer, progress = Writer(rank, channels, _dtype(module)), Progress(_count(module))

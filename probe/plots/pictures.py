@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, ListedColormap
@@ -77,20 +78,26 @@ def ulp_colour(ulp: float) -> str:
     return list(ULPS.values())[int(ulp_class(ulp))][1]
 
 
-def ulp_legend(figure: Figure, *ulps: Any, title: str | None = None) -> None:
-    """Draws a legend under the figure: the classes that occur in ``ulps``, or all."""
+def ulp_legend(
+    figure: Figure, *ulps: Any, title: str | None = None, more: Sequence[Artist] = ()
+) -> None:
+    """Draws a legend under the figure: the classes that occur in ``ulps``, or all.
+
+    ``title``: what differs from what. ``more``: handles of what else is drawn.
+    """
     there = list(range(len(ULPS)))
     if ulps:
         found = np.concatenate([ulp_class(one).ravel() for one in ulps])
         there = sorted({0, *found[~np.isnan(found)].astype(int).tolist()})
     names = list(ULPS)
     patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in there]
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(patches)}
-    figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
+    handles = [*patches, *more]
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(handles)}
+    figure.legend(handles=handles, title=title, title_fontsize=8, fontsize=8, **place)
 
 
 def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` axes of a size in inches, left to right and down; none left empty."""
+    """Makes a figure with ``count`` axes of a size in inches, left to right and down."""
     columns = max(1, min(count, columns))
     rows = max(1, -(-count // columns))
     figure, axes = plt.subplots(
@@ -102,9 +109,10 @@ def panels(count: int, columns: int, width: float, height: float) -> tuple[Figur
 
 
 def length_strips(axes: Axes, grid: pd.DataFrame, ticks: int = 24) -> None:
-    """|ulp| by row (a target, a case) and length; NaN: not measured. About ``ticks`` have a label.
+    """Draws |ulp| by row (a target, a case) and length; NaN: not measured.
 
-    Lengths need not follow one another: each is a column of the same width.
+    About ``ticks`` lengths have a label. Lengths need not follow one another: each is a column of
+    the same width.
     """
     draw_ulps(axes, grid)
     axes.set_yticks(range(len(grid)), [str(name) for name in grid.index])
@@ -131,9 +139,10 @@ def _lines_between(axes: Axes, rows: int) -> None:
 
 
 def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMappable:
-    """Shares from 0 to 1 by row and column: grey for none, darker for more, white for not measured.
+    """Draws shares from 0 to 1 by row and column: grey for none, darker for more.
 
-    The outer level of columns that have two is written above. Returns what a colour bar shows.
+    White: not measured. The outer level of columns that have two is written above. Returns what a
+    colour bar shows.
     """
     values = np.ma.masked_invalid(shares.to_numpy(dtype=float))
     image = axes.imshow(values, cmap=_SHARES, vmin=1e-9, vmax=1, aspect="auto")
@@ -181,7 +190,7 @@ def note_part(axes: Axes, part: object) -> None:
 def layer_map(
     axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24, part: object = None
 ) -> None:
-    """|ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
+    """Draws |ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
 
     A dot marks a layer that differs by itself. The two frames have the same shape.
     """
@@ -271,7 +280,11 @@ def verdict_legend(
     ``sizes``: what the verdicts compare.
     """
     colours = FAINT if faint else VERDICTS
-    words = {"exact": "exact, by order", "differs": f"{sizes} differ", "not known": "not known"}
+    words = {
+        "exact": f"exact: added in one order at all {sizes}",
+        "differs": f"{sizes} differ",
+        "not known": "not known",
+    }
     patches = [Patch(color=colours[name], label=text) for name, text in words.items()]
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
     figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -118,7 +118,7 @@ def leaf_kinds(summation: Summation) -> dict[int, str]:
     return kinds
 
 
-def kinds_legend(axes: Axes | Figure, **options: Any) -> None:
+def kinds_legend(axes: Axes | FigureBase, **options: Any) -> None:
     """Draws what the three colours of products mean."""
     named = {
         FUSED: "fused: added without being rounded first",

@@ -64,7 +64,7 @@ class Sessions(campaign.Sessions):
         super().__init__(lambda where: open_session(where, inline))
 
     def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
-        """The target's, with the remedy in every spec; ``convolutions``: as of ``Remedied``."""
+        """Returns the target's session with the remedy in every spec; see ``Remedied``."""
         session = self.of(remedy.where)
         if remedy.spec is None:
             return session
@@ -114,7 +114,7 @@ class Work(ABC):
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
-        """The exact outputs at the full length, and in what unit times eps errors are given."""
+        """Returns exact outputs at the full length, and what errors are divided by, times eps."""
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
@@ -122,10 +122,10 @@ class Work(ABC):
 
     @abstractmethod
     def timers(self, ready: Sequence[Found]) -> Timers:
-        """By number and length what times a call: see ``in_turns``."""
+        """Returns what times a call, by number and length: see ``in_turns``."""
 
     def other_bits(self, found: Found) -> int:
-        """At how many lengths a remedy that is exact by order gives different bits on operands."""
+        """Counts the lengths at which a remedy that is exact by order gives different bits."""
         return 0
 
     def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
@@ -133,7 +133,7 @@ class Work(ABC):
         return candidates(self.where, chunks)
 
     def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:
-        """Every remedy that is asked for: judged, compared with the exact outputs, and timed."""
+        """Judges and times every remedy that is asked for, and compares it with exact outputs."""
         tell, found = progress or silent, []
         todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
         for number, remedy in enumerate(todo):

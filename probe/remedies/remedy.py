@@ -203,7 +203,7 @@ class Measured:
         return float(np.median(one.seconds[length])) if length in one.seconds else None
 
     def ratio(self, one: Found, length: int, against: int | None = None) -> float | None:
-        """Time of a remedy at a length over the default's, at ``against`` if given.
+        """Returns the time of a remedy at a length over the default's, at ``against`` if given.
 
         The median of the turns' ratios. None where one of them was not timed.
         """
@@ -211,7 +211,7 @@ class Measured:
         return None if mine is None or theirs is None else float(np.median(mine / theirs))
 
     def of_fixed(self, one: Found) -> float | None:
-        """Time of a remedy for the content over the default's at the full length."""
+        """Returns the time of a remedy for the content over the default's at the full length."""
         return self.ratio(one, self.content, self.fixed)
 
 

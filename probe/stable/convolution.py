@@ -41,7 +41,7 @@ def dense(x, w, b=None, accumulate=None):
 
 
 def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
-    """Batch normalisation by given means and variances, as at inference.
+    """Normalises a batch by given means and variances, as at inference.
 
     ``factor = scale / sqrt(variance + epsilon)``, rounded to x's dtype, and ``offset = shift -
     mean * factor`` are made once, one each for every index of ``axis``; an output is ``x * factor +

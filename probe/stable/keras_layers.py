@@ -120,14 +120,15 @@ KINDS = {
 
 
 def stabilized(model, accumulate=None, strict=False):
-    """A copy of a Keras model whose layers depend on their own window or row alone, weights equal.
+    """Copies a Keras model with layers that depend on their own window or row alone.
 
-    Replaced are convolutions, Dense, and batch normalisation at inference (in training it takes
-    means over the batch, as always); in models within the model too. Other layers stay as they are:
-    recurrent layers, attention, layer normalisation, softmax and the like may still depend on the
-    batch or the length. The copy's attribute ``stable_report`` lists what was replaced, kept and
-    left. Under a compiler that fuses (XLA), take ``accumulate="float64"``. ``strict``:
-    ``NotStable``, a ValueError, names the layers that would be left, if any.
+    The copy has equal weights. Replaced are convolutions, Dense, and batch normalisation at
+    inference (in training it takes means over the batch, as always); in models within the model
+    too. Other layers stay as they are: recurrent layers, attention, layer normalisation, softmax
+    and the like may still depend on the batch or the length. The copy's attribute ``stable_report``
+    lists what was replaced, kept and left. Under a compiler that fuses (XLA), take
+    ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
+    be left, if any.
     """
     found: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 

@@ -9,7 +9,7 @@ from probe.stable.convolution import Convolution, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
-    """As ``probe.stable.conv``, channels last; variables are taken too."""
+    """Does as ``probe.stable.conv``, channels last; variables are taken too."""
     import tensorflow as tf
 
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
@@ -24,7 +24,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
 
 
 def dense(x, w, b=None, accumulate=None):
-    """As ``probe.stable.dense``: x (..., in_channels), w (in_channels, filters)."""
+    """Does as ``probe.stable.dense``: x (..., in_channels), w (in_channels, filters)."""
     import tensorflow as tf
 
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
@@ -37,7 +37,7 @@ def dense(x, w, b=None, accumulate=None):
 
 
 def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
-    """As ``probe.stable.normalised``; statistics in x's dtype."""
+    """Does as ``probe.stable.normalised``; statistics in x's dtype."""
     import tensorflow as tf
 
     wide, rank = accumulator(x.dtype.name, accumulate), len(x.shape)

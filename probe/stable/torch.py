@@ -6,7 +6,7 @@ from probe.stable.convolution import Convolution, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
-    """As ``probe.stable.conv``, channels first."""
+    """Does as ``probe.stable.conv``, channels first."""
     kernel = tuple(w.shape[2:])
     if len(w.shape) != len(x.shape):
         raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
@@ -18,14 +18,14 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
 
 
 def dense(x, w, b=None, accumulate=None):
-    """As ``probe.stable.dense``: x (..., in_channels), w (filters, in_channels)."""
+    """Does as ``probe.stable.dense``: x (..., in_channels), w (filters, in_channels)."""
     rows = x.reshape((-1, x.shape[-1]))
     y = conv(rows.t()[None], w[:, :, None], b, accumulate=accumulate)[0].t()
     return y.reshape(tuple(x.shape[:-1]) + (w.shape[0],))
 
 
 def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
-    """As ``probe.stable.normalised``."""
+    """Does as ``probe.stable.normalised``."""
     import torch
 
     wide = getattr(torch, accumulator(str(x.dtype).split(".")[-1], accumulate))

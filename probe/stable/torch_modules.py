@@ -85,14 +85,15 @@ CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
 def stabilized(model, accumulate=None, strict=False):
-    """A copy of a module whose layers depend on their own window or row alone, with equal weights.
+    """Copies a module with layers that depend on their own window or row alone.
 
-    Replaced are convolutions, Linear, and batch normalisation at inference (in training mode it
-    takes means over the batch, as always). Inputs need a batch axis. Other layers stay as they are:
-    recurrent layers, attention, layer normalisation, softmax and the like may still depend on the
-    batch or the length. The copy's attribute ``stable_report`` lists what was replaced, kept and
-    left. Under a compiler that fuses (XLA), take ``accumulate="float64"``. ``strict``:
-    ``NotStable``, a ValueError, names the layers that would be left, if any.
+    The copy has equal weights. Replaced are convolutions, Linear, and batch normalisation at
+    inference (in training mode it takes means over the batch, as always). Inputs need a batch axis.
+    Other layers stay as they are: recurrent layers, attention, layer normalisation, softmax and the
+    like may still depend on the batch or the length. The copy's attribute ``stable_report`` lists
+    what was replaced, kept and left. Under a compiler that fuses (XLA), take
+    ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would
+    be left, if any.
     """
     made, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
     found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}

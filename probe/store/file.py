@@ -287,7 +287,7 @@ def state(path: Path) -> tuple[int, int, int]:
 
 
 def same(path: Path, before: tuple[int, int, int]) -> None:
-    """FileNotFoundError where the file was replaced since."""
+    """Raises FileNotFoundError where the file was replaced since."""
     if state(path) != before:
         raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 

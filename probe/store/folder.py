@@ -80,7 +80,7 @@ class Store:
             self.flush()
 
     def append(self, table: str, rows: Rows) -> None:
-        """Buffer one row (a mapping) or several, found together; absent nullable columns are null.
+        """Buffers one row (a mapping) or several, found together; absent nullable columns are null.
 
         Append a comparison after its differences. Values of ``json`` columns may be text or any
         JSON value. Errors: StoreError for an unknown or missing column.
@@ -92,7 +92,7 @@ class Store:
             self._buffer(table, found)
 
     def extend(self, table: str, columns: Mapping[str, Any]) -> None:
-        """Buffer rows given by columns: arrays and lists of one length; a scalar is repeated.
+        """Buffers rows given by columns: arrays and lists of one length; a scalar is repeated.
 
         In arrays NaN and ``schema.NULL_INT`` are null where the column may be null. Costs no
         Python object a row, for millions of differences. Errors: as :meth:`append`.
@@ -110,7 +110,7 @@ class Store:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered as one part file a table.
+        """Writes what is buffered as one part file a table.
 
         Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
         """
@@ -235,7 +235,7 @@ _ALLOWED = {table: frozenset(schema.names(table)) for table in schema.TABLES}
 
 
 def check_names(table: str, names: Set[str]) -> None:
-    """StoreError where a column is missing that may not be null, or one is unknown."""
+    """Raises StoreError where a column is missing that may not be null, or one is unknown."""
     if not _REQUIRED[table] <= names:
         missing = ", ".join(sorted(_REQUIRED[table] - names))
         raise StoreError(f"{table}: no value for {missing}; these may not be null")

@@ -95,7 +95,7 @@ def is_partitioned(root: Path) -> bool:
 
 
 def machine_folders(path: Path) -> list[Path]:
-    """``path`` and what is under it, as folders of one machine each, sorted.
+    """Returns ``path`` and what is under it as folders of one machine each, sorted.
 
     Of partitioned tables the folders need not exist. Errors: StoreError if there's no such path.
     """

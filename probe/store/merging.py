@@ -36,7 +36,7 @@ def in_order() -> list[str]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One process at a time writes or merges files of a folder (where the system has locks)."""
+    """Lets one process at a time write or merge files of a folder (where the system has locks)."""
     if sys.platform == "win32":
         yield
         return

@@ -75,7 +75,7 @@ class Ranking:
             self._fresh.discard(case)
 
     def leave(self, case: int, values: Iterable[int] | None = None) -> None:
-        """These values are not to be asked; None: all of the case."""
+        """Leaves out these values; None: all of the case."""
         with self._lock:
             one = self._cases[case]
             one.open[slice(None) if values is None else one.places(values)] = False

@@ -66,7 +66,7 @@ class Found:
         return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
 
     def to_json(self) -> dict[str, Any]:
-        """For ``probe bisect --json``."""
+        """Returns what ``probe bisect --json`` prints."""
         steps = sorted(self.steps, key=lambda step: number(step.version))
         return {
             "first": self.first,

@@ -60,14 +60,14 @@ class Periodic:
         return operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
 
     def sets_for(self, read: Read) -> list[Weights]:
-        """(w, b or None), container, for windows that read these leaves.
+        """Returns (w, b or None), container, for windows that read these leaves.
 
         4 for long sums and 16 for short ones, half as many where padding is met.
         """
         return self._made(read, False)
 
     def wide_for(self, read: Read) -> list[Weights]:
-        """The same for accumulators of more digits, and an input of ones; none for float64."""
+        """Returns the same for wider accumulators, and an input of ones; none for float64."""
         if self.case.dtype not in WIDE or not self.case.weighted:
             return []
         return self._made(read, True)
@@ -185,7 +185,7 @@ class Repeated(Periodic):
         return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
 
     def ones(self, size: int) -> np.ndarray:
-        """As of ``Periodic``."""
+        """Does as ``Periodic``."""
         shape = self.case.input_shape(batch=size)
         found: np.ndarray = floats.round_to(np.ones(shape), self.case.dtype)
         return found

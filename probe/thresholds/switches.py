@@ -138,7 +138,7 @@ def _told(number: int, summation: Summation) -> dict[str, Any]:
 
 
 def islands(result: Thresholds) -> Iterator[tuple[int, int, int]]:
-    """(first length, last length seen, kind) of every stretch between two switches."""
+    """Returns (first length, last length seen, kind) of every stretch between two switches."""
     start, kind = result.shortest, result.patterns[result.shortest].interior
     for switch in result.switches:
         yield start, switch.before, kind

@@ -142,7 +142,7 @@ def number_of(vary: str, given: int | str | None) -> int | None:
 
 
 def shown(vary: str, value: Any) -> Any:
-    """A value as JSON and texts have it: a layout's word, else the number (or None) itself."""
+    """Returns a value as JSON and texts have it: a layout's word, else itself."""
     return named_layout(value) if vary == "layout" and value is not None else value
 
 

@@ -77,7 +77,7 @@ class Geometry:
         return flat
 
     def gather_indices(self, filter_: int = 0, positions: np.ndarray | None = None) -> np.ndarray:
-        """Flat indices into ``x[entry]`` for one filter's leaves, (positions, leaves); -1 pads.
+        """Returns one filter's flat indices into ``x[entry]``, (positions, leaves); -1 pads.
 
         Filters of one group read the same inputs. Costs prod(kernel) * group_channels integers a
         position; pick ``positions`` where that is much.
@@ -122,7 +122,7 @@ def _leaves(read: np.ndarray, group_channels: int) -> np.ndarray:
 def gather(
     case: Case, x: np.ndarray, w: np.ndarray, outputs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(x, w, read), each (leaves, outputs): what every leaf of the chosen outputs meets.
+    """Returns (x, w, read), each (leaves, outputs): what every leaf of the chosen outputs meets.
 
     ``x`` is (batch, *spatial, in_channels), of any length and dtype (container arrays too); ``w``
     is (*kernel, group_channels, filters); ``outputs`` are flat indices into the output's shape
@@ -144,7 +144,7 @@ def gather(
 
 
 def columns(case: Case, x: np.ndarray) -> list[np.ndarray]:
-    """For every group what its leaves meet: (leaves, batch * positions), 0 at padding.
+    """Returns for every group what its leaves meet: (leaves, batch * positions), 0 at padding.
 
     Filters of one group share it, so it costs what one filter of each group would with ``gather``.
     """
@@ -171,7 +171,7 @@ def padded(case: Case, x: np.ndarray) -> np.ndarray:
 def places(
     case: Case, x: np.ndarray, outputs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(batch entry, position, filter) of flat output indices, for the input's length and batch."""
+    """Returns (batch entry, position, filter) of flat indices of the outputs of ``x``."""
     positions = _geometry(case, x).positions
     entry, position, filter_ = np.unravel_index(
         np.asarray(outputs, dtype=np.int64), (x.shape[0], positions, case.filters)
@@ -185,7 +185,7 @@ def scale(
     w: np.ndarray | None = None,
     b: np.ndarray | None = None,
 ) -> np.ndarray:
-    """sum|x * w| + |b| of every output, float64 (batch, *positions, filters).
+    """Returns sum|x * w| + |b| of every output, float64 (batch, *positions, filters).
 
     Without ``x`` and ``w`` the case's own operands are taken, with its bias if it has one.
 

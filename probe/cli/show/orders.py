@@ -272,7 +272,7 @@ def _unknown(side: Run) -> Iterator[RenderableType]:
 
 
 def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
-    """One summation: a name if it has one, the sum, the drawing if it is small, rounding."""
+    """Prints a summation: its name if it has one, the sum, its drawing if small, its rounding."""
     tree, rounding = found
     name = notation.named(tree)
     sum_of = Text(notation.short(tree))
