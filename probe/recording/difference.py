@@ -358,11 +358,13 @@ def _joined(found: list[Aligned], ours: Recording, theirs: Recording) -> list[Al
     """Takes groups as one that have the same operations on a side, and a part in common on the
     other: a compiled function of two outputs has one difference, which would be listed twice."""
     kept: list[Aligned] = []
-    sides = ours, theirs
+    grouped: list[Aligned] = []
     for one in found:
-        before = next((each for each in kept if _overlap(each, one, sides)), None)
+        some = grouped if one.groups is not None else []
+        before = next((each for each in some if _overlap(each, one, (ours, theirs))), None)
         if before is None:
             kept.append(one)
+            grouped += [one] if one.groups is not None else []
             continue
         assert before.groups is not None and one.groups is not None
         first, second = ({*a, *b} for a, b in zip(before.groups, one.groups, strict=True))

@@ -142,8 +142,8 @@ def explain(
     made = Cause("", "", pair.compared, pair.differing, output=output)
     if aligned.groups is not None:
         left, right, aligned = composed.of(left, right, aligned)
-        assert aligned.left is not None and aligned.right is not None
         output = 0
+    assert aligned.left is not None and aligned.right is not None
     numbers = enumerate(((left, aligned.left), (right, aligned.right)))
     try:
         sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
