@@ -6,7 +6,7 @@ A run holds its outputs, the windows that they read, and how they are added.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -303,20 +303,31 @@ class Revealer:
         self.summations: list[Summation] = []
         self._orders: dict[Hashable, Orders] = {}
 
+    def _key(self, one: Run) -> Hashable:
+        return one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
+
+    def recall(self, one: Run, session: AnySession) -> bool:
+        """Gives a run the orders kept of its shape, and replays them; False if there are none."""
+        known = self._orders.get(self._key(one))
+        if known is None or one.refusal:
+            return False
+        index, replayed = known.index.copy(), known.replayed.copy()
+        one.prove(session, replace(known, index=index, replayed=replayed))
+        return True
+
     def reveal(self, one: Run, session: AnySession, wanted: np.ndarray | None = None) -> Run:
         """Adds a run's orders, as ``Run.reveal`` does."""
         if one.refusal:
             return one
-        key = one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
-        if (known := self._orders.get(key)) is not None:
-            one.prove(session, known)
-            if one.replays[slice(None) if wanted is None else wanted].all():
-                return one
+        asked = slice(None) if wanted is None else wanted
+        if self.recall(one, session) and one.replays[asked].all():
+            return one
         few = wanted is not None and wanted.size <= self.small
         one.reveal(session, self.summations, None if few else wanted, self.budget)
         if one.orders is not None:
             every = dict.fromkeys([*one.orders.summations, *self.summations])
             self.summations = list(every)[: self.tried]
+            key = self._key(one)
             self._orders.pop(key, None)
             self._orders[key] = one.orders
             if self.kept is not None and len(self._orders) > self.kept:

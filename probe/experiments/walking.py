@@ -33,7 +33,7 @@ from probe.recording.recording import Live
 from probe.store import Store, parquet
 from probe.target import Target
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds for the causes of one pair of runs."""
 
 RUNS = 3

@@ -151,8 +151,8 @@ class _Team:
 def _teams(
     masks: Masks, leaves: list[np.ndarray], wanted: np.ndarray, apart: bool
 ) -> list[np.ndarray]:
-    """Filters in sets that answer a few questions alike at all positions."""
-    active = np.flatnonzero(wanted.any(axis=0))
+    """Filters in sets that answer a few questions alike at all positions where any is wanted."""
+    active, here = np.flatnonzero(wanted.any(axis=0)), np.flatnonzero(wanted.any(axis=1))
     widest = max(leaves, key=len)
     if apart or len(active) < 2 or len(widest) < 3:
         return [np.array([f]) for f in active] if apart else [active] * bool(len(active))
@@ -163,7 +163,8 @@ def _teams(
     ask = np.full((len(pairs), masks.operator.filters, 2), -1)
     for row, (i, j) in enumerate(pairs):
         ask[row, active] = widest[i], widest[j]
-    answers = np.nan_to_num(masks.survivors(ask)[:, :, active], nan=-1, posinf=-2, neginf=-3)
+    given = masks.survivors(ask)[:, here[:, None], active]
+    answers = np.nan_to_num(given, nan=-1, posinf=-2, neginf=-3)
     # answers where a position does not read both leaves are only +-M; signs tell nothing
     signature = np.clip(answers, -4, None).reshape(-1, len(active))
     _, label = np.unique(signature, axis=1, return_inverse=True)

@@ -260,6 +260,17 @@ def _pool(call: Call) -> Meaning | None:
     )
 
 
+def _pool_and_places(call: Call) -> Meaning | None:
+    """The largest of each window, and the number of its element in the picture or the batch."""
+    pool = _pool(call)
+    if pool is None:
+        return None
+    kept = () if call.get("include_batch_in_index", False) else ((0, 0),)
+    words = tuple(str(call.get(name, None)) for name in ("ksize", "strides", "padding"))
+    places = Step(Whole(kept, "max_pool_places", words), (0,), call.outputs[1])
+    return Steps((Step(pool, (0,), call.outputs[0]), places), (1, 2))
+
+
 def _channels(call: Call) -> int | None:
     """Returns the axis of the channels where it isn't the last."""
     return 1 if str(call.get("data_format", "NHWC")) in ("NCHW", "NCDHW") else None
@@ -372,6 +383,7 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     "_FusedDepthwiseConv2dNative": _convolution,
     **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), _transposed),
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _pool),
+    "MaxPoolWithArgmax": _pool_and_places,
     **dict.fromkeys(("FusedBatchNormV3", "FusedBatchNorm", "_FusedBatchNormEx"), _batch_norm),
     **MOVES,
     **PLACES,

@@ -11,6 +11,8 @@ from probe.recorders import written_at
 from probe.recorders.tensorflow_lines import Call, axes_of
 from probe.recording.meaning import (
     Chooses,
+    Each,
+    Holds,
     Joins,
     Meaning,
     Moves,
@@ -18,6 +20,8 @@ from probe.recording.meaning import (
     Picks,
     Reshapes,
     Splits,
+    Step,
+    Steps,
     Turns,
 )
 
@@ -97,9 +101,25 @@ def _tiled(call: Call) -> Meaning:
 def _gathered(call: Call) -> Meaning | None:
     index, batch = call.values(1), int(call.get("batch_dims", 0))
     axis = int(call.arguments[2]) if 2 in call.arguments else 0
-    if index is None or batch:
+    if index is None:
         return None
-    return Picks(axis=axis % len(call.inputs[0]), index=index)
+    rank = len(call.inputs[0])
+    if batch % max(index.ndim, 1):
+        return _gathered_in_rows(index, batch % index.ndim, axis % rank)
+    return Picks(axis=axis % rank, index=index) if not batch else None
+
+
+def _gathered_in_rows(index: np.ndarray, batch: int, axis: int) -> Meaning:
+    """Each entry of the first ``batch`` axes has its own indices along ``axis``."""
+    entries = np.indices(index.shape)[:batch]
+
+    def move(a: np.ndarray, *_: np.ndarray) -> np.ndarray:
+        found = np.moveaxis(a, axis, batch)[(*entries, index)]
+        between = range(index.ndim, index.ndim + axis - batch)
+        rest = range(between.stop, found.ndim)
+        return found.transpose(*range(batch), *between, *range(batch, index.ndim), *rest)
+
+    return Moves(move)
 
 
 def _gathered_points(call: Call) -> Meaning | None:
@@ -189,8 +209,14 @@ def _batches(call: Call) -> Meaning:
 def _one_hot(call: Call) -> Meaning | None:
     index = call.values(0)
     depth, axis = int(call.arguments[1]), int(call.get("axis", -1))
-    if index is None:
-        return None
+    if index is None:  # too many to be kept: each output reads its index, on and off
+        axis %= len(call.outputs[0])
+        at = [depth if a == axis else 1 for a in range(len(call.outputs[0]))]
+        thin = (*call.inputs[0][:axis], 1, *call.inputs[0][axis:])
+        index_at = Step(Reshapes(), (0,), thin)
+        positions = Step(Holds(np.arange(depth).reshape(at)), (), tuple(at))
+        chosen = Step(Each("one_hot"), (3, 4, 1, 2), call.outputs[0])
+        return Steps((index_at, positions, chosen))
     return written_at.one_hot(index, depth, axis, (1, 2), call.outputs[0])
 
 
@@ -201,6 +227,32 @@ def _squeezed(call: Call) -> Meaning:
     if len(gone) != 1 or len(call.outputs[0]) != len(shape) - 1:
         return Reshapes()
     return Picks(axis=gone[0], index=np.asarray(0))
+
+
+def _patches(call: Call) -> Meaning:
+    """Windows of a picture side by side in its channels, zeros where they reach over its edge."""
+    kernel, stride, rate = (call.get(name, [])[1:3] for name in ("ksizes", "strides", "rates"))
+    reach = [(k - 1) * r + 1 for k, r in zip(kernel, rate, strict=True)]
+    starts, picked = [], []
+    for n, was in enumerate(call.inputs[0][1:3]):
+        count = call.outputs[0][n + 1]
+        same = str(call.get("padding", "VALID")) == "SAME"
+        before = max((count - 1) * stride[n] + reach[n] - was, 0) // 2 if same else 0
+        starts.append(before)
+        steps = np.arange(count)[:, None] * stride[n] + np.arange(kernel[n]) * rate[n]
+        picked.append(steps)
+    around = [
+        (before, max(int(steps.max()) + 1 - before - was, 0))
+        for before, steps, was in zip(starts, picked, call.inputs[0][1:3], strict=True)
+    ]
+
+    def move(a: np.ndarray) -> np.ndarray:
+        wide = np.pad(a, [(0, 0), *around, (0, 0)])
+        rows = wide[:, picked[0]]  # (batch, rows, kernel, width, channels)
+        found = rows[:, :, :, picked[1]].transpose(0, 1, 3, 2, 4, 5)
+        return found.reshape(*found.shape[:3], -1)
+
+    return Moves(move)
 
 
 def _flipped(call: Call) -> Meaning:
@@ -231,6 +283,7 @@ MOVES: dict[str, Callable[[Call], Meaning | None]] = {
     **dict.fromkeys(("GatherV2", "Gather", "ResourceGather"), _gathered),
     **dict.fromkeys(("Select", "SelectV2"), _chosen),
     "ResizeNearestNeighbor": _resized,
+    "ExtractImagePatches": _patches,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _depth_to_space,
     "SpaceToBatchND": _batches,

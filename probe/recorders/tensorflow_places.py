@@ -15,6 +15,7 @@ from probe.recording.meaning import (
     Meaning,
     Moves,
     Normalises,
+    Pads,
     Reduces,
     Same,
     Scans,
@@ -132,9 +133,11 @@ def _boxes(call: Call) -> Meaning:
 def _matrices(call: Call) -> Meaning | None:
     """Every output reads all of its own matrix."""
     lead = len(call.inputs[0]) - 2
-    if len(call.inputs) > 1:
+    if len(call.inputs) > 1 and (lead > 1 or len(call.inputs[1]) != lead + 2):
         return None
-    return Whole(tuple((a, a) for a in range(lead)), call.op.lower(), _words(call, "adjoint"))
+    words = _words(call, "adjoint", "lower")
+    rows = tuple(range(1, len(call.inputs))) * bool(lead)
+    return Whole(tuple((a, a) for a in range(lead)), call.op.lower(), words, rows)
 
 
 def _spectrum(call: Call) -> Meaning:
@@ -167,14 +170,30 @@ def _plane(call: Call) -> Meaning:
 
 
 def _cumulated(call: Call) -> Meaning | None:
-    if call.get("exclusive", False):
+    rank = len(call.inputs[0])
+    axis, reverse = int(call.arguments[1]) % rank, bool(call.get("reverse", False))
+    scan = Scans(axis, call.op.lower(), reverse)
+    if not call.get("exclusive", False):
+        return scan
+    if call.op not in STARTS:
         return None
-    axis = int(call.arguments[1]) % len(call.inputs[0])
-    return Scans(axis, call.op.lower(), bool(call.get("reverse", False)))
+    moved = tuple(((-1, 1) if reverse else (1, -1)) if a == axis else (0, 0) for a in range(rank))
+    shifted = Pads(moved, STARTS[call.op], str(call.get("T", "float32")))
+    return Steps((Step(scan, (0,), call.inputs[0]), Step(shifted, (1,), call.outputs[0])))
+
+
+STARTS = {"Cumsum": 0.0, "Cumprod": 1.0}
+"""What an exclusive scan gives first."""
 
 
 def _each(word: str, *names: str) -> Row:
     return lambda call: Each(word, "", _words(call, *names))
+
+
+def _widened(call: Call) -> Meaning:
+    """A dilation of grey levels: every output reads its channel's plane and the filter."""
+    words = _words(call, "strides", "rates", "padding")
+    return Whole(((0, 0), (3, 3)), "dilation2d", (*words, call.outputs[0][1:3]))
 
 
 def _everything(call: Call) -> Meaning:
@@ -210,6 +229,7 @@ PLACES: dict[str, Row] = {
     ),
     **dict.fromkeys(("Qr", "Svd", "SelfAdjointEigV2", "Eig", "Lu", "MatrixSquareRoot"), _matrices),
     **dict.fromkeys(("LogMatrixDeterminant", "MatrixLogarithm"), _matrices),
+    **dict.fromkeys(("MatrixSolve", "MatrixTriangularSolve"), _matrices),
     **dict.fromkeys(("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D"), _spectrum),
     **dict.fromkeys(("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D"), _spectrum),
     **dict.fromkeys(("HSVToRGB", "RGBToHSV", "Cross"), _last),
@@ -221,6 +241,7 @@ PLACES: dict[str, Row] = {
     "ScatterNd": _scattered,
     "ReverseSequence": _turned,
     "LRN": _lrn,
+    "Dilation2D": _widened,
     "MatrixBandPart": _band,
     "CropAndResize": _boxes,
     "SoftmaxCrossEntropyWithLogits": _losses,

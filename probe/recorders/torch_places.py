@@ -152,9 +152,17 @@ def _scatter_reduced(call: Call) -> Meaning:
     return _added(call, places, "src")
 
 
-@row("nonzero")
+@row("nonzero", "unique_consecutive", "_unique2", "unique_dim")
 def _nonzero(call: Call) -> Meaning:
-    return Whole((), "nonzero")
+    return Whole((), call.name, call.numbers())
+
+
+@row("aminmax")
+def _aminmax(call: Call) -> Meaning:
+    dim, keep = call.bound().get("dim"), bool(call.bound().get("keepdim", False))
+    axes = tuple(range(len(call["self"].shape))) if dim is None else (dim,)
+    steps = (Step(Reduces(axes, word, keep), (0,), call.shapes[0]) for word in ("amin", "amax"))
+    return Steps(tuple(steps), (1, 2))
 
 
 @row("masked_select")

@@ -43,7 +43,7 @@ class Composed:
         last = self.inside[-1]
         made = Operation(
             *(self.number, last.name, named(run, self.group), last.path),
-            *(tuple(read), tuple(gives), {}, _meaning(run, self.inside, tuple(read))),
+            *(tuple(read), tuple(gives), {}, _meaning(run, self.inside, tuple(read), tuple(gives))),
         )
         self.recording = replace(run, operations=[*run.operations, made])
 
@@ -94,7 +94,8 @@ class Composed:
                 found += event.lines([known[v] for v in one.reads], known[one.gives[0]])
             return found
 
-        able = single and all(event.lines is not None for event in events)
+        able = single and tuple(whole.gives) == tuple(self.inside[-1].gives)
+        able = able and all(event.lines is not None for event in events)
         imports = dict.fromkeys(line for event in events for line in event.imports)
         return Event(
             *(whole.op, whole.path, [], [], whole.meaning, {}),
@@ -105,6 +106,17 @@ class Composed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.side, name)
+
+
+def _before(run: Recording, group: Sequence[int], value: int) -> list[int]:
+    """The operations of a group that a value comes from."""
+    found, pending = set[int](), [value]
+    while pending:
+        given = run.values[pending.pop()].given
+        if given in group and given not in found:
+            found.add(given)
+            pending += run.operations[given].reads
+    return sorted(found)
 
 
 def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
@@ -119,10 +131,14 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
     return [n for n in group if n == last or not settled.issuperset(run.operations[n].gives)]
 
 
-def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...]) -> Meaning:
+def _meaning(
+    run: Recording, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
+) -> Meaning:
     """Returns the group's steps, each of which gives one value that the next ones read."""
     if len(inside) == 1 and len(inside[0].gives) == 1:
         return inside[0].meaning
+    if len(inside) == 1 and isinstance(inside[0].meaning, Steps) and inside[0].meaning.gives:
+        return _only(inside[0].meaning, len(read), inside[0].gives.index(gives[0]))
     numbers = {value: n for n, value in enumerate(read)}
     steps = []
     for one in inside:
@@ -136,19 +152,41 @@ def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...])
     return Steps(tuple(steps))
 
 
+def _only(meaning: Steps, count: int, output: int) -> Steps:
+    """The steps that one of the outputs needs; ``count``: of the values that are read."""
+    wanted = meaning.gives[output]
+    needed, pending = set[int](), [wanted]
+    starts = np.cumsum([count, *(1 + len(one.more) for one in meaning.steps)])
+    while pending:
+        step = int(np.searchsorted(starts, pending.pop(), "right")) - 1
+        if step >= 0 and step not in needed:
+            needed.add(step)
+            pending += meaning.steps[step].reads
+    numbers, made, last = {n: n for n in range(count)}, list[Step](), count
+    for step in sorted(needed):
+        one = meaning.steps[step]
+        made.append(replace(one, reads=tuple(numbers[n] for n in one.reads)))
+        for more in range(1 + len(one.more)):
+            numbers[int(starts[step]) + more] = last
+            last += 1
+    return Steps(tuple(made), () if numbers[wanted] == last - 1 else (numbers[wanted],))
+
+
 def of(left: Side, right: Side, one: Aligned) -> tuple[Side, Side, Aligned]:
     """Returns both sides with each group as one operation, and these two as a pair.
 
-    Only values that both groups read themselves stay among its ``reads``.
+    Of what is given the first value that differs is looked at, with the operations that it comes
+    from. Only values that both groups read themselves stay among its ``reads``.
     """
     assert one.groups is not None
+    pair = next((each for each in one.gives if not each.equal), one.gives[0])
     sides = (
-        Composed(left, one.groups[0], [pair.left for pair in one.gives]),
-        Composed(right, one.groups[1], [pair.right for pair in one.gives]),
+        Composed(left, _before(left.recording, one.groups[0], pair.left), [pair.left]),
+        Composed(right, _before(right.recording, one.groups[1], pair.right), [pair.right]),
     )
     reads = [side.recording.operations[side.number].reads for side in sides]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
-    made = replace(one, left=sides[0].number, right=sides[1].number, reads=kept)
+    made = replace(one, left=sides[0].number, right=sides[1].number, reads=kept, gives=[pair])
     return sides[0], sides[1], made  # type: ignore[return-value]
 
 

@@ -252,6 +252,22 @@ def group(side: Recording, number: int, known: Mapping[int, int]) -> Group:
     return Group(tuple(sorted(inside)), tuple(sorted(reads)))
 
 
+def read_alike(
+    one: Operation, two: Operation, meet: Callable[[int, int], bool]
+) -> list[tuple[int, int]]:
+    """Pairs what two operations read: place by place, or in the order in which all have something
+    in common, where a sum or a product of two has them the other way round.
+
+    ``meet``: whether two values have something in common.
+    """
+    plain = list(zip(one.reads, two.reads, strict=False))
+    if len(one.reads) != 2 or len(two.reads) != 2:
+        return plain
+    turned = list(zip(one.reads, reversed(two.reads), strict=True))
+    meets = [all(meet(*numbers) for numbers in some) for some in (plain, turned)]
+    return turned if meets == [False, True] else plain
+
+
 def named(side: Recording, numbers: Sequence[int]) -> str:
     """Returns the operations of a group in words, without those that only move elements."""
     names = [side.operations[n].op for n in numbers if computes(side.operations[n])]

@@ -281,6 +281,7 @@ def compare(left: Side, right: Side) -> Difference:
 
     told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing)
     found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
+    found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
     judge(left, right, _of(found, outputs))
     for each in found:
@@ -310,7 +311,7 @@ def _aligned(
         made.verdict = "left" if other is None else "right"
         return made
     two = theirs.operations[other]
-    reads = _reads(one, two, pair)
+    reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     if (mine, other) in told.by_labels:
         same = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
@@ -321,21 +322,6 @@ def _aligned(
         made.note = f"on the right it is {two.name}" if two.name != one.name else ""
     made.reads = [pair(*numbers) for numbers in reads]
     return made
-
-
-def _reads(
-    one: Operation, two: Operation, pair: Callable[[int, int], Pair]
-) -> list[tuple[int, int]]:
-    """Pairs what two operations read: place by place, or in the order in which all have something
-    in common, where a sum or a product of two has them the other way round."""
-    plain = list(zip(one.reads, two.reads, strict=False))
-    if len(one.reads) != 2 or len(two.reads) != 2:
-        return plain
-    turned = list(zip(one.reads, reversed(two.reads), strict=True))
-    meets = [
-        all(not pair(*numbers).selection.empty for numbers in some) for some in (plain, turned)
-    ]
-    return turned if meets == [False, True] else plain
 
 
 def _grouped(
@@ -357,11 +343,62 @@ def _grouped(
     values |= {(told.values[1][n], n) for n in two.reads}
     made.reads = [pair(*numbers) for numbers in sorted(values)]
     made.groups = one.operations, two.operations
-    sides = (ours, one.operations), (theirs, two.operations)
-    texts = [counterparts.named(*each) for each in sides]
-    made.op = " against ".join(dict.fromkeys(texts))
     made.path = made.path if len(one.operations) == 1 else ""
+    _named(made, ours, theirs)
+
+
+def _named(made: Aligned, ours: Recording, theirs: Recording) -> None:
+    assert made.groups is not None
+    texts = [counterparts.named(*one) for one in zip((ours, theirs), made.groups, strict=True)]
+    made.op = " against ".join(dict.fromkeys(texts))
     made.note = f"by its labels, the right run's {texts[1]} computes the same"
+
+
+def _joined(found: list[Aligned], ours: Recording, theirs: Recording) -> list[Aligned]:
+    """Takes groups as one that have the same operations on a side, and a part in common on the
+    other: a compiled function of two outputs has one difference, which would be listed twice."""
+    kept: list[Aligned] = []
+    grouped: list[Aligned] = []
+    for one in found:
+        some = grouped if one.groups is not None else []
+        before = next((each for each in some if _overlap(each, one, (ours, theirs))), None)
+        if before is None:
+            kept.append(one)
+            grouped += [one] if one.groups is not None else []
+            continue
+        assert before.groups is not None and one.groups is not None
+        first, second = ({*a, *b} for a, b in zip(before.groups, one.groups, strict=True))
+        before.groups = tuple(sorted(first)), tuple(sorted(second))
+        before.left, before.right = max(first), max(second)
+        before.gives += one.gives
+        every = list({id(pair): pair for pair in (*before.reads, *one.reads)}.values())
+        before.reads = [
+            pair
+            for pair in every
+            if ours.values[pair.left].given not in first
+            or theirs.values[pair.right].given not in second
+        ]
+        _named(before, ours, theirs)
+    return kept
+
+
+def _overlap(one: Aligned, other: Aligned, sides: tuple[Recording, Recording]) -> bool:
+    """Whether two groups are the same on one side, share what computes on the other, and neither
+    reads what comes after the first."""
+    if one.groups is None or other.groups is None:
+        return False
+    if one.groups[0] != other.groups[0] and one.groups[1] != other.groups[1]:
+        return False
+    shared = (set(a) & set(b) for a, b in zip(one.groups, other.groups, strict=True))
+    both = zip(sides, shared, strict=True)
+    if not all(any(counterparts.computes(run.operations[n]) for n in some) for run, some in both):
+        return False
+    ours, theirs = (run.values for run in sides)
+    last = one.left or 0, one.right or 0
+    return all(
+        ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
+        for pair in other.reads
+    )
 
 
 def selected(chosen: Selection, shape: tuple[int, ...]) -> int:

@@ -239,19 +239,34 @@ def _matched(mine: tuple, other: tuple, left: Labels, right: Labels) -> Selectio
     ours, theirs = mine[0].reshape(-1), other[0].reshape(-1)
     found = np.full(ours.size, -1)
     if not flat and axes:  # same place where both have it
-        inside = np.minimum(*map(np.array, sizes))
-        place = np.indices(tuple(inside)).reshape(len(axes), -1)
-        at, to = (np.ravel_multi_index(tuple(place), size) for size in sizes)
-        same = ours[at] == theirs[to]
-        found[at[same]] = to[same]
+        inside = tuple(slice(min(both)) for both in zip(*sizes, strict=True))
+        same = ours.reshape(sizes[0])[inside] == theirs.reshape(sizes[1])[inside]
+        both = zip((ours, theirs), sizes, strict=True)
+        at, to = (np.arange(one.size).reshape(size) for one, size in both)
+        found[at[inside][same]] = to[inside][same]
     rest = np.flatnonzero(found < 0)
-    if len(rest) and theirs.size:
-        order = np.argsort(theirs, kind="stable")
-        where = np.searchsorted(theirs[order], ours[rest]).clip(max=theirs.size - 1)
-        hit = theirs[order][where] == ours[rest]
+    rest = rest[_among(ours[rest], theirs)] if len(rest) else rest
+    others = np.flatnonzero(_among(theirs, ours[rest])) if len(rest) else rest
+    if len(others):
+        order = others[np.argsort(theirs[others], kind="stable")]
+        where = np.searchsorted(theirs[order], ours[rest]).clip(max=len(order) - 1)
+        hit = theirs[order[where]] == ours[rest]
         found[rest[hit]] = order[where[hit]]
     kept = np.flatnonzero(found >= 0)
     alike = len(kept) == ours.size == theirs.size and left.shape == right.shape
     if alike and np.array_equal(found, np.arange(ours.size)):
         return Selection((), None, None, ((), ()))
     return Selection(axes, kept, found[kept], (sizes[0], sizes[1]), flat)
+
+
+MOST_BITS = 26
+"""Bits of labels by which most of those are left out that the other side has not."""
+
+
+def _among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Returns which labels may be among others: bool, False only where they aren't. No sorting."""
+    bits = min(int(others.size).bit_length() + 3, MOST_BITS)
+    low = np.uint64((1 << bits) - 1)
+    table = np.zeros(1 << bits, bool)
+    table[(others & low).astype(np.int64)] = True
+    return np.asarray(table[(some & low).astype(np.int64)])

@@ -19,6 +19,7 @@ import numpy as np
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
 from probe.errors import ProbeError
+from probe.order.reveal import SHORT
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import composed, place
@@ -40,6 +41,9 @@ from probe.recording.view import AsCase
 
 ALL = 2048
 """Differing outputs that are revealed; of more, that many evenly among them."""
+
+FEW = 64
+"""Differing outputs of a long sum that are revealed before these are replayed on the others."""
 
 PRODUCTS = 1 << 27
 """Products that are replayed for the differing outputs that were not revealed."""
@@ -132,12 +136,14 @@ def explain(
     operation that one run alone has, or that does not differ, has no cause.
     """
     output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
-    if aligned.groups is not None:
-        left, right, aligned = composed.of(left, right, aligned)
     if aligned.left is None or aligned.right is None or output is None:
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]
     made = Cause("", "", pair.compared, pair.differing, output=output)
+    if aligned.groups is not None:
+        left, right, aligned = composed.of(left, right, aligned)
+        output = 0
+    assert aligned.left is not None and aligned.right is not None
     numbers = enumerate(((left, aligned.left), (right, aligned.right)))
     try:
         sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
@@ -233,18 +239,47 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
             told = _compared(sides, views)
             if not len(told.differing):
                 continue
-            chosen = told.differing
-            if len(chosen) > most:
-                chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
             shapes = tuple(str(view.case.to_json()) for view in views)
             key = sides[0].operation.op, shapes
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
-            for one, view, side, places in _each(sides, views, told):
-                revealer.reveal(side, _session(one, view), side.mask(places[chosen]))
-            _told(made, told, _settled(told, chosen))
+            _told(made, told, _revealed(sides, views, told, most, revealer))
     except (ProbeError, ValueError, IndexError) as error:
         made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
     return made
+
+
+def _revealed(
+    sides: list[Alone], views: Sequence[AsCase], told: Recorded, most: int, known: Revealer
+) -> np.ndarray:
+    """Reveals differing outputs; which pairs were examined.
+
+    Operations of one shape add alike, and so do most outputs of one operation: what is known of the
+    shape is replayed first, then what a few outputs told, and only what that does not give to the
+    bit is asked. Of short sums, whose orders round alike by luck, all that may be are asked.
+    """
+    each = _each(sides, views, told)
+    long = min(view.case.summands for view in views) > SHORT
+    asked = np.zeros(0, int)
+    if long and all(known.recall(side, _session(one, view)) for one, view, side, _ in each):
+        examined = _settled(told, asked)
+        if told.proved(told.differing).all():
+            return examined
+    for count in sorted({min(FEW, most), most}) if long else [most]:
+        rest = told.differing[~told.proved(told.differing)] if len(asked) else told.differing
+        asked = np.union1d(asked, _evenly(rest, count))
+        for one, view, side, places in each:
+            known.reveal(side, _session(one, view), side.mask(places[asked]))
+        examined = _settled(told, asked)
+        if told.left.refusal or told.right.refusal or told.proved(told.differing).all():
+            break
+    return examined
+
+
+def _evenly(some: np.ndarray, most: int) -> np.ndarray:
+    """Returns at most so many of these, evenly among them."""
+    if len(some) <= most:
+        return some
+    return some[np.unique(np.linspace(0, len(some) - 1, most).astype(int))]
 
 
 def compared_cases(

@@ -77,6 +77,35 @@ def test_a_difference_inside_a_group_is_a_source_whose_cause_replays():
     assert [n.verdict for n in found.operations if n.op == "Softmax"] == ["carried"]
 
 
+def test_one_operation_of_two_outputs_that_stands_for_several_is_one_source():
+    """What a compiled function gives twice of one sum differs once: it isn't listed twice."""
+
+    def both(tape, blocks):
+        shape = (X.shape[0], W.shape[1])
+        product = Step(Contracts("...k,kn->...n"), (0, 1), shape)
+        more = (Step(Each("add", "adds"), (3, 2), shape), Step(Each("relu", "stays"), (3,), shape))
+
+        def call(x, w, b):
+            y = Tape(None).dense(x, w, blocks)
+            return y + b, np.maximum(y, 0)
+
+        meaning = Steps((product, *more), (4, 5))
+        return tape.ran("Compiled", meaning, call, X, tape.weight(W), tape.weight(B))
+
+    def apart(tape):
+        y = tape.dense(X, tape.weight(W))
+        return tape.add(y, tape.weight(B)), tape.relu(y)
+
+    for blocks in range(2, 9):
+        found = walk.walk(Taped(apart), Taped(lambda tape, n=blocks: both(tape, n)))
+        if found.difference.verdict == "differs":
+            break
+    told = [(n.op, n.verdict, n.groups, len(n.gives)) for n in found.operations if n.groups]
+    op = "Dense + Add + Relu against Compiled"
+    assert told == [(op, "source", ((0, 1, 2), (0,)), 2)]
+    assert len(found.difference.sources) == 1 and found.first.cause == "order"
+
+
 def test_rows_of_a_batch_are_paired_too():
     found = walk.walk(one(X[:2]), three(), explain=False)
     first = next(n for n in found.operations if n.groups)

@@ -126,3 +126,30 @@ def test_other_sizes_along_an_axis_that_is_left_out() -> None:
     chosen = agreeing(_weights(3, 4), _weights(5, 4))
     assert chosen.mask((3, 4), 0).all()
     assert agreeing(_weights(3, 4), _weights(3, 4, digest="v")).empty
+
+
+def test_equal_labels_are_found_at_the_same_place_first_and_then_anywhere() -> None:
+    """Against a search through lists, on sizes and ranks at random."""
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        rank = int(rng.integers(1, 4))
+        shapes = [tuple(rng.integers(1, 6, rank).tolist()) for _ in range(2)]
+        few = int(rng.choice([2, 9, 200]))
+        content = [rng.integers(0, few, shape).astype(np.float32) for shape in shapes]
+        chosen = agreeing(*map(of_content, content))
+        ours, theirs = (one.reshape(-1).tolist() for one in content)
+        places = np.full(shapes[1], -1)
+        both = tuple(slice(min(sizes)) for sizes in zip(*shapes, strict=True))
+        inner = np.arange(len(ours)).reshape(shapes[0])[both]
+        places[both] = inner
+        there = {at: n for n, at in enumerate(places.reshape(-1).tolist()) if at >= 0}
+        wanted = []
+        for n, value in enumerate(ours):
+            first = there.get(n)
+            if first is None or theirs[first] != value:
+                first = theirs.index(value) if value in theirs else None
+            wanted += [(n, first)] if first is not None else []
+        if chosen.whole:
+            assert wanted == [(n, n) for n in range(len(theirs))]
+        else:
+            assert list(zip(chosen.left.tolist(), chosen.right.tolist(), strict=True)) == wanted

@@ -166,7 +166,20 @@ def layers(x: Given) -> list[Any]:
         found += [
             getattr(raw, op)(x=t, axis=n, reverse=back) for n in (1, 2) for back in (False, True)
         ]
+    for op in ("Cumsum", "Cumprod"):
+        found += [
+            getattr(raw, op)(x=t, axis=n, exclusive=True, reverse=back)
+            for n in (1, -1)
+            for back in (False, True)
+        ]
+    pool = {"ksize": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "padding": "SAME"}
+    found += [*raw.MaxPoolWithArgmax(input=p, **pool)]
+    found += [*raw.MaxPoolWithArgmax(input=p, **pool, include_batch_in_index=True)]
+    wide = {"strides": [1, 2, 1, 1], "rates": [1, 1, 2, 1], "padding": "SAME"}
+    found += [raw.Dilation2D(input=p, filter=row(2, 3, 6), **wide)]
     spread = raw.BatchMatMulV2(x=m, y=m, adj_y=True)
+    found += [raw.MatrixSolve(matrix=m, rhs=m[..., :2], adjoint=n) for n in (False, True)]
+    found += [raw.MatrixTriangularSolve(matrix=m, rhs=m, lower=n) for n in (False, True)]
     found += [raw.Cholesky(input=spread + 3 * tf.eye(3)), raw.MatrixDeterminant(input=m)]
     found += [raw.MatrixInverse(input=m, adjoint=n) for n in (False, True)]
     found += [
@@ -247,6 +260,22 @@ def moves(x: Given) -> list[Any]:
     found += [
         raw.OneHot(indices=[[1, 9], [-1, 0]], depth=4, on_value=a[0, 0], off_value=a[0, 1], axis=n)
         for n in (-1, 0, 1)
+    ]
+    top = raw.ArgMax(input=t, dimension=2)
+    found += [
+        raw.OneHot(indices=top, depth=8, on_value=a[0, 0], off_value=a[0, 1], axis=n)
+        for n in (-1, 0, 1)
+    ]
+    each = np.array([[3, 1], [0, 2], [4, 4], [1, 0]], np.int32)[:rows]
+    found += [raw.GatherV2(params=t, indices=each, axis=n, batch_dims=1) for n in (1, 2)]
+    three = np.stack([each, each[:, ::-1] + 3], 1) % 8
+    found += [raw.GatherV2(params=t[:, :2], indices=three, axis=2, batch_dims=2)]
+    found += [
+        raw.ExtractImagePatches(
+            images=p, ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, n, 1], padding=name
+        )
+        for n in (1, 2)
+        for name in ("SAME", "VALID")
     ]
     found += [raw.BroadcastTo(input=row(6), shape=[3, 6]), raw.Fill(dims=[2, 3], value=a[0, 2])]
     found += [

@@ -358,6 +358,11 @@ def layers(x: Given) -> list[Any]:
         F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=False),
         F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=True),
         a.nonzero(),
+        *(torch.unique_consecutive(t.round(), return_inverse=n) for n in (False, True)),
+        *(op(a.round(), dim=1) for op in (torch.unique_consecutive, torch.unique)),
+        torch.unique(t.round()),
+        *(torch.aminmax(t, dim=n, keepdim=n == 2) for n in (1, 2)),
+        torch.aminmax(row(6)),
         torch._weight_norm(row(3, 4), row(3, 1), 0),
     ]
     found += [
@@ -536,6 +541,7 @@ LAYERS = """_native_multi_head_attention _transformer_encoder_layer_fwd mkldnn_r
 """Operations of whole layers, in test_meaning.py and test_places.py, or of other settings."""
 
 UNKNOWN = {"aten.nonzero", "aten.sum", "aten._embedding_bag_forward_only"}
+UNKNOWN |= {f"aten.{op}" for op in ("unique_consecutive", "_unique2", "unique_dim")}
 """What reads everything here, or is not described."""
 
 
