@@ -18,7 +18,7 @@ from jax.extend import core
 
 from probe.recorders.jax_meanings import Equation, Unknown, meaning
 from probe.recording import mixing
-from probe.recording.difference import exact
+from probe.recording.labelling import exact
 from probe.recording.labels import Labels, of_content, tag
 from probe.recording.meaning import Holds, Joins, Meaning, Shapes, Step, Steps
 from probe.recording.recording import SMALL
@@ -371,7 +371,7 @@ class Walk:
 
 
 def word(means: Meaning, name: str, params: Mapping[str, Any]) -> np.uint64:
-    """Returns the label of an operation, as ``difference.given_labels`` has it."""
+    """Returns the label of an operation, as ``labelling.given_labels`` has it."""
     if isinstance(means, Unknown):
         return tag(name, repr(attributes(params)))
     return tag(means.word or name)

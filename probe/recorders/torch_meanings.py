@@ -16,7 +16,6 @@ from probe.recording.meaning import (
     Contracts,
     Each,
     Encodes,
-    Joins,
     Made,
     Meaning,
     Normalises,
@@ -152,30 +151,6 @@ def _reshapes(call: Call) -> Meaning:
     if "dtype" in call.bound() and call["dtype"] is not None:
         return Unknown("the bits are read as a different type")
     return Reshapes()
-
-
-@row("view_as_real")
-def _halves(call: Call) -> Meaning:
-    shape = call["self"].shape
-    halves = (Step(Each(word, "stays"), (0,), shape) for word in ("real", "imag"))
-    return Steps((*halves, Step(Joins(-1, stacked=True), (1, 2), call.shapes[0])))
-
-
-@row("view_as_complex")
-def _of_halves(call: Call) -> Meaning:
-    shape = call.shapes[0]
-    halves = (Step(Picks(axis=-1, index=np.asarray(n)), (0,), shape) for n in range(2))
-    return Steps((*halves, Step(Each("complex"), (1, 2), shape)))
-
-
-@row("_conj", "_conj_copy", "conj", "_conj_physical", "conj_physical")
-def _conjugate(call: Call) -> Meaning:
-    return Each("conj", "stays") if call["self"].dtype.is_complex else Same()
-
-
-@row("_neg_view")
-def _negative(call: Call) -> Meaning:
-    return Each("negative", "stays")
 
 
 @row("quantized::linear_dynamic")

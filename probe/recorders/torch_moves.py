@@ -1,4 +1,5 @@
-"""What ATen's operations on places compute: indexing, padding, turning, pictures in other sizes."""
+"""What ATen's operations on places compute: indexing, padding, turning, pictures in other sizes;
+and the halves of complex numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from probe.recording.meaning import (
     Moves,
     Pads,
     Picks,
+    Same,
     Splits,
+    Step,
+    Steps,
     Unknown,
     Whole,
 )
@@ -314,3 +318,27 @@ def _shuffle(call: Call) -> Meaning:
         return turned.reshape(to)
 
     return Moves(move, tuple(range(len(to) - 3)))
+
+
+@row("view_as_real")
+def _halves(call: Call) -> Meaning:
+    shape = call["self"].shape
+    halves = (Step(Each(word, "stays"), (0,), shape) for word in ("real", "imag"))
+    return Steps((*halves, Step(Joins(-1, stacked=True), (1, 2), call.shapes[0])))
+
+
+@row("view_as_complex")
+def _of_halves(call: Call) -> Meaning:
+    shape = call.shapes[0]
+    halves = (Step(Picks(axis=-1, index=np.asarray(n)), (0,), shape) for n in range(2))
+    return Steps((*halves, Step(Each("complex"), (1, 2), shape)))
+
+
+@row("_conj", "_conj_copy", "conj", "_conj_physical", "conj_physical")
+def _conjugate(call: Call) -> Meaning:
+    return Each("conj", "stays") if call["self"].dtype.is_complex else Same()
+
+
+@row("_neg_view")
+def _negative(call: Call) -> Meaning:
+    return Each("negative", "stays")

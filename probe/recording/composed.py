@@ -20,7 +20,8 @@ import numpy as np
 
 from probe.recording.contract import Event
 from probe.recording.counterparts import computes, named
-from probe.recording.difference import Aligned, exact
+from probe.recording.difference import Aligned
+from probe.recording.labelling import exact
 from probe.recording.meaning import Compiled, Holds, Meaning, Step, Steps, Unknown
 from probe.recording.recording import Operation, Recording, Side
 

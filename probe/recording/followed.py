@@ -15,16 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.difference import (
-    Aligned,
-    Pair,
-    align,
-    filled,
-    given_labels,
-    labelled,
-    selected,
-)
+from probe.recording.difference import Aligned, Pair, align, selected
 from probe.recording.judging import Judged, settled
+from probe.recording.labelling import filled, given_labels, labelled
 from probe.recording.labels import Labels, agreeing, joined, tag
 from probe.recording.recording import Operation, Recording, Side
 

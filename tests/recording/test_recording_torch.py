@@ -18,8 +18,8 @@ from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
-from probe.recording.difference import labelled  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
+from probe.recording.labelling import labelled  # noqa: E402
 from probe.recording.meaning import Moves, Unknown  # noqa: E402
 from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.difference import filled, labelled
+from probe.recording.labelling import filled, labelled
 from probe.recording.labels import ZERO, Labels, agreeing
 from probe.recording.recording import Live
 

@@ -1,0 +1,113 @@
+"""Labels of a recorded run: what every value was computed from, to be compared with another run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from probe import floats
+from probe.recording.labels import Labels, of_content, of_digest, tag
+from probe.recording.meaning import Unknown
+from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
+
+LARGE = 1 << 24
+"""Elements up to which an input is known element by element, where one side takes a part of it: a
+batch of a hundred pictures. Their labels take eight bytes each."""
+
+
+def labelled(side: Recording, other: Recording) -> list[Labels]:
+    """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
+    alike = _alike(side, other)
+    theirs = {_key(v) for v in other.values if v.given < 0 and (alike or _by_digest(v))}
+    found: list[Labels | None] = []
+    for value in side.values:
+        label = None
+        if (
+            value.given < 0
+            and _key(value) in theirs
+            and value.floating
+            and (alike or _by_digest(value))
+            and np.prod(value.shape, dtype=int) > 1
+        ):
+            label = _whole(value)._replace(fixed=value.role == WEIGHT)
+        elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
+            label = of_content(value.content)
+        elif value.given < 0:
+            label = _whole(value)
+        found.append(label)
+    for one in side.operations:
+        if all(found[n] is not None for n in one.gives):
+            continue
+        for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
+            if found[number] is None:
+                found[number] = label
+    assert all(one is not None for one in found)
+    return found  # type: ignore[return-value]
+
+
+def _whole(one: Value) -> Labels:
+    """Labels of a value by its bits; the same bits in another shape are other elements."""
+    return of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
+
+
+def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
+    return one.shape, one.dtype, one.digest
+
+
+def _by_digest(one: Value) -> bool:
+    """Whether labels take a value that no operation gave as a whole, if both sides have it."""
+    return one.role == WEIGHT or one.content is None or one.content.size > LARGE
+
+
+def _alike(side: Recording, other: Recording) -> bool:
+    """Returns whether both run the same operations on arrays of the same shapes.
+
+    Only then is an input that is whole in both labelled by its place: where one side takes a part
+    of it first, its elements have to be known by their content.
+    """
+    ours, theirs = (
+        [(one.op, one.reads, one.gives) for one in recording.operations]
+        for recording in (side, other)
+    )
+    shapes = [[value.shape for value in recording.values] for recording in (side, other)]
+    return ours == theirs and shapes[0] == shapes[1]
+
+
+def exact(content: np.ndarray, dtype: str) -> bool:
+    """Whether what is computed from integers came without rounding: whole numbers, or infinite.
+
+    Other results, sines of positions say, are labelled by how they were computed, so that they are
+    compared.
+    """
+    if dtype not in floats.FORMATS:
+        return "complex" not in dtype
+    values = floats.widen(content, dtype)
+    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
+
+
+def filled(side: Side, other: Recording) -> None:
+    """Fetches large values that no operation gave and that the other run hasn't: labels need them.
+
+    So that an array taken for a weight is compared like any other where it differs.
+    """
+    theirs = {_key(v) for v in other.values if v.given < 0 and _by_digest(v)}
+    values = side.recording.values
+    wanted = {
+        number
+        for number, value in enumerate(values)
+        if value.given < 0 and value.content is None and _key(value) not in theirs
+    }
+    for number, array in (side.arrays(wanted) if wanted else {}).items():
+        values[number].content = array
+
+
+def given_labels(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+    """Returns the labels of what an operation gives, from those of what it reads."""
+    reads = [found[n] for n in one.reads]
+    shapes = [side.values[n].shape for n in one.gives]
+    meaning = one.meaning
+    unknown = isinstance(meaning, Unknown)
+    what = tag(one.op, repr(one.attributes)) if unknown else tag(meaning.word or one.op)
+    if meaning.notices:
+        zeros = side.values[one.gives[0]].zeros
+        return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type, call-arg]
+    return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
