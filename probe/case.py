@@ -409,3 +409,10 @@ def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
     values = numbers("bias", bias, dtype)  # type: ignore[arg-type]
     single = isinstance(bias, (int, float)) or (isinstance(bias, str) and len(values) == 1)
     return values[0] if single else values
+
+
+def require_length(case: Case) -> Case:
+    """Returns the case itself; InputError if its length is open."""
+    if case.length is None:
+        raise InputError("length", None, "the order depends on the shape", "give --length N")
+    return case

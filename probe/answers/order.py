@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
-from probe.case import Case
+from probe.case import Case, require_length
 from probe.comparison import Run, revealed
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.order import functions
 from probe.order.certificate import BUDGET
-from probe.order.orders import require_length
 from probe.order.summation import ranges
 from probe.target import Target
 

@@ -207,7 +207,7 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
 def sized_case(words: Mapping[str, str]) -> Case:
     """Returns ``case_of`` of a case whose length is given. Raises InputError."""
-    from probe.order.orders import require_length
+    from probe.case import require_length
 
     ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
     return require_length(case_of(words))

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import floats, operands, ulp, window
 from probe.case import Case
-from probe.errors import InputError, Nondeterministic, NotASum
+from probe.errors import Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.order import zero
 from probe.order.certificate import certify
@@ -494,10 +494,3 @@ def _grid(piece: Refused | Revealed, wanted: np.ndarray) -> np.ndarray:
 
 def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
     return floats.round_to(floats.widen(array, dtype) * scale, dtype)
-
-
-def require_length(case: Case) -> Case:
-    """Returns the case itself; InputError if its length is open."""
-    if case.length is None:
-        raise InputError("length", None, "the order depends on the shape", "give --length N")
-    return case
