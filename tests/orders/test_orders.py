@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe import window
-from probe.case import Case
+from probe.case import Case, require_length
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
 from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, _Work, require_length, reveal
+from probe.order.orders import Operands, _Work, reveal
 from probe.order.reveal import ASKED, Answers
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree, fprev_calls
