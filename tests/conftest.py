@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,10 @@ from probe.target import Target
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# OpenMP's threads (PyTorch's) otherwise spin while they wait, and take the processor from the
+# tests of the other processes: a PyTorch test costs two to three times as much
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 SECONDS_EACH = """
@@ -41,6 +46,16 @@ def pytest_configure(config):
         own = sorted(os.sched_getaffinity(0))
         first = CORES * int(worker.removeprefix("gw"))
         os.sched_setaffinity(0, {own[(first + n) % len(own)] for n in range(CORES)})
+
+
+def pytest_sessionstart(session):
+    """Millions of objects come with the libraries and stay: none is looked for among them."""
+    gc.disable()
+
+
+def pytest_collection_finish(session):
+    gc.freeze()
+    gc.enable()
 
 
 MINUTES_TOGETHER = """

@@ -86,9 +86,10 @@ class TensorFlow(Writing):
 
     @classmethod
     def unneeded(cls, switches):
-        """Returns Keras, which registers its classes for saved models, and JAX, which tf.lite
-        converts: they take nearly half of the processor time of ``import tensorflow``."""
-        return ("keras", "jax")
+        """Returns Keras, which registers its classes for saved models, JAX, which tf.lite
+        converts, and SciPy, whose sparse matrices its former Keras takes: together half of the
+        processor time of ``import tensorflow``."""
+        return ("keras", "jax", "scipy")
 
     @classmethod
     def environment(cls, switches, device):
