@@ -44,13 +44,12 @@ def explained(case, at, against, left, right=None):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("algorithm", FLUSHED)
 def test_each_kind_is_told_from_the_others_and_replayed(algorithm, dtype):
-    for seed in range(3):
-        case = Case("matmul", in_channels=9, filters=3, operands="tiny", seed=seed, dtype=dtype)
-        found = explained(case, 2, 5, algorithm)
-        (summation,) = found.left.orders.summations
-        told = {name for name, value in summation.rounding.sets().items() if value == ALL}
-        assert told == FLUSHED[algorithm], summation.rounding
-        assert found.replayed == found.compared
+    case = Case("matmul", in_channels=9, filters=3, operands="tiny", seed=0, dtype=dtype)
+    found = explained(case, 2, 5, algorithm)
+    (summation,) = found.left.orders.summations
+    told = {name for name, value in summation.rounding.sets().items() if value == ALL}
+    assert told == FLUSHED[algorithm], summation.rounding
+    assert found.replayed == found.compared
 
 
 @pytest.mark.parametrize("op", ["sum", "conv1d"])

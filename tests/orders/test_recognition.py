@@ -64,7 +64,7 @@ def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
 )
 def test_padding_shows_no_other_kind(recogniser, case: Case) -> None:
     known = recogniser("reference,algorithm=blocked", case)
-    for length in (9, 10, 64, 131):
+    for length in (9, 10, 131 if case.op == "conv1d" else 40):
         found = known.pattern(length)
         assert found.unknown == 0 and found.tail == () and found.elsewhere == 0
         assert found.interior == 0
@@ -150,7 +150,7 @@ class Apart:
 EDGES = [
     Case(op="conv1d", kernel=3, padding="same"),
     Case(op="conv1d", kernel=6, padding="same", dilation=2, in_channels=2, bias="normal"),
-    Case(op="conv1d", kernel=5, padding="3:1", in_channels=40, filters=3),
+    Case(op="conv1d", kernel=5, padding="3:1", in_channels=16, filters=3),
     Case(op="conv2d", kernel="3x4", padding="same", height=3, in_channels=3, filters=2),
     Case(op="conv1d", kernel=5, padding="same", in_channels=2, dtype="bfloat16"),
 ]

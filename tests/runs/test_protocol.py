@@ -39,7 +39,10 @@ def frame(header: dict, found: dict | None = None) -> bytes:
     return stream.getvalue()
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no failure
+)
 @given(
     st.dictionaries(st.text(), st.integers() | st.text() | st.none(), max_size=4),
     st.lists(

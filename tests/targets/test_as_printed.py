@@ -15,8 +15,9 @@ from probe.launch import library_variables
 from probe.target import Target
 
 SCRIPT = Path(__file__).parents[1] / "targets" / "as_printed.py"
-QUICK = ("numpy", "torch", "torch,mkldnn=0", "onnxruntime")
+QUICK = ("numpy", "torch", "onnxruntime")
 SLOW = (
+    "torch,mkldnn=0",
     *("tensorflow", "tensorflow,mode=graph", "tensorflow,xla=1", "tensorflow,weights=constant"),
     *("keras", "keras,backend=torch", "keras,backend=jax", "jax", "onnxruntime,weights=argument"),
     *("openvino", "litert", "litert,xnnpack=0", "opencv"),
