@@ -90,15 +90,15 @@ class Torch(Writing):
         return variables
 
     def start(self, switches, device):
-        import torch
-
-        if device.startswith("cuda"):
-            require_gpu(torch, device)
-        for key in GPU_KEYS:
+        for key in GPU_KEYS:  # before the import, which takes seconds
             if key in switches and device == "cpu":
                 raise Unavailable(
                     f"{key} is a switch of the GPU's kernels: use @cuda:0, or no {key}"
                 )
+        import torch
+
+        if device.startswith("cuda"):
+            require_gpu(torch, device)
         self.torch = torch
         self.refusals = (NotImplementedError, RuntimeError)
         self.exhausted = (getattr(torch, "OutOfMemoryError", MemoryError),)

@@ -1,6 +1,7 @@
 """The listing shows the flow and imports follow it; the child's files run on old Pythons."""
 
 import ast
+import functools
 import os
 import shutil
 import subprocess
@@ -41,6 +42,7 @@ def module_of(path):
 FILES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@functools.cache
 def imported(path, lazily=True):
     """Dotted names that a file imports, without those for type checkers only."""
     found = set()

@@ -108,7 +108,7 @@ def swept(monkeypatch, tmp_path):
         monkeypatch.setattr(sweeps, "opened", opened)
         monkeypatch.setattr(sweeps, "PATIENCE", 0.2)
         monkeypatch.setattr(sweeps, "GROWTH", 1)
-        monkeypatch.setattr(sweeps, "FIRST", 2)
+        monkeypatch.setattr(sweeps, "FIRST", 3)
         here = Sessions(lambda where: open_session(where, inline=True))
         monkeypatch.setattr(node, "_OWN", SimpleNamespace(sessions=here))
         found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2")

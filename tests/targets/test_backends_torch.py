@@ -61,6 +61,7 @@ def test_uneven_padding_is_asked_of_the_choice_as_it_is_computed(started):
     }
 
 
+@pytest.mark.slow  # beside the other test of one thread, whose process it shares
 def test_facts(started):
     facts = started("torch,threads=1").facts
     assert facts["library"] == "torch" and facts["devices"] == ["cpu"] and facts["threads"] == 1
