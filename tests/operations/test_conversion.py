@@ -68,7 +68,10 @@ def cropped(found, case, crop):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(one, marks=pytest.mark.slow) if one == "keras" else one for one in TARGETS],
+)
 def test_the_windows_after_conversion_are_those_of_the_case(started, target, case):
     session = started(target)
     if target == "reference":
