@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from probe.recorders.jax_solvers import SOLVERS
 from probe.recording.labels import tag
 from probe.recording.meaning import (
     Accumulates,
@@ -250,6 +251,11 @@ def _concatenate(one: Equation) -> Meaning:
     return Joins(one.params["dimension"])
 
 
+def _unstack(one: Equation) -> Meaning:
+    axis = one.params["axis"]
+    return Splits(axis, (1,) * one.shape()[axis], drop=True)
+
+
 def _split(one: Equation) -> Meaning:
     return Splits(one.params["axis"], tuple(one.params["sizes"]))
 
@@ -450,6 +456,8 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "rev": _reverse,
     "concatenate": _concatenate,
     "split": _split,
+    "stack": lambda one: Joins(one.params["axis"], stacked=True),
+    "unstack": _unstack,
     "pad": _pad,
     "tile": _tile,
     "iota": _iota,
@@ -465,10 +473,15 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "top_k": _lines(1, "k"),
     "cholesky": _lines(2),
     "lu": _lines(2),
+    "lu_pivots_to_permutation": _lines(1),
+    "eig": _lines(2),
+    "schur": _lines(2),
+    "hessenberg": _lines(2),
     "qr": _lines(2),
     "eigh": _lines(2),
     "svd": _lines(2),
     "fft": lambda one: _lines(len(one.params["fft_lengths"]), "fft_type", "fft_lengths")(one),
+    **SOLVERS,
     "device_put": _several,
     "optimization_barrier": _several,
 }

@@ -60,7 +60,6 @@ class Watching:
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
-        self.computed: set[Hashable] = set()
         self.given: dict[Hashable, int] = {}
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
@@ -257,9 +256,6 @@ class Watching:
         for one in gives:
             if one.shape in self.wanted:
                 self.numpy[one.shape, one.dtype, digest(one.array())] = one.key
-        floating = any(kind(one).floating for one in inputs)
-        if floating or any(one.key in self.computed for one in reads):
-            self.computed.update(one.key for one in gives)
         told = self._told(op, inputs, attributes, outputs, read, given)
         self.visit(
             Event(
@@ -317,11 +313,9 @@ class Watching:
         numbers = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
 
         def value(number: int) -> np.ndarray | None:
-            watch, one = held[0], held[1:][number]
             looked.append(number)
-            if one.dtype.is_floating or watch.key(one) in watch.computed:
-                return None
-            return np.array(array(one))
+            one = held[1:][number]
+            return None if one.dtype.is_floating else np.array(array(one))
 
         shapes = [
             tuple(tf.TensorShape(one._handle_data.shape_and_type[0].shape).as_list())
@@ -370,8 +364,6 @@ class Watching:
     def _moved(
         self, op: str, path: str, reads: list[Seen], gives: list[Seen], move: Callable[..., Any]
     ) -> None:
-        if any(one.key in self.computed for one in reads):
-            self.computed.update(one.key for one in gives)
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             found = move(*arrays)

@@ -13,6 +13,7 @@ from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Accumulates,
     Each,
+    Holds,
     Made,
     Meaning,
     Moves,
@@ -210,22 +211,24 @@ def _embedding_bag(call: Call) -> Meaning:
         return Unknown("it takes the largest, or leaves rows out")
     starts = offsets[:-1] if call["include_last_offset"] else offsets
     bags = np.searchsorted(starts, np.arange(len(index)), side="right") - 1
-    counts = tuple(np.bincount(bags, minlength=len(starts)).tolist()) if mode else ()
     width, count = call["weight"].shape[1], len(call.reads)
     places = bags[:, None] * width + np.arange(width)
-    rows = Step(Picks(axis=0, index=index), (call["weight"].number,), (len(index), width))
-    zeros = Step(Made(0.0, str(call["weight"].dtype).removeprefix("torch.")), (), call.shapes[0])
-    summed = Step(
-        Accumulates(places.reshape(-1), "embedding_bag", (mode, counts)),
-        (count + 1, count),
-        call.shapes[0],
-    )
-    others = tuple(
-        Step(Whole((), f"embedding_bag {n}", (mode, len(starts))), tuple(range(count)), shape)
-        for n, shape in enumerate(call.shapes[1:])
-    )
-    gives = (count + 2, *range(count + 3, count + 3 + len(others)))
-    return Steps((rows, zeros, summed, *others), gives)
+    dtype = str(call["weight"].dtype).removeprefix("torch.")
+    steps = [
+        Step(Picks(axis=0, index=index), (call["weight"].number,), (len(index), width)),
+        Step(Made(0.0, dtype), (), call.shapes[0]),
+        Step(Accumulates(places.reshape(-1), "embedding_bag"), (count + 1, count), call.shapes[0]),
+    ]
+    if mode:  # each bag by its own number of rows
+        lengths = np.maximum(np.bincount(bags, minlength=len(starts)), 1)[:, None]
+        steps.append(Step(Holds(lengths), (), lengths.shape))
+        steps.append(Step(Each("mean_of_bag"), (count + 2, count + 3), call.shapes[0]))
+    gives = [count + len(steps) - 1]
+    for n, shape in enumerate(call.shapes[1:]):
+        whole = Whole((), f"embedding_bag {n}", (mode, len(starts)))
+        steps.append(Step(whole, tuple(range(count)), shape))
+        gives.append(count + len(steps) - 1)
+    return Steps(tuple(steps), tuple(gives))
 
 
 def _taken(shape: tuple[int, ...], run: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:

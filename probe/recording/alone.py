@@ -22,6 +22,7 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
+from probe.recording.meaning import Passes
 from probe.recording.recording import Operation, Side, Value
 from probe.recording.view import Again
 
@@ -316,9 +317,9 @@ def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
 
 def _paired(found: Difference, one: Aligned) -> bool:
     """Returns whether everything that both sides' operation reads and gives has a counterpart."""
-    if one.groups is not None:
-        return False
     ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
+    if one.groups is not None or isinstance(theirs.meaning, Passes):  # its parts are asked
+        return False
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 
 

@@ -15,7 +15,16 @@ from typing import Any
 
 from probe.case import Case
 from probe.errors import InputError
-from probe.recording.meaning import Contracts, Each, Meaning, Reduces, Windows
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Meaning,
+    Reduces,
+    Reshapes,
+    Same,
+    Step,
+    Windows,
+)
 from probe.recording.view import AsCase, Function, Part, Phase
 
 
@@ -28,7 +37,7 @@ def parts_of(
     InputError: what is behind is not of this kind.
     """
     behind, count = list(getattr(meaning, "behind", ())), len(shapes)
-    if steps := getattr(meaning, "steps", ()):
+    if steps := _without_shapes(getattr(meaning, "steps", ()), count):
         first = steps[0].meaning
         if steps[0].reads != tuple(range(len(steps[0].reads))):
             raise InputError("operation", type(first).__name__, "several operations in one", "")
@@ -54,6 +63,26 @@ def parts_of(
     return first, tuple(functions)
 
 
+def _without_shapes(steps: Sequence[Step], count: int) -> Sequence[Step]:
+    """Leaves out steps behind a product that give its sums another shape and move none.
+
+    The last axis has to stay: what is added behind lies along it. ``count``: of what is read.
+    """
+    if not steps or not isinstance(steps[0].meaning, Contracts):
+        return steps
+    kept: list[Step] = []
+    numbers, last = {n: n for n in range(count)}, steps[0].shape[-1:]
+    for number, one in enumerate(steps):
+        reads = tuple(numbers[n] for n in one.reads if n in numbers)
+        shaped = isinstance(one.meaning, Reshapes | Same) and one.shape[-1:] == last
+        if number and shaped and len(reads) == 1 and reads[0] >= count:
+            numbers[count + number] = reads[0]
+            continue
+        numbers[count + number] = count + len(kept)
+        kept.append(replace(one, reads=reads))
+    return kept
+
+
 def _with_bias(meaning: Meaning, number: int, shapes: Sequence[tuple[int, ...]]) -> Meaning | None:
     """The sum with an addend as its bias; None where it has one, or the addend is an array."""
     if sum(size > 1 for size in shapes[number]) > 1:
@@ -77,6 +106,7 @@ def as_cases(
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
     """
+    steps = getattr(meaning, "steps", ())
     meaning, functions = parts_of(meaning, shapes)
     used: Sequence[int] = (0,)
     others = [numbers[0] for word, numbers in functions if word == "add"]
@@ -90,7 +120,8 @@ def as_cases(
             "dtype", "+".join(sorted(mixed)), "its operands have different formats", ""
         )
     if isinstance(meaning, Contracts):
-        found = _product(meaning, shapes, outputs[0], dtypes[-1])
+        found = _product(meaning, shapes, steps[0].shape if steps else outputs[0], dtypes[-1])
+        found = replace(found, y=replace(found.y, whole=outputs[0]))
     elif isinstance(meaning, Windows) and meaning.kind == "transposed":
         every = transposed(meaning, shapes, outputs[0], dtypes[-1])
         return [replace(one, functions=functions) for one in every]

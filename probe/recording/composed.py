@@ -121,11 +121,11 @@ def _before(run: Recording, group: Sequence[int], value: int) -> list[int]:
 
 
 def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
-    """The operations of a group, but for those that only bring inputs and weights into place."""
+    """The operations of a group, but for those that only bring what it reads into place."""
     settled: set[int] = set()
     for number in group:
         one = run.operations[number]
-        from_outside = all(run.values[n].given < 0 or n in settled for n in one.reads)
+        from_outside = all(run.values[n].given not in group or n in settled for n in one.reads)
         if from_outside and not computes(one):
             settled.update(one.gives)
     last = group[-1]

@@ -19,8 +19,9 @@ import numpy as np
 from probe import floats, memory, ulp
 from probe.recording import counterparts
 from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import filled, labelled
-from probe.recording.labels import Selection, agreeing
+from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
+from probe.recording.labels import NOTHING, Selection, agreeing
+from probe.recording.meaning import Passes
 from probe.recording.recording import Recording, Side, Value
 
 LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
@@ -154,17 +155,53 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
 
 
 def compare(left: Side, right: Side) -> Difference:
-    """Compares two runs of the same thing."""
+    """Compares two runs of the same thing.
+
+    Where nothing is known to agree of an output that both sides compute from what is understood,
+    all labels are written out and compared once more, if that takes seconds.
+    """
     ours, theirs = left.recording, right.recording
     filled(left, theirs)
     filled(right, ours)
-    labels = labelled(ours, theirs), labelled(theirs, ours)
+    found = _by_labels(ours, theirs)
+    if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
+        MOST_MIXED
+    ):
+        again = _by_labels(ours, theirs, written=True)
+        if not any(one.selection.empty for one in again.outputs):
+            found = again
+    judge(left, right, _of(found.operations, found.outputs))
+    for each in found.operations:
+        each.verdict = each.verdict or _verdict(each)
+        each.note = "" if each.verdict == "equal" else each.note
+    _handed_on(found)
+    return found
+
+
+def _handed_on(found: Difference) -> None:
+    """A program that was looked into gives what was computed inside: where that has a counterpart,
+    nothing differs by itself in giving it."""
+    apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
+    sides = [(found.left, {p.left for p in apart}), (found.right, {p.right for p in apart})]
+    for one in found.operations:
+        if one.verdict != "source" or one.left is None or one.right is None:
+            continue
+        for (side, differing), number in zip(sides, (one.left, one.right), strict=True):
+            op = side.operations[number]
+            if isinstance(op.meaning, Passes) and differing & set(op.reads):
+                one.verdict = "carried"
+
+
+def _by_labels(ours: Recording, theirs: Recording, written: bool = False) -> Difference:
+    """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    labels = labelled(ours, theirs, written), labelled(theirs, ours, written)
     pairs: dict[tuple[int, int], Pair] = {}
 
     def pair(mine: int, other: int) -> Pair:
         if (mine, other) not in pairs:
             one, two = labels[0][mine], labels[1][other]
-            chosen = agreeing(one, two)
+            alike = ours.values[mine].dtype == theirs.values[other].dtype
+            chosen = agreeing(one, two) if alike else NOTHING  # both may hold zeros
             made = Pair(mine, other, chosen, one.known and two.known)
             made.compared = selected(chosen, ours.values[mine].shape)
             made.hollow = 0 in ours.values[mine].shape and 0 in theirs.values[other].shape
@@ -180,10 +217,6 @@ def compare(left: Side, right: Side) -> Difference:
     found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    judge(left, right, _of(found, outputs))
-    for each in found:
-        each.verdict = each.verdict or _verdict(each)
-        each.note = "" if each.verdict == "equal" else each.note
     return Difference(ours, theirs, found, outputs)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from probe import floats
 from probe.recording.labels import Labels, of_content, of_digest, tag
-from probe.recording.meaning import Unknown
+from probe.recording.meaning import Attends, Contracts, Steps, Unknown, Windows
 from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
 
 LARGE = 1 << 24
@@ -14,10 +14,38 @@ LARGE = 1 << 24
 batch of a hundred pictures. Their labels take eight bytes each."""
 
 
-def labelled(side: Recording, other: Recording) -> list[Labels]:
-    """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
+MOST_MIXED = 1 << 26
+"""Pairs of labels that a run's products may mix where all labels are written out: seconds."""
+
+
+def cost(side: Recording) -> float:
+    """Returns about how many pairs of labels a run's products mix if all of them are written out:
+    for each output as many as the sums have products."""
+    found = 0.0
+    for one in side.operations:
+        sizes, given = (
+            [float(np.prod(side.values[n].shape, dtype=float)) for n in some]
+            for some in (one.reads, one.gives)
+        )
+        size = max(given, default=0.0)
+        if len(sizes) > 1 and isinstance(one.meaning, Contracts | Windows | Attends | Steps):
+            first, second = sorted(sizes)[-2:]
+            found += size * max(1.0, (first * second / max(size, 1.0)) ** 0.5)
+        else:
+            found += max([size, *sizes])
+    return found
+
+
+def labelled(side: Recording, other: Recording, written: bool = False) -> list[Labels]:
+    """Returns the labels of every value of a run; ``other``: the run that it is compared with.
+
+    ``written``: no label is left out. What is computed of labels that are left out has other labels
+    than what is computed of those that are not, and whether they are may depend on the batch: a
+    weight that is repeated for each of its rows and merged with them is not repeated for one row.
+    """
     alike = _alike(side, other)
     theirs = {_key(v) for v in other.values if v.given < 0 and (alike or _by_digest(v))}
+    _written_out(side, other)
     found: list[Labels | None] = []
     for value in side.values:
         label = None
@@ -29,6 +57,7 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             and np.prod(value.shape, dtype=int) > 1
         ):
             label = _whole(value)._replace(fixed=value.role == WEIGHT)
+            label = label._replace(array=label.full()) if written else label
         elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
@@ -42,6 +71,20 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
                 found[number] = label
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
+
+
+def _written_out(side: Recording, other: Recording) -> None:
+    """Has labels written out behind what leaves elements out somewhere in either run.
+
+    A sum over labels that are left out has another label than one over those that are not: a row
+    in which nothing vanishes would not be the same as in a batch of which another row does.
+    """
+    every = [(run, one) for run in (side, other) for one in run.operations if one.meaning.notices]
+    words = {one.meaning.word for run, one in every if run.values[one.gives[0]].zeros is not None}
+    for run, one in every:
+        value = run.values[one.gives[0]]
+        if run is side and value.zeros is None and one.meaning.word in words:
+            value.zeros = np.zeros((1,) * len(side.values[(one.reads or one.gives)[0]].shape), bool)
 
 
 def _whole(one: Value) -> Labels:

@@ -211,6 +211,10 @@ class Selection(NamedTuple):
         return self.put(np.zeros(shape, bool), every, side)
 
 
+NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)
+"""No element of either value."""
+
+
 def agreeing(left: Labels, right: Labels) -> Selection:
     """Returns which elements of two values have equal labels: same place first, then anywhere."""
     rank = len(left.shape)

@@ -136,7 +136,23 @@ def aligned(
     names: list[Name] = list(range(len(shape)))
     for axis, name in zip(out, named(met), strict=True):
         names[axis] = name
-    return shape, [one.full(rest) for one in padded], tuple(names)
+    return shape, owned([one.full(rest) for one in padded], met), tuple(names)
+
+
+def owned(arrays: Sequence[np.ndarray], met: Sequence[tuple[Name | None, ...]]) -> list[np.ndarray]:
+    """Returns labels that know their own axes' names, where operands with others meet.
+
+    Two parts of one projection have the same labels where these are left out along the channels:
+    their names alone tell queries from keys, so that q[i] k[j] is not taken for k[i] q[j].
+    """
+    apart = [names for names in met if len({name for name in names if name is not None}) > 1]
+    if not apart:
+        return list(arrays)
+    found = []
+    for number, array in enumerate(arrays):
+        own = tag("owned", *sorted(map(hashed, (names[number] for names in apart))))
+        found.append(np.where(array == ZERO, ZERO, joined(array, own)))
+    return found
 
 
 def lifted(one: Labels, rank: int) -> Labels:
@@ -207,7 +223,7 @@ def product(
     sizes = {x: max(labels.shape[axis] for labels, axis in having[x]) for x in every}
     inner = [(hashed(names[x]), sizes[x]) for x in left_out if x not in out]
     what = tag(int(what), *sorted(inner))
-    arrays = [_spread(labels, text, every, left_out) for labels, text in ends]
+    arrays = owned([_spread(labels, text, every, left_out) for labels, text in ends], met)
     # ab is ba, as where a library transposes a product, unless an index alone says whose axis it is
     turns = not any(x in out and (x in letters[0]) != (x in letters[1]) for x in left_out)
     found = _chunked(arrays, len(out), what, turns)

@@ -19,28 +19,22 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.progress import Say, silent, span
-from probe.recording import alone
+from probe.recording import alone, assumed
+from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import (
     Aligned,
     Difference,
-    Pair,
     align,
     batches,
     compare,
     itemsize,
-    judge,
 )
-from probe.recording.labels import Selection, agreeing, of_content
-from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
-from probe.recording.recording import Live, Operation, Recording, Side, Value, digest
+from probe.recording.labels import agreeing, of_content
+from probe.recording.recording import Live, Recording, Side, Value, digest
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
-
-NAMES = ("left", "right")
-MOVING = (Moves, Turns, Reshapes, Same)
-"""What an operation means that moves elements and computes none."""
 
 CHANGED = "recording changes its outputs"
 
@@ -208,10 +202,11 @@ def compared(
     same = same_question(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
-    same = same and not _part_taken(difference)
+    given, same = same, same and not assumed.part_taken(difference)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
-    if same and any(one.verdict in NAMES for one in found.operations):
-        _all_outputs(found)
+    if given and any(one.verdict in NAMES for one in found.operations):
+        near = None if same else assumed.NEAR
+        found.notes += filter(None, [assumed.all_outputs(left, right, difference, near)])
     _suspect(found)
     if explain:
         tell("looking for differences behind the first")
@@ -220,65 +215,6 @@ def compared(
     if explain:
         _explain(found, tell, seconds)
     return found
-
-
-def _all_outputs(found: Walk) -> None:
-    """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
-    to agree, as that is what was asked."""
-    ours, theirs = found.left.recording, found.right.recording
-    pairs = []
-    for place, one in enumerate(found.difference.outputs):
-        mine, other = ours.values[one.left], theirs.values[one.right]
-        alike = mine.shape == other.shape and mine.dtype == other.dtype
-        if alike and not one.selection.whole:
-            whole = Pair(one.left, one.right, Selection((), None, None, ((), ())), True)
-            whole.compared = int(np.prod(mine.shape, dtype=int))
-            found.difference.outputs[place] = whole
-            pairs.append(whole)
-        elif alike:
-            one.known = True
-    judge(found.left, found.right, pairs)
-    if pairs:
-        found.notes.append(
-            "the two sides run different operations on the same inputs; all of their outputs are "
-            "assumed to mean the same"
-        )
-
-
-def _part_taken(found: Difference) -> bool:
-    """Returns whether both sides take other parts of an input, or one takes it in another order,
-    before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
-
-    Then labels say which outputs must agree. Where nothing is known of an output, that is taken to
-    be the difference only if both take a part or the rest runs the same operations: not eager
-    against compiled.
-    """
-    sides = found.left, found.right
-    moved = [
-        {n for n, v in enumerate(side.values) if v.given < 0 and v.role == INPUT} for side in sides
-    ]
-    taken, others = False, False
-    for one in found.operations:
-        alone = one.verdict in NAMES
-        for side, number, some in zip(sides, (one.left, one.right), moved, strict=True):
-            if number is None:
-                continue
-            op = side.operations[number]
-            if _only_moves(op, some):
-                some.update(op.gives)
-                takes = isinstance(op.meaning, Moves | Joins | Splits)
-                taken |= alone and takes
-                if takes and any(not pair.selection.whole for pair in one.gives):
-                    return True
-            else:
-                others |= alone
-    return taken and (not others or all(one.known for one in found.outputs))
-
-
-def _only_moves(op: Operation, inputs: set[int]) -> bool:
-    """Whether an operation puts elements of the inputs in other places, and computes nothing."""
-    moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
-    return bool(op.reads) and moves and all(n in inputs for n in op.reads)
 
 
 def _set_aside(found: Walk) -> None:

@@ -53,7 +53,7 @@ class Normalises(LeavesZeros):
         what = extended(what, self.numbers)
         counted = zeros is None and not self.vanishes
         sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO
-        if zeros is not None and zeros.any():
+        if zeros is not None:
             one = one._replace(array=np.where(zeros, ZERO, mixing.visible(one.full())))
         else:
             one = one._replace(array=mixing.visible(one.array))
