@@ -117,6 +117,7 @@ def _convolution(one: Equation) -> Meaning:
         groups=given["feature_group_count"],
         weights=(*rhs[2:], rhs[1], rhs[0]),
         word="convolution" if not transposed else "transposed convolution",
+        flipped=transposed,
     )
     if batches == 1 and plain and (transposed or set(apart) <= {1}):
         return windows

@@ -378,6 +378,10 @@ def _phase(
         bias=None if b is None else "normal",
     )
     every, axes = slice(None), tuple(meaning.weights)
+    if meaning.flipped:
+        taps = [
+            [size - 1 - t for t in some] for size, some in zip(meaning.kernel, taps, strict=True)
+        ]
     steps = [slice(first, None, step) for first, step in zip(phase, meaning.stride, strict=True)]
     own, all_ = shapes[weights], (every,) * len(batch)
     return AsCase(

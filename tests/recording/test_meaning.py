@@ -105,6 +105,11 @@ def test_a_part_of_the_batch_agrees_with_the_whole_batch(name: str) -> None:
     assert agreed(both(lambda: function(X[1:2]), lambda: function(X))) == 1
 
 
+def _sums(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    """Each row of the first with each of the second: not the same the other way round."""
+    return (one[:, :, None] + two[:, None]).tanh()
+
+
 BY_ROW = {
     "linear": lambda y: F.linear(y, W, LINES).tanh(),
     "layer norm": lambda y: F.layer_norm(y, (12,), LINES, LINES + 1),
@@ -114,6 +119,8 @@ BY_ROW = {
     "einsum": lambda y: torch.einsum("bld,de,bme->blm", y, W, y),
     "stack": lambda y: torch.stack([F.linear(y, W), F.linear(y, V)], 2).sum(2),
     "chunk": lambda y: torch.sub(*F.linear(y, W).chunk(2, -1)),
+    "queries and keys": lambda y: torch.einsum("btc,bsc->bts", *F.linear(y, W).chunk(2, -1)),
+    "keys and queries": lambda y: _sums(*F.linear(y, W).chunk(2, -1)) - _sums(*y.chunk(2, -1)),
     "split": lambda y: torch.cat(F.linear(y, W).split([3, 4, 5], -1)[::-1], -1),
     "outer": lambda y: F.linear(y, W)[..., None] - F.linear(y, W)[..., None, :],
     "outer, turned": lambda y: F.linear(y, W)[..., None, :] - F.linear(y, W)[..., None],

@@ -114,7 +114,12 @@ def layers(x: Given) -> list[Any]:
     found += [lax.sort(t, dimension=n) for n in (1, 2)] + [*lax.top_k(t, 2), *lax.top_k(t, 3)]
     spread = jnp.einsum("bij,bkj->bik", m, m) + 2 * jnp.eye(3)
     found += [lax.linalg.cholesky(spread), *lax.linalg.lu(m), *lax.linalg.qr(m), *lax.linalg.svd(m)]
-    found += [*lax.linalg.eigh(spread)]
+    found += [*lax.linalg.eigh(spread), *lax.linalg.eig(m)[:1], *lax.linalg.schur(m)[:1]]
+    found += [
+        lax.linalg.hessenberg(m)[0],
+        lax.linalg.lu_pivots_to_permutation(lax.linalg.lu(m)[1], 3),
+    ]
+    found += [jnp.linalg.solve(spread, m), jax.scipy.linalg.solve_triangular(spread, m)]
     found += [lax.fft(x["c"], kind, (6,)) for kind in ("FFT", "IFFT")]
     found += [lax.fft(lax.complex(t, t), "FFT", (5, 8))]
     return [
@@ -139,6 +144,7 @@ def moves(x: Given) -> list[Any]:
         lax.rev(t, (0, 2)),
     ]
     found += [lax.concatenate([t, t * 2], n) for n in (1, 2)] + [*lax.split(t, (3, 5), 2)]
+    found += [jnp.stack([t, t * 2], n) for n in (0, 2)] + [*jnp.unstack(t, axis=2)]
     for low, high, inside in ((1, 2, 0), (-1, 0, 0), (1, -1, 2), (0, 3, 1)):
         found += [lax.pad(a, n, ((0, 0, 0), (low, high, inside))) for n in (0.0, 1.5)]
     found += [

@@ -104,6 +104,7 @@ class Windows(Meaning):
     ``reads``: input, weights and bias by number; a pool has its input alone. ``weights``: the axes
     of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too. ``ceil``: the last window may reach beyond.
+    ``flipped``: of a transposed convolution, the weights' last tap comes first, as in JAX.
     """
 
     spatial: tuple[int, ...]
@@ -119,6 +120,7 @@ class Windows(Meaning):
     counts_padding: bool = False
     ceil: bool = False
     word: str = ""
+    flipped: bool = False
 
     @property
     def pool(self) -> bool:
