@@ -132,9 +132,12 @@ class TestSums:
         _, cause = explained(meaning, convolved, {"x": x[:1], "w": w}, {"x": x, "w": w})
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
-    @pytest.mark.parametrize(("kernel", "stride", "pad"), [(4, 2, 1), (3, 2, 0), (2, 2, 0)])
+    @pytest.mark.parametrize(
+        ("kernel", "stride", "pad", "flipped"),
+        [(4, 2, 1, False), (3, 2, 0, False), (2, 2, 0, False), (3, 2, 1, True)],
+    )
     def test_transposed_convolutions_have_a_case_a_phase(
-        self, kernel: int, stride: int, pad: int
+        self, kernel: int, stride: int, pad: int, flipped: bool
     ) -> None:
         x, w = normal(2, 4, 6), normal(4, 3, kernel)
 
@@ -142,10 +145,11 @@ class TestSums:
             y = np.zeros((len(x), 3, (6 - 1) * stride + kernel), np.float32)
             terms = [(c, i, k) for c in range(4) for i in range(6) for k in range(kernel)]
             for c, i, k in terms if len(x) == 1 else terms[::-1]:
-                y[:, :, i * stride + k] += x[:, c, i, None] * w[c, :, k]
+                tap = kernel - 1 - k if flipped else k
+                y[:, :, i * stride + k] += x[:, c, i, None] * w[c, :, tap]
             return y[..., pad : y.shape[-1] - pad]
 
-        more: Any = {"kind": "transposed", "weights": (2, 0, 1)}
+        more: Any = {"kind": "transposed", "weights": (2, 0, 1), "flipped": flipped}
         meaning = Windows((2,), 1, (kernel,), (stride,), (1,), ((pad, pad),), **more)
         _, cause = explained(meaning, spread, {"x": x[:1], "w": w}, {"x": x, "w": w})
         assert cause.kind == "order" and cause.examined == cause.differing
