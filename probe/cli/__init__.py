@@ -24,5 +24,5 @@ def main() -> None:
         print(f"probe: {lacking(error)}", file=sys.stderr)
         sys.exit(InputError.exit_code)
     status = shell.run(sys.argv[1:])
-    gc.freeze()  # else Python searches all objects of all libraries for cycles when it ends: seconds
+    gc.freeze()  # else Python searches all objects of all libraries for cycles as it ends
     sys.exit(status)
