@@ -8,6 +8,7 @@ please report it) and 130 after Ctrl-C. Nothing heavy is imported before a comma
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from probe.errors import BASE, InputError, lacking
@@ -22,4 +23,6 @@ def main() -> None:
             raise
         print(f"probe: {lacking(error)}", file=sys.stderr)
         sys.exit(InputError.exit_code)
-    sys.exit(shell.run(sys.argv[1:]))
+    status = shell.run(sys.argv[1:])
+    gc.freeze()  # else Python searches all objects of all libraries for cycles as it ends
+    sys.exit(status)

@@ -8,6 +8,7 @@ operation (``compiled_as_one``). What an operation means stands in
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,10 +20,11 @@ import torch
 from torch._dynamo.callback import callback_handler
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from probe.recorders.torch_calls import Call, replaced
+from probe.recorders.torch_calls import Call, facts, replaced, signed
 from probe.recorders.torch_files import ENDINGS, Opened, read
 from probe.recorders.torch_meanings import meaning, skipped, written
-from probe.recorders.torch_values import Slot, Values, array, placed, shape, slot_of, tensors
+from probe.recorders.torch_tensors import Lays, Slot, array, placed, shape, slot_of, tensors
+from probe.recorders.torch_values import Named, Place, Values, address
 from probe.recording.contract import Again, Event, Seen, Visit
 from probe.recording.meaning import Compiled, Meaning
 
@@ -92,6 +94,8 @@ class Recorder:
         self.gradients = False
         self.told: dict[Hashable, Told] = {}
         self.views: dict[Hashable, str] = {}
+        self.lays = Lays()
+        self.trees = list[Tree]()
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -101,7 +105,7 @@ class Recorder:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
         for gradients, and they are on from now on."""
-        mode = _Mode(visit, self.told)
+        mode = _Mode(self, visit)
         with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
         self.target = f"torch,threads={torch.get_num_threads()}"  # which the function may set
@@ -130,6 +134,14 @@ class Recorder:
         return Recorder(function)
 
 
+try:  # one that is never compiled, nor what it calls
+    from torch._C._dynamo import eval_frame
+
+    action = eval_frame._FrameAction.SKIP
+    SKIP: Any = eval_frame._FrameExecStrategy(action, action)
+except (ImportError, AttributeError):  # another release
+    SKIP = None
+
 IMPORTS = ("import torch",)
 RECORD = Recorder.record.__code__
 CALL = torch.nn.Module._call_impl.__code__
@@ -138,67 +150,93 @@ would be compiled into compiled functions, and change them.
 """
 
 
+class Tree:
+    """The modules of a model with their paths, and its weights with their names; it keeps none of
+    them alive. ``front``: what stands in front of every path."""
+
+    def __init__(self, root: torch.nn.Module, front: str) -> None:
+        self.root, self.front = weakref.ref(root), front
+        every: dict[torch.nn.Module, str] = {}
+        _tree(root, "", every)
+        self.paths = {id(m): (weakref.ref(m), _joined(front, name)) for m, name in every.items()}
+        self.weights = [
+            Named(weakref.ref(tensor), address(tensor), _joined(front, f"{name}.{key}"))
+            for kind in ("_parameters", "_buffers")
+            for module, name in every.items()
+            for key, tensor in getattr(module, kind).items()
+            if tensor is not None
+        ]
+
+
 class Paths:
     """Where in its model a run is.
 
     ``inside``: the modules that run, with their frames and paths, as they were at the last
     operation; ``depth``: where in it a frame is. What called a frame never changes, so only those
     that are new have to be looked at. (A frame that is kept keeps its arguments: until the next
-    operation begins, no longer.)
+    operation begins, no longer.) ``trees``: the models of the runs before.
     """
 
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, values: Values, trees: list[Tree]) -> None:
+        self.values, self.trees = values, trees
         self.inside: list[tuple[FrameType, torch.nn.Module, str]] = []
         self.depth: dict[FrameType, int] = {}
-        self.names: dict[int, str] = {}
-        self.roots = list[torch.nn.Module]()
+        self.met = list[Tree]()
 
     def now(self) -> str:
         """Returns the path of the innermost module that runs; empty outside and in the
         outermost."""
         frame: FrameType | None = sys._getframe(1)
-        fresh, kept = list[FrameType](), 0
+        fresh, kept, depth = list[FrameType](), 0, self.depth
         while frame is not None:
             code = frame.f_code
             if code is CALL:
-                if frame in self.depth:
-                    kept = self.depth[frame] + 1
+                if frame in depth:
+                    kept = depth[frame] + 1
                     break
                 fresh.append(frame)
             elif code is RECORD:
                 break
             frame = frame.f_back
-        for frame, _, _ in self.inside[kept:]:
-            del self.depth[frame]
-        del self.inside[kept:]
+        inside = self.inside
+        if kept < len(inside):
+            for gone, _, _ in inside[kept:]:
+                del depth[gone]
+            del inside[kept:]
         for frame in reversed(fresh):
             self._enter(frame)
-        return self.inside[-1][2] if self.inside else ""
+        return inside[-1][2] if inside else ""
 
     def _enter(self, frame: FrameType) -> None:
         """A module has been called by the innermost one so far."""
         module = frame.f_locals["self"]
-        if not self.inside and not any(module is root for root in self.roots):
+        if not self.inside and not any(module is tree.root() for tree in self.met):
             self._named(module)
-        outer, name = self.inside[-1][2] if self.inside else "", self.names.get(id(module))
-        path = f"{outer}.{type(module).__name__}".strip(".") if name is None else name
+        path = self._path(module)
+        if path is None:
+            outer = self.inside[-1][2] if self.inside else ""
+            path = f"{outer}.{type(module).__name__}".strip(".")
         self.depth[frame] = len(self.inside)
         self.inside.append((frame, module, path))
 
+    def _path(self, module: torch.nn.Module) -> str | None:
+        for tree in self.met:
+            known = tree.paths.get(id(module))
+            if known is not None and known[0]() is module:
+                return known[1]
+        return None
+
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
-        front = f"{type(root).__name__}{len(self.roots)}" if self.roots else ""
-        self.roots.append(root)  # alive, so that no other object gets its id
-        every: dict[torch.nn.Module, str] = {}
-        _tree(root, "", every)
-        for module, name in every.items():
-            self.names.setdefault(id(module), _joined(front, name))
-        for kind in ("_parameters", "_buffers"):
-            for module, name in every.items():
-                for key, tensor in getattr(module, kind).items():
-                    if tensor is not None:
-                        self.values.weigh(tensor, _joined(front, f"{name}.{key}"))
+        front = f"{type(root).__name__}{len(self.met)}" if self.met else ""
+        every = self.trees
+        found = next((one for one in every if one.root() is root and one.front == front), None)
+        if found is None:
+            every[:] = [one for one in every if one.root() is not None]
+            found = Tree(root, front)
+            every.append(found)
+        self.met.append(found)
+        self.values.weigh(found.weights)
 
 
 def _tree(module: torch.nn.Module, name: str, into: dict[torch.nn.Module, str]) -> None:
@@ -228,23 +266,73 @@ class Told(NamedTuple):
 
 
 class _Mode(TorchDispatchMode):
-    def __init__(self, visit: Visit, told: dict[Hashable, Told]) -> None:
+    def __init__(self, recorder: Recorder, visit: Visit) -> None:
         super().__init__()
-        self.told = told
+        if SKIP is not None:
+            eval_frame.set_code_exec_strategy(type(self).__torch_dispatch__.__code__, SKIP)
+        self.told = recorder.told
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
-        self.values = Values(visit)
-        self.paths = Paths(self.values)
+        self.values = Values(visit, recorder.lays)
+        self.paths = Paths(self.values, recorder.trees)
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Compiled functions run as they are."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether PyTorch wraps what is below, so that nothing compiles it: it takes as long as
+        some operations."""
+        return SKIP is None
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs an operation and reports it, quickly where it only reads ordinary tensors."""
         kwargs = kwargs or {}
         if self.compiling():
             return func(*args, **kwargs)
+        if not facts(func).reads_only:
+            return self._any(func, args, kwargs)
+        place = self.values.place
+        reads: list[torch.Tensor] = []
+        places: list[Place] = []
+        same: Hashable = signed(args, kwargs, reads, places, place)
+        for one in places:
+            if one.memory.hollow or not one.lay.plain:
+                return self._any(func, args, kwargs)
+        path = self.paths.now()
+        read = self.values.read
+        seen = [read(one, at, path) for one, at in zip(reads, places, strict=True)]
+        given = func(*args, **kwargs)
+        every = [given] if type(given) is torch.Tensor else tensors(given)
+        after = [place(one) for one in every]
+        for one in after:
+            if one.lay.meta:
+                return given
+        keys = [one.key for one in places]
+        at = [n for n, one in enumerate(after) if one.key not in keys]
+        if not at:
+            return given
+        lies = tuple([None if one.key in keys else one.lay.like for one in after])
+        same = (id(func), same, lies, torch.get_num_threads())  # ``facts`` keeps the function
+        try:
+            told = self.told.get(same)
+        except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
+            told, same = None, None
+        if told is None:
+            told = self._told(Call(func, args, kwargs), reads, every, at, same)
+        gives = [self.values.given(every[n], after[n]) for n in at]
+        self.visit(
+            Event(
+                *(told.op, path, seen, gives, told.meaning, told.attributes),
+                *(told.again, told.lines, IMPORTS, told.view),
+            )
+        )
+        return given
+
+    def _any(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Runs an operation that may change what it reads, or read what no one has written."""
         call = Call(func, args, kwargs)
         if any(one.is_meta for one in call.tensors):  # shapes without numbers
             return func(*args, **kwargs)
@@ -256,10 +344,7 @@ class _Mode(TorchDispatchMode):
         if getattr(func, "is_view", False) and any(values.unwritten(one) for one in reads):
             return func(*args, **kwargs)
         path = self.paths.now()
-        if changed:
-            seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
-        else:
-            seen = [values.seen(t, path) for t in reads]
+        seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
         given = func(*args, **kwargs)
         every = tensors(given)
         if any(one.is_meta for one in every):
@@ -274,7 +359,7 @@ class _Mode(TorchDispatchMode):
         places = [values.place(one) for one in every]
         at = [n for n, one in enumerate(places) if one.key not in keys]
         if at:
-            told = self._told(call, reads, every, at)
+            told = self._known(call, reads, every, at)
             gives = [values.given(every[n], places[n]) for n in at]
             self.visit(
                 Event(
@@ -286,14 +371,14 @@ class _Mode(TorchDispatchMode):
             values.written(one)
         return given
 
-    def _told(
+    def _known(
         self,
         call: Call,
         reads: Sequence[torch.Tensor],
         every: Sequence[torch.Tensor],
         at: Sequence[int],
     ) -> Told:
-        """What is said of a call; ``at``: which of the tensors that it gave are new values."""
+        """What is said of a call that has run, as its arguments are now."""
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
         same: Hashable = (call.signature(), tuple(at), len(every), torch.get_num_threads())
@@ -301,12 +386,24 @@ class _Mode(TorchDispatchMode):
             known = self.told.get(same)
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
             known, same = None, None
-        if known is not None:
-            return known
+        return known or self._told(call, reads, every, at, same)
+
+    def _told(
+        self,
+        call: Call,
+        reads: Sequence[torch.Tensor],
+        every: Sequence[torch.Tensor],
+        at: Sequence[int],
+        same: Hashable,
+    ) -> Told:
+        """What is said of a call; ``at``: which of the tensors that it gave are new values;
+        ``same``: what tells it from calls of which something else is said, None: nothing does."""
+        call.number(reads)
+        call.shapes = [shape(every[n]) for n in at]
         call.reads = [slot_of(one) for one in reads]
         again = None if call.random else _again(call, at)
         lines = call.writer() if len(every) == 1 else None
-        view = same if getattr(call.func, "is_view", False) else None
+        view = object() if same is not None and getattr(call.func, "is_view", False) else None
         told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
         if same is not None and not call.looked:
             self.told[same] = told

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from probe.recorders.torch_values import Slot, array, slot_of
+from probe.recorders.torch_tensors import Slot, array, slot_of
+from probe.recorders.torch_values import Place
 from probe.recording.meaning import Meaning
 
 SMALL = 1 << 20
@@ -28,10 +28,14 @@ WRITTEN = {"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "rand
 NO_CONTENTS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_"}
 """Operations whose results hold nothing yet."""
 
+SOMETIMES = "native_batch_norm"
+"""Changes its running means in training alone, which its schema does not say."""
+
 
 class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
-    and which it only writes."""
+    and which it only writes. ``reads_only``: it reads all its arrays, changes none, and what it
+    gives holds something. ``func``: itself, so that nothing else gets its id."""
 
     base: str
     names: tuple[str, ...]
@@ -39,11 +43,20 @@ class Facts(NamedTuple):
     writes: tuple[int, ...]
     writes_only: tuple[int, ...]
     random: bool
+    reads_only: bool
+    func: Any
 
 
-@cache
+FACTS: dict[int, Facts] = {}
+"""By the operation's id: its own hash is computed in Python."""
+
+
 def facts(func: Any) -> Facts:
     """Returns what an operation's schema says."""
+    return FACTS.get(id(func)) or FACTS.setdefault(id(func), _facts(func))
+
+
+def _facts(func: Any) -> Facts:
     schema = func._schema
     base = schema.name.removeprefix("aten::")  # others keep their library's name in front
     arguments = schema.arguments
@@ -52,7 +65,9 @@ def facts(func: Any) -> Facts:
     only |= {0} if base in SHAPE_ALONE or base in WRITTEN else set()
     defaults = tuple(a.default_value if a.has_default_value() else None for a in arguments)
     random = torch.Tag.nondeterministic_seeded in func.tags
-    return Facts(base, tuple(a.name for a in arguments), defaults, writes, tuple(only), random)
+    names = tuple(a.name for a in arguments)
+    reads_only = not writes and not only and base not in NO_CONTENTS and base != SOMETIMES
+    return Facts(base, names, defaults, writes, tuple(only), random, reads_only, func)
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -65,6 +80,39 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(one)
     else:
         yield value
+
+
+def signed(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    reads: list[torch.Tensor],
+    places: list[Place],
+    place: Callable[[torch.Tensor], Place],
+) -> Hashable:
+    """Returns what tells a call's arguments from others, but for the contents of arrays.
+
+    ``reads`` and ``places``: get its tensors, in order, and the place of each.
+    """
+    found: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is torch.Tensor or isinstance(value, torch.Tensor):
+            at = place(value)
+            reads.append(value)
+            places.append(at)
+            found.append(at.lay.like)
+        elif kind is int or value is None:
+            found.append(value)
+        elif isinstance(value, list | tuple) and kind is not Slot:
+            found.append((kind, signed(value, {}, reads, places, place)))
+        elif isinstance(value, dict):
+            found.append((kind, signed((), value, reads, places, place)))
+        else:
+            found.append(_signed(value))
+    if kwargs:
+        found.append(tuple(kwargs))
+        found.append(signed(tuple(kwargs.values()), {}, reads, places, place))
+    return tuple(found)
 
 
 def _gather(value: Any, into: list[torch.Tensor]) -> None:
@@ -140,7 +188,7 @@ class Call:
 
     def number(self, reads: Sequence[torch.Tensor]) -> None:
         """Says which arguments are read, in order."""
-        at = 0
+        at, self._numbers = 0, []
         for one in self.tensors:
             is_read = at < len(reads) and one is reads[at]
             self._numbers.append(at if is_read else None)
@@ -155,7 +203,7 @@ class Call:
     def changed(self) -> list[torch.Tensor]:
         """Returns the tensors that it changes in place."""
         found = self._tensors_at(self.facts.writes)
-        if self.base == "native_batch_norm" and self._values()["training"]:
+        if self.base == SOMETIMES and self._values()["training"]:
             means = self._values()["running_mean"], self._values()["running_var"]
             found += [one for one in means if one is not None]
         return found

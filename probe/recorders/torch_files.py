@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-from probe.recorders.torch_values import array, tensors
+from probe.recorders.torch_tensors import array, tensors
 from probe.recording.contract import Input
 
 Make = Callable[[Callable[[], Any]], Any]

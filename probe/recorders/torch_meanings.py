@@ -10,7 +10,7 @@ import torch
 
 from probe.recorders import torch_moves, torch_places  # noqa: F401
 from probe.recorders.torch_calls import MEANINGS, NO_CONTENTS, Call, row
-from probe.recorders.torch_values import Slot
+from probe.recorders.torch_tensors import Slot
 from probe.recording.meaning import (
     Attends,
     Contracts,

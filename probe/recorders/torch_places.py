@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from probe.recorders.torch_calls import Call, row
-from probe.recorders.torch_values import Slot
+from probe.recorders.torch_tensors import Slot
 from probe.recording.meaning import (
     Accumulates,
     Each,

@@ -8,245 +8,73 @@ has a number of its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from probe.errors import InputError
+from probe.recorders.torch_tensors import PLAIN, Geometry, Lay, Lays, array, direct, shape
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.labels import Labels, joined, tag
 from probe.recording.meaning import Moves, Shapes, Unknown
 
+STRIDED = torch.strided
 MOST = 1 << 22
 """Elements up to which it is worked out which of them a change through a view reached."""
+
+SMALL = 1 << 14
+"""Elements up to which that is kept for the next time."""
 
 SWEEP, SWEEP_ALL = 8, 128
 """Memories that are met between two looks for those that have died: among those that the run made,
 and among weights and inputs too, of which few ever do."""
 
-PLACES = 16
-"""Elements by which operands of a run alone may be out of step with their allocation (64 bytes)."""
+
+EXPIRED, FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-ALIGNMENT = 64
-"""Bytes to which PyTorch aligns memory on a CPU: a kernel may choose by them."""
-
-INTEGERS = {
-    torch.float16: torch.int16,
-    torch.bfloat16: torch.int16,
-    torch.float32: torch.int32,
-    torch.float64: torch.int64,
-}
-"""Formats of numbers, and integers of the same size, as which NumPy copies them."""
-
-NUMBERS = "return tensors of a device that computes, such as the CPU"
-
-DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
-"""Types of numbers that NumPy has as they lie in memory."""
-
-
-BYTES = {
-    kind
-    for name in dir(torch)
-    if "float8" in name or "float4" in name
-    for kind in [getattr(torch, name)]
-    if isinstance(kind, torch.dtype)
-}
-"""Types of numbers that NumPy has not: their bits are compared, as bytes."""
-
-
-def array(tensor: torch.Tensor) -> np.ndarray:
-    """Returns a tensor's bits as a container array, a view of them where there can be one."""
-    direct = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
-    if direct and tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_neg()):
-        return tensor.detach().numpy() if tensor.requires_grad else tensor.numpy()
-    plain = tensor.detach()
-    if plain.is_nested:
-        plain = torch.nested.to_padded_tensor(plain, 0.0)
-    if plain.layout != torch.strided:
-        plain = plain.to_dense()
-    if plain.is_meta:
-        raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
-    plain = plain.cpu().resolve_conj().resolve_neg()
-    if plain.is_quantized:
-        plain = plain.int_repr()
-    if plain.dtype == torch.bfloat16:
-        return (
-            plain.view(torch.uint16).numpy()
-            if plain.dim()
-            else plain.reshape(1).view(torch.uint16).numpy().reshape(())
-        )
-    if plain.dtype in BYTES:
-        return plain.contiguous().reshape(-1).view(torch.uint8).numpy().reshape(plain.shape)
-    return plain.numpy()
-
-
-def tensors(found: Any) -> list[torch.Tensor]:
-    """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
-    dataclasses and objects with attributes, such as the outputs of transformers' models."""
-    if isinstance(found, torch.Tensor):
-        return [found]
-    every: list[torch.Tensor] = []
-    _gather(found, every, set())
-    return every
-
-
-def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
-    if isinstance(found, torch.Tensor):
-        every.append(found)
-    elif isinstance(found, dict):
-        for name in sorted(found, key=str):  # two runs may put the same names in another order
-            _gather(found[name], every, met)
-    elif isinstance(found, list | tuple | set | frozenset):
-        for one in found:
-            _gather(one, every, met)
-    elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
-        if id(found) in met:
-            return
-        met.add(id(found))
-        _gather(vars(found), every, met)
-
-
-def shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Returns a tensor's shape; of sequences of several lengths, packed, that of all, padded."""
-    return tuple(array(tensor).shape if tensor.is_nested else tensor.shape)
-
-
-def dtype(tensor: torch.Tensor) -> str:
-    """Returns NumPy's name of a tensor's numbers."""
-    return _named(tensor.dtype)
-
-
-@cache
-def _named(kind: torch.dtype) -> str:
-    return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
-
-
-class Slot(NamedTuple):
-    """The place of an operand in a call. ``number``: which of the arrays that are read, None where
-    it isn't read, but written or asked for its shape."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    offset: int
-    dtype: torch.dtype
-    device: torch.device
-    number: int | None = None
-
-
-def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
-    """Returns how a tensor lies in memory."""
-    plain = tensor.layout == torch.strided and not tensor.is_nested
-    strides = tuple(tensor.stride()) if plain else None
-    offset = tensor.storage_offset() % PLACES if plain else 0
-    shape = tuple(tensor.shape) if not tensor.is_nested else ()
-    return Slot(shape, strides, offset, tensor.dtype, tensor.device, number)
-
-
-def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
-    """Returns a new tensor of these container bits that lies in memory as ``slot`` did."""
-    plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
-    if slot.dtype == torch.bfloat16 and plain.dtype == np.uint16:
-        values = torch.from_numpy(plain.copy()).view(torch.bfloat16)
-    elif slot.dtype in BYTES:
-        return torch.from_numpy(plain.copy()).view(slot.dtype).to(slot.device)
-    else:
-        values = torch.from_numpy(plain.copy()).to(slot.dtype)
-    strides = slot.strides
-    if strides is None or len(strides) != values.dim():
-        return values.to(slot.device)
-    if tuple(values.shape) != slot.shape:
-        strides = _dense(tuple(values.shape), strides)
-    wide = [1 if step == 0 else n for n, step in zip(values.shape, strides, strict=True)]
-    for axis, n in enumerate(wide):  # what was broadcast stays so if it still is the same
-        first = values.narrow(axis, 0, 1) if values.shape[axis] else values
-        if n != values.shape[axis] and not torch.equal(first.expand_as(values), values):
-            strides, wide = _dense(tuple(values.shape), strides), list(values.shape)
-            break
-    size = sum((n - 1) * step for n, step in zip(wide, strides, strict=True)) + 1
-    if 0 in values.shape:
-        return values.to(slot.device)
-    memory = _memory(slot, slot.offset + size)
-    view = memory.as_strided(wide, strides, slot.offset)
-    part = values[tuple(slice(n) for n in wide)] if wide else values
-    if slot.device.type == "cpu" and slot.dtype in INTEGERS:
-        as_integers = INTEGERS[slot.dtype]
-        np.copyto(view.view(as_integers).numpy(), part.view(as_integers).numpy())
-    else:
-        view.copy_(part)
-    return view.expand(values.shape)
-
-
-def _memory(slot: Slot, count: int) -> torch.Tensor:
-    """Returns zeros for so many numbers.
-
-    On a CPU NumPy makes them, aligned as PyTorch's own, and copies into them: calls are made by the
-    thousand, and PyTorch's threads would wait for each other on a processor that has other work.
-    """
-    if slot.device.type != "cpu":
-        return torch.zeros(count, dtype=slot.dtype, device=slot.device)
-    size = count * slot.dtype.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return torch.from_numpy(raw[start : start + size]).view(slot.dtype)
-
-
-def _dense(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps, with the axes in the same order in memory."""
-    found, step = [0] * len(shape), 1
-    for axis in sorted(range(len(shape)), key=lambda a: (strides[a], -a)):
-        found[axis] = step
-        step *= max(shape[axis], 1)
-    return tuple(found)
-
-
-class Geometry(NamedTuple):
-    """Where in its memory a tensor lies."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    dtype: str
-
-    def places(self) -> np.ndarray:
-        """Returns each element's place in the memory: int64, of ``shape``."""
-        found = np.full(self.shape, self.offset, np.int64)
-        for axis, (size, step) in enumerate(zip(self.shape, self.strides, strict=True)):
-            found += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
-        return found
-
-
-@dataclass
 class Memory:
     """A storage: how often it was changed, and what is known to lie in it.
 
-    ``number``: its own in this run; ``held``: a weak reference; ``given``: whether the run itself
-    made it. ``values``: by key, of this change or before; ``parts``: what was written since
-    ``cover`` last held all of it. ``hollow``: some of it has not been written yet.
+    ``number``: its own in this run; ``given``: whether the run itself made it. ``values``: keys, of
+    this change or before; ``parts``: what was written since ``cover`` last held all of it.
+    ``hollow``: some of it has not been written yet. ``places``: of its tensors as they lie, since
+    the last change. It holds a weak reference, so that its address stays its own.
     """
 
-    held: Any
-    number: int
-    changes: int = 0
-    given: bool = False
-    hollow: bool = False
-    values: dict[Hashable, Geometry] = field(default_factory=dict)
-    cover: tuple[Hashable, Geometry] | None = None
-    parts: list[tuple[Hashable, Geometry]] = field(default_factory=list)
+    __slots__ = (
+        *("changes", "cover", "given", "hollow", "number", "parts", "places", "values", "_held"),
+    )
+
+    def __init__(self, storage: torch.UntypedStorage, number: int) -> None:
+        self._held = storage._weak_ref()
+        self.number, self.changes = number, 0
+        self.given = self.hollow = False
+        self.values: set[Hashable] = set()
+        self.cover: tuple[Hashable, Geometry] | None = None
+        self.parts: list[tuple[Hashable, Geometry]] = []
+        self.places: dict[Lay, Place] = {}
+
+    def expired(self) -> bool:
+        """Returns whether the storage has died."""
+        return bool(EXPIRED(self._held))
+
+    def __del__(self, free: Callable[[int], None] = FREE) -> None:
+        free(self._held)  # not by a global name, which is gone when Python ends
 
 
-class _Kept:
+class _Kept(Memory):
     """A tensor that isn't plain memory, which is rare: it is kept alive, so that its id stays."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor, number: int) -> None:
+        super().__init__(NONE, number)
         self.tensor = tensor
 
     def expired(self) -> bool:
@@ -254,49 +82,90 @@ class _Kept:
         return False
 
 
+NONE = torch.UntypedStorage(0)
+
+
 class Place(NamedTuple):
-    """What there is to know of a tensor at a moment: its memory, its value's key, and where it
+    """What there is to know of a tensor at a moment: its memory, its value's key, and how it
     lies."""
 
     memory: Memory
-    key: Hashable
-    geometry: Geometry
+    key: tuple[Any, ...]
+    lay: Lay
+
+
+class Named(NamedTuple):
+    """A weight, the address of its storage, and its name."""
+
+    tensor: weakref.ref[torch.Tensor]
+    address: int
+    name: str
+
+
+def address(tensor: torch.Tensor) -> int:
+    """Returns what tells a tensor's memory from others while it lives."""
+    if tensor.layout is STRIDED and not tensor.is_nested:
+        return int(tensor.untyped_storage()._cdata)
+    return -id(tensor)
 
 
 class Values:
-    """All values of a run, by tensor."""
+    """All values of a run, by tensor. ``lays``: how tensors lie, of this run and those before;
+    ``named``: weights that may be met, by the address of their storage, and their names."""
 
-    def __init__(self, visit: Visit) -> None:
-        self.visit = visit
-        self.memories: dict[Hashable, Memory] = {}
+    def __init__(self, visit: Visit, lays: Lays) -> None:
+        self.visit, self.lays = visit, lays
+        self.named: dict[int, list[Named]] = {}
+        self.memories: dict[int, Memory] = {}
         self.weights: dict[Hashable, str] = {}
         self.weighed: set[int] = set()
         self.met = 0
 
-    def weigh(self, tensor: torch.Tensor, name: str) -> None:
-        """Says that a tensor is a weight, and its name."""
-        number = self._memory(tensor).number
-        self.weighed.add(number)
-        self.weights.setdefault((number, self._geometry(tensor)), name)
+    def weigh(self, named: Iterable[Named]) -> None:
+        """Names weights: those whose memory has been met, the others as soon as it is."""
+        for one in named:
+            self.named.setdefault(one.address, []).append(one)
+            memory, tensor = self.memories.get(one.address), one.tensor()
+            if memory is not None and tensor is not None:
+                self._weigh(memory, tensor, one.name)
+
+    def _weigh(self, memory: Memory, tensor: torch.Tensor, name: str) -> None:
+        self.weighed.add(memory.number)
+        self.weights.setdefault((memory.number, self.lays.of(tensor).number), name)
 
     def place(self, tensor: torch.Tensor) -> Place:
         """Returns which value a tensor is now; its ``key`` tells it from every other."""
-        memory, geometry = self._memory(tensor), self._geometry(tensor)
-        flags = tensor.is_conj(), tensor.is_neg()
-        return Place(memory, (memory.number, memory.changes, geometry, flags), geometry)
+        if tensor.layout is not STRIDED or tensor.is_nested:
+            memory, lay = self._memory(tensor), self.lays.of(tensor)
+            return Place(memory, (memory.number, memory.changes, lay.number), lay)
+        storage = tensor.untyped_storage()
+        memory = self.memories.get(storage._cdata) or self._met(storage)
+        lay = self.lays.strided(tensor)
+        found = memory.places.get(lay)
+        if found is None or lay.halves or tensor.is_neg():
+            key: tuple[Any, ...] = (memory.number, memory.changes, lay.number)
+            if tensor.is_neg() or tensor.is_conj():
+                return Place(memory, (*key, tensor.is_conj(), tensor.is_neg()), lay)
+            found = memory.places[lay] = Place(memory, key, lay)
+        return found
 
     def _memory(self, tensor: torch.Tensor) -> Memory:
-        if tensor.layout == torch.strided and not tensor.is_nested:
+        if tensor.layout is STRIDED and not tensor.is_nested:
             storage = tensor.untyped_storage()
-            place: Hashable = storage._cdata
-            memory = self.memories.get(place)
-            if memory is None:
-                memory = self.memories[place] = Memory(StorageWeakRef(storage), self._next())
-        else:
-            place = ("object", id(tensor))
-            memory = self.memories.get(place)
-            if memory is None:
-                memory = self.memories[place] = Memory(_Kept(tensor), self._next())
+            return self.memories.get(storage._cdata) or self._met(storage)
+        known = self.memories.get(-id(tensor))
+        if known is None:
+            known = self.memories[-id(tensor)] = _Kept(tensor, self._next())
+        return known
+
+    def _met(self, storage: torch.UntypedStorage) -> Memory:
+        """Returns a memory that is met for the first time."""
+        place = storage._cdata
+        memory = self.memories[place] = Memory(storage, self._next())
+        for one in self.named.get(place, ()):
+            weight = one.tensor()
+            if weight is not None and address(weight) == place:
+                self._weigh(memory, weight, one.name)
         return memory
 
     def _next(self) -> int:
@@ -308,48 +177,46 @@ class Values:
             dead = [
                 place
                 for place, one in self.memories.items()
-                if (every or one.given) and one.held.expired()
+                if (every or one.given) and one.expired()
             ]
             for place in dead:
                 del self.memories[place]
         return self.met
 
-    @staticmethod
-    def _geometry(tensor: torch.Tensor) -> Geometry:
-        if tensor.layout != torch.strided or tensor.is_nested:
-            return Geometry((), (), 0, dtype(tensor))
-        shape, strides = tuple(tensor.shape), tensor.stride()
-        if 1 in shape:  # their steps say nothing
-            strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-        return Geometry(shape, strides, tensor.storage_offset(), dtype(tensor))
-
     def seen(self, tensor: torch.Tensor, path: str = "", changes: bool = False) -> Seen:
         """Returns a value that is read; ``changes``: this operation is about to change it."""
-        place = memory, key, geometry = self.place(tensor)
-        if key not in memory.values and memory.given:
-            self._renewed(tensor, place, path)
-        first = key not in memory.values
-        self._note(memory, key, geometry)
-        found = self._described(tensor, place)
-        if first and changes:
+        place = self.place(tensor)
+        if changes and place.key not in place.memory.values:
+            found = self.read(tensor, place, path)
             bits = np.array(array(tensor))
             return Seen(found.key, found.shape, found.dtype, lambda: bits, found.role, found.name)
-        return found
+        return self.read(tensor, place, path)
+
+    def read(self, tensor: torch.Tensor, place: Place, path: str) -> Seen:
+        """Returns a value that is read, and is not about to be changed."""
+        memory, key, lay = place
+        if key not in memory.values:
+            if memory.given:
+                self._renewed(tensor, place, path)
+            self._note(memory, key, lay.geometry)
+        return self._described(tensor, place)
 
     def _described(self, tensor: torch.Tensor, place: Place) -> Seen:
-        memory, key, geometry = place
-        name = ""
+        memory, key, lay = place
+        geometry, kind, name = lay.geometry, type(tensor), ""
         if memory.number in self.weighed:
-            name = self.weights.get((memory.number, geometry), "")
-        weight = bool(name) or _parameter(tensor)
+            name = self.weights.get((memory.number, lay.number), "")
+        weight = name or (kind is not torch.Tensor and isinstance(tensor, torch.nn.Parameter))
         role = WEIGHT if weight else INPUT
+        if lay.direct and kind in PLAIN and len(key) == 3:
+            return Seen(key, geometry.shape, geometry.dtype, lambda: direct(tensor), role, name)
         return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), role, name)
 
     @staticmethod
     def _note(memory: Memory, key: Hashable, geometry: Geometry) -> None:
         if key in memory.values:
             return
-        memory.values[key] = geometry
+        memory.values.add(key)
         if memory.hollow:
             return
         if memory.cover is None or not memory.changes:
@@ -359,9 +226,9 @@ class Values:
 
     def given(self, tensor: torch.Tensor, place: Place) -> Seen:
         """Returns a value that an operation has just given. ``place``: as it is now."""
-        memory, key, geometry = place
+        memory, key, lay = place
         memory.given = memory.given or not memory.values
-        self._note(memory, key, geometry)
+        self._note(memory, key, lay.geometry)
         return self._described(tensor, place)
 
     def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
@@ -376,21 +243,23 @@ class Values:
         memory = self._memory(tensor)
         if not memory.hollow:
             return False
-        _, key, geometry = self.place(tensor)
+        _, key, lay = self.place(tensor)
         if key in memory.values:
             return False
         sources = [one for _, one in memory.parts]
-        return not sources or isinstance(_together(sources, geometry), Unknown)
+        return not sources or isinstance(self._together(sources, lay.geometry), Unknown)
 
     def change(self, tensor: torch.Tensor) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
         memory = self._memory(tensor)
         memory.changes += 1
         memory.given = True
+        memory.places.clear()
 
     def written(self, tensor: torch.Tensor) -> None:
         """Notes what a change has written; the value has been given."""
-        memory, key, geometry = self.place(tensor)
+        memory, key, lay = self.place(tensor)
+        geometry = lay.geometry
         if memory.hollow:
             self._filled(tensor, memory, key)
             return
@@ -402,9 +271,19 @@ class Values:
         else:
             memory.parts.append((key, geometry))
 
+    def _together(self, sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
+        """As ``_together``; small ones are worked out once for all runs."""
+        every = *sources, to
+        known: Moves | Unknown | None = self.lays.together.get(every)
+        if known is None:
+            known = _together(sources, to)
+            if sum(prod(one.shape) for one in every) <= SMALL:
+                self.lays.together[every] = known
+        return known
+
     def _filled(self, tensor: torch.Tensor, memory: Memory, key: Hashable) -> None:
         """Notes that a part of memory that had not been written now is, or all of it."""
-        geometry = self._geometry(tensor)
+        geometry = self.lays.of(tensor).geometry
         size = int(np.prod(geometry.shape)) * tensor.element_size()
         if size >= tensor.untyped_storage().nbytes():
             memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
@@ -413,13 +292,14 @@ class Values:
 
     def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
         """Puts a value together from what was in its memory and what was written since."""
-        memory, key, geometry = place
+        memory, key, lay = place
+        geometry = lay.geometry
         sources = [*([memory.cover] if memory.cover else []), *memory.parts]
         if not sources:
             return
         reads = [Seen(k, g.shape, g.dtype, _gone, CONSTANT) for k, g in sources]
-        meaning = _together([g for _, g in sources], geometry)
-        memory.values[key] = geometry
+        meaning = self._together([g for _, g in sources], geometry)
+        memory.values.add(key)
         gives = [self._described(tensor, place)]
         again = meaning.move if isinstance(meaning, Moves) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
@@ -429,10 +309,6 @@ class Values:
             memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
         elif memory.cover and np.prod(geometry.shape) >= np.prod(memory.cover[1].shape):
             memory.cover, memory.parts = (key, geometry), []
-
-
-def _parameter(tensor: torch.Tensor) -> bool:
-    return type(tensor) is not torch.Tensor and isinstance(tensor, torch.nn.Parameter)
 
 
 def _gone() -> np.ndarray:

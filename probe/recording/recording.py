@@ -27,11 +27,13 @@ OTHER_OPERATIONS = (
     "library optimises what it runs often, and keep no state between runs"
 )
 
+COMPLEX = {"complex32", "complex64", "complex128"}
+
 SMALL = 1 << 20
 """Elements up to which integers, and what is computed from nothing else, are kept."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
@@ -62,7 +64,7 @@ class Value:
         return self.given >= 0 or not self.floating or self.shape == ()
 
 
-@dataclass
+@dataclass(slots=True)
 class Operation:
     """An operation of a run; ``reads`` and ``gives`` are numbers of values; ``name``: its own."""
 
@@ -177,11 +179,14 @@ class Watch:
         self.now: tuple[Event | None, tuple[int, ...]] = None, ()
 
     def __call__(self, event: Event) -> None:
-        reads = tuple([self.number(seen) for seen in event.reads])
+        known = self.numbers
+        reads = tuple(
+            [known[one.key] if one.key in known else self.number(one) for one in event.reads]
+        )
         self.now = event, reads
         gives = []
         for seen in event.gives:
-            self.numbers[seen.key] = self.count
+            known[seen.key] = self.count
             self.met(self.count, seen, self.operations)
             gives.append(self.count)
             self.count += 1
@@ -240,25 +245,28 @@ class Live:
             return self.views[same]
 
         def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-            halves = any("complex" in found.values[n].dtype for n in (*reads, *gives))
-            meaning = of_complex(event.meaning) if halves else event.meaning
-            known = all(found.values[n].plain for n in reads)
-            for n, seen in zip(gives, event.gives, strict=True):
-                value = found.values[n]
-                settled = meaning.exact or not value.floating
-                if known and settled and prod(seen.shape) <= SMALL:
-                    value.content = np.array(seen.array())
-                elif meaning.notices and n == gives[0]:
-                    value.zeros = meaning.noticed(
-                        [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
-                    )
+            values, meaning, known, halves = found.values, event.meaning, True, False
+            for n in reads:
+                known = known and values[n].plain
+            for n in (*reads, *gives):
+                halves = halves or values[n].dtype in COMPLEX
+            if halves:
+                meaning = of_complex(meaning)
+            if known:
+                for n, seen in zip(gives, event.gives, strict=True):
+                    settled = meaning.exact or not values[n].floating
+                    if settled and prod(seen.shape) <= SMALL:
+                        values[n].content = np.array(seen.array())
+            if meaning.notices and gives and values[gives[0]].content is None:
+                values[gives[0]].zeros = meaning.noticed(
+                    [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
+                )
             name = event.path or event.op
             names[name] = names.get(name, 0) + 1
             unique = name if names[name] == 1 else f"{name}#{names[name]}"
             found.operations.append(
                 Operation(
-                    *(number, unique, event.op, event.path, reads, gives),
-                    *(event.attributes, meaning),
+                    *(number, unique, event.op, event.path, reads, gives, event.attributes, meaning)
                 )
             )
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 import probe  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
-from probe.recorders.torch_values import placed, slot_of  # noqa: E402
+from probe.recorders.torch_tensors import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
 from probe.recording.labelling import labelled  # noqa: E402
@@ -329,6 +329,21 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.slow
+def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_other() -> None:
+    """The compiler looks at every frame then, and must leave those of the recorder alone."""
+
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x.sin()
+            torch._dynamo.graph_break()  # in a loop: the whole function runs as it is
+        return x
+
+    compiled = torch.compile(loop)
+    live = Live(Recorder(lambda: compiled(Y)))
+    assert [one.op for one in live.recording.operations] == ["aten.sin", "aten.sin"]
+    assert np.array_equal(live.outputs[0], Y.sin().sin().numpy())
+
+
 def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
     compiled = torch.compile(model)
