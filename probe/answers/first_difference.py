@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +185,7 @@ class Walked(Answer):
         counts = self.counts()
         apart = [n for n in ("left", "right") if counts.get(n)]
         if self.verdict == "equal":
-            return "equal: every operation whose inputs agree gives the same bits"
+            return "equal: every compared operation whose inputs agree gives the same bits"
         if apart:
             some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
             return (
@@ -200,12 +201,22 @@ class Walked(Answer):
             return "it is not known which outputs must agree"
         if not worst.differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            return f"{agree(worst.compared)}{more}"
+            whole = sum(one.compared for one in self.found.difference.outputs)
+            return f"{agree(whole)}{self._others()}{more}"
         text = differ(worst.differing, worst.compared, worst.max_ulp)
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
         report = [f"{how} writes a report"] if self.found.first and how else []
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
+
+    def _others(self) -> str:
+        """Returns how many outputs of the smaller run need not agree with any, as far as is known."""
+        rest = 0
+        for one in self.found.difference.outputs:
+            sides = (self.found.left, one.left), (self.found.right, one.right)
+            sizes = [prod(side.recording.values[number].shape) for side, number in sides]
+            rest += min(sizes) - one.compared
+        return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
 
     def drawn(self) -> Figure | None:
         """Draws the operations with their distances and verdicts, the first source marked."""
