@@ -210,7 +210,7 @@ class Walked(Answer):
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def _others(self) -> str:
-        """Returns how many outputs of the smaller run need not agree with any, as far as is known."""
+        """Returns how many outputs of the smaller run need not agree, as far as known."""
         rest = 0
         for one in self.found.difference.outputs:
             sides = (self.found.left, one.left), (self.found.right, one.right)

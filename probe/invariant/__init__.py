@@ -52,12 +52,14 @@ def invariant(
     ``torch.compile`` returned, a .onnx or .tflite file or its bytes, a folder of a SavedModel, an
     ONNX Runtime session, a ``cv2.dnn.Net``. ``sizes``:
     the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
-    that is padded behind an attention mask. Any other size works as well. ``like``: ``"largest"``
-    keeps the bits that the unchanged model gives at the largest of these sizes; ``"cheapest"``
-    takes the class that costs least over them, by measured time. ``strict``: an operation that is
-    not known to keep its bits is refused, with ``NotInvariant``. ``example``: a tuple of inputs;
-    given, the model is run on it once, so that the report is complete. ``table``: a path of a
-    table; it is read if it is there (and checked), and ``report.save`` writes it.
+    that is padded behind an attention mask: of PyTorch's modules. A Keras model reports what it
+    covers along the batch alone; what is run whole refuses lengths. Other sizes work as well.
+    ``like``: ``"largest"`` keeps the bits that the unchanged model gives at the largest of these
+    sizes; ``"cheapest"`` takes the class that costs least over them, by measured time. ``strict``:
+    an operation that is not known to keep its bits is refused, with ``NotInvariant``. ``example``:
+    a tuple of inputs; given, the model is run on it once, so that the report is complete.
+    ``table``: a path of a table; it is read if it is there (and checked), and ``report.save``
+    writes it.
 
     Of what is run whole alone: ``batched``: along which axis each argument carries samples, None
     where it carries none, as ``jax.vmap``'s ``in_axes``, or by name; ``(None, 0)`` of ``f(weights,

@@ -93,6 +93,10 @@ class Calls:
         """A call starts. ``shapes``: of all that is given, without the batch; None: not known."""
         self._now.call = shapes, batch
 
+    def again(self) -> None:
+        """A call starts that has all in common with one that has ended."""
+        self._now.call = None, 0
+
     def end(self) -> None:
         """The call has ended well."""
         shapes, batch = self._now.call
@@ -126,6 +130,7 @@ class Keeper:
         self._settled: set[tuple[str, int]] = set()
         self._own: list[Entry] = []
         self._named: dict[str, str] = {}
+        self._families: set[str] = set()
         self._placed: set[str] = set()
 
     def leave(self, operation: str, why: str, kind: str = "") -> None:
@@ -135,6 +140,10 @@ class Keeper:
         """
         if self.strict:
             raise NotInvariant(operation, why)
+        numberless = re.sub(r"\d+", "n", operation)
+        if self.calls.another_batch and numberless in self._families:
+            return  # the same operation, where the batch is not its first axis
+        self._families.add(numberless)
         if self._named.setdefault(kind or operation, operation) == operation:
             self.report.left.setdefault(operation, why)
 

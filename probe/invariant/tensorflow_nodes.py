@@ -45,6 +45,7 @@ OF_SAMPLES = frozenset(
 )
 """Functions of a sample of the batch, which is axis 0."""
 
+CUMULATIVE = frozenset("Cumsum Cumprod CumulativeLogsumexp".split())
 REDUCTIONS = frozenset("EuclideanNorm Mean Prod Sum".split())
 SOFTMAX = frozenset(("LogSoftmax", "Softmax"))
 CONVOLUTIONS = frozenset(("Conv2D", "Conv3D", "DepthwiseConv2dNative"))

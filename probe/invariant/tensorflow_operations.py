@@ -23,6 +23,7 @@ from probe.invariant.tensorflow_calls import (
 from probe.invariant.tensorflow_nodes import (
     BY_PLACE,
     CONVOLUTIONS,
+    CUMULATIVE,
     EXACT,
     MATRICES,
     NORMALISED,
@@ -74,6 +75,7 @@ class Operators:
             **dict.fromkeys(OF_SAMPLES | NORMALISED, self._of_samples),
             **dict.fromkeys(CALLS, self._compiled),
             **dict.fromkeys(REDUCTIONS, self._reduction),
+            **dict.fromkeys(CUMULATIVE, self._cumulative),
             **dict.fromkeys(SOFTMAX, self._softmax),
             **dict.fromkeys(BY_PLACE, self._by_place),
         }
@@ -95,7 +97,7 @@ class Operators:
             found = as_it_is(read)
             if any(one.dtype.is_floating or one.dtype.is_complex for one in (*read, *found)):
                 shapes = ", ".join("x".join(map(str, one.shape)) for one in read)
-                self.keeper.leave(f"{node.op} of {shapes}", why)
+                self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.name}")
             return found
 
         return handler
@@ -338,6 +340,31 @@ class Operators:
                 self.keeper.limit_lengths(known)
             y = known((reshaped(x, (-1, *shape)) if trailing else x,))
             return [_given_back(y, x, axes, bool(words.get("keep_dims")))]
+
+        return handler
+
+    def _cumulative(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        if follows[1] or not known_format(words_of(node)):
+            return None
+        attributes, said = tuple(node.attributes), " ".join(map(plainly, extra_of(node)))
+        left = self._plain(node, "it adds over the batch")
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, axis = read[0], int(array(read[1]))
+            if axis % max(len(x.shape), 1) == 0 or 0 in x.shape or x.dtype not in FORMATS:
+                return left(read)
+            shape, along = tuple(x.shape)[1:], tf.constant(axis)
+
+            def function(part: Any) -> Any:
+                return run(node.op, [part, along], attributes, 1)[0]
+
+            name = f"{node.op} {said} axis={axis}"
+            key = name, shape, x.dtype
+            known = self._known(
+                node, key, lambda: Samples(name, [shape], x.dtype, function), len(x)
+            )
+            self.keeper.limit_lengths(known)
+            return [known((x,))]
 
         return handler
 

@@ -119,8 +119,8 @@ class Attention:
 
     def __init__(self, met: Met) -> None:
         self.met = met
-        self.ready: set[Any] = set()
-        """What decides a call's bits, without a mask, where it is run at its own length."""
+        self.ready: dict[Any, int] = {}
+        """The length that a call is padded to, 0 if it is not, by all that decides its bits."""
 
     def __call__(
         self,
@@ -135,10 +135,13 @@ class Attention:
     ) -> Any:
         """``functional.scaled_dot_product_attention``."""
         shapes = q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-        met = *shapes, dropout_p, is_causal, scale, enable_gqa, torch.get_num_threads()
-        if attn_mask is None and met in self.ready:
-            given = {"is_causal": is_causal, "scale": scale}
-            return attend(laid(q), laid(k), laid(v), None, given)
+        mask = None if attn_mask is None else (attn_mask.shape, attn_mask.dtype)
+        met = *shapes, mask, dropout_p, is_causal, scale, enable_gqa, torch.get_num_threads()
+        if met in self.ready:
+            length, given = q.shape[2], {"is_causal": is_causal, "scale": scale}
+            q, k, v, attn_mask = _full(q, k, v, attn_mask, is_causal, self.ready[met])
+            y = attend(q, k, v, attn_mask, given)
+            return y if y.shape[2] == length else y[:, :, :length]
         four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
         same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
         if enable_gqa or dropout_p or not four or not same or q.dtype not in FORMATS:
@@ -156,8 +159,8 @@ class Attention:
                 self.met.keeper.leave("attention", why)
             self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
         y, same = self._heads(q, k, v, attn_mask, words, size)
-        if same and attn_mask is None and size in (0, length):
-            self.ready.add(met)
+        if same:
+            self.ready[met] = size
         return y
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
@@ -179,11 +182,7 @@ class Attention:
     ) -> tuple[Any, bool]:
         """Returns the attention, and whether all heads of samples have the same bits."""
         length, count = q.shape[2], q.shape[0] * q.shape[1]
-        if size and (size != length or mask is not None):
-            mask = None if words.get("is_causal") else masked_wide(mask, q, length, size)
-        if size:
-            q, k, v = (widened(one, size) for one in (q, k, v))
-        q, k, v = (laid(one) for one in (q, k, v))
+        q, k, v, mask = _full(q, k, v, mask, "is_causal" in words, size)
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
         key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
         known = self.met.known(key, lambda: Heads(shapes, q.dtype, mask is not None, words))
@@ -191,6 +190,16 @@ class Attention:
         if not same:
             self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
         return attend(q, k, v, mask, words)[:, :, :length], same
+
+
+def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tuple[Any, ...]:
+    """Returns the operands of a call of that length, or of their own if it is 0."""
+    length = q.shape[2]
+    if size and (size != length or mask is not None):
+        mask = None if is_causal else masked_wide(mask, q, length, size)
+    if size:
+        q, k, v = (widened(one, size) for one in (q, k, v))
+    return laid(q), laid(k), laid(v), mask
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:

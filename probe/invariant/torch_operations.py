@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
+from torch.utils._pytree import tree_leaves
 
-from probe.invariant.keeper import Keeper, Known
+from probe.invariant.keeper import Keeper
 from probe.invariant.telling import spread
 from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
-    ALIGNED,
     FORMATS,
-    ByPlace,
     Samples,
     Tensors,
     laid,
-    strided,
     tensor,
 )
 from probe.invariant.torch_einsum import Einsum
+from probe.invariant.torch_native import READING, Ready
+from probe.invariant.torch_places import BY_PLACE, Places
 from probe.invariant.torch_products import Met, Products
+from probe.invariant.torch_recurrent import mkldnn_rnn_layer
 
 EXACT = frozenset(
     "view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze "
@@ -40,7 +41,7 @@ EXACT = frozenset(
     "upsample_nearest3d lift squeeze_ native_dropout_none nonzero masked_select index_put "
     "unsafe_split unsafe_chunk unsafe_split_with_sizes slice_scatter select_scatter expand_copy "
     "view_copy permute_copy equal is_same_size sym_size sym_numel sym_stride set_ resize_ "
-    "result_type".split()
+    "result_type _prelu_kernel".split()
 )
 """ATen's operations that move elements or round once: IEEE 754 leaves no choice, at any place.
 
@@ -52,12 +53,6 @@ OF_ZEROS = frozenset("maximum minimum max min amax amin fmax fmin".split())
 
 ONCE_WITH_ALPHA = frozenset(("add", "sub", "rsub"))
 
-BY_PLACE = frozenset(
-    "exp expm1 exp2 log log1p log2 log10 tanh sigmoid silu gelu erf erfc sin cos tan atan sinh "
-    "cosh asinh rsqrt softplus elu celu mish hardswish hardsigmoid logit leaky_relu pow".split()
-)
-"""Functions of one element with a vector body and a tail."""
-
 OF_SAMPLES = frozenset(
     "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d "
     "_adaptive_avg_pool3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d "
@@ -68,18 +63,19 @@ OF_SAMPLES = frozenset(
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
 
-REDUCTIONS = frozenset("mean sum linalg_vector_norm norm var std logsumexp prod cumsum".split())
+ALONG = frozenset("glu mean sum linalg_vector_norm norm var std logsumexp prod cumsum".split())
+"""Functions along axes that are named: of samples, where axis 0 is not among them."""
 
 
 class Operators:
     """One model's operations, by what they are called with."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self.keeper, self.met = keeper, Met(keeper)
+    def __init__(self, keeper: Keeper, parameters: Callable[[], Iterable[Any]] = tuple) -> None:
+        self.keeper, self.met, self.parameters = keeper, Met(keeper), parameters
         self.products, self.attention = Products(self.met), Attention(self.met)
-        self.placed: dict[Any, Known] = {}
         self.exact: set[Any] = set()
-        self.ready: dict[Any, Any] = {}
+        self.ready = Ready()
+        self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -90,15 +86,17 @@ class Operators:
             "_log_softmax": self._softmax,
             "_safe_softmax": self._softmax,
             "_scaled_dot_product_flash_attention_for_cpu": self._flash,
+            "mkldnn_rnn_layer": lambda func, *given: mkldnn_rnn_layer(self.met, *given),
         }
 
         self.quick: dict[Any, Callable[..., Any]] = {
             **self.products.quick,
-            **self._elementwise(),
+            **self.places.quick,
             torch.einsum: Einsum(self.products),
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
             functional.batch_norm: self._batch_normed,
+            functional.instance_norm: self._instance_normed,
             **dict.fromkeys(
                 (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
             ),
@@ -110,7 +108,11 @@ class Operators:
         """Returns one operation of ATen."""
         name = func._schema.name.rpartition("::")[2]
         base = name.rstrip("_") if not name.startswith("__") else name
+        if base in EXACT and base in READING:
+            self.watched.own = False
+            return func(*args, **kwargs)
         if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
+            self.watched.own = False
             return _positive_zeros(func(*args, **kwargs))
         adds = base == "index_put" and True in (*args[3:], kwargs.get("accumulate"))
         if base in EXACT and not adds:
@@ -118,36 +120,56 @@ class Operators:
                 self.exact.add(func)
             return func(*args, **kwargs)
         if not _floating(args, kwargs):
-            return func(*args, **kwargs)
+            return self._of_integers(func, name, args, kwargs)
         if base in ONCE_WITH_ALPHA and kwargs.get("alpha", 1) == 1 and len(args) < 3:
             return func(*args, **kwargs)
         found: Any = NotImplemented
-        if base in BY_PLACE and isinstance(args[0], torch.Tensor):
-            found = self._by_place(func, args, kwargs)
+        self.watched.whole = False
+        if base in BY_PLACE:
+            found = self.places(func, args, kwargs)
         elif (
             name in self.own
             and kwargs.get("out") is None
             and not any(map(torch.is_complex, filter(torch.is_tensor, args)))
         ):
             found = self.own[name](func, *args, **kwargs)
-        elif base in OF_SAMPLES or base in REDUCTIONS:
-            found = self._of_samples(func, args, kwargs, base in REDUCTIONS)
+        elif base in OF_SAMPLES or base in ALONG:
+            found = self._of_samples(func, args, kwargs, base in ALONG)
+        if found is NotImplemented and self._of_parameters(args, kwargs):
+            self.watched.own = False
+            return func(*args, **kwargs)
         if found is NotImplemented:
             why = "it is not known whether its bits depend on batch, length or place"
             self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
+            self.watched.own = False
             return func(*args, **kwargs)
-        if name.endswith("_") and not name.startswith("_"):
+        written = name.endswith("_") and not name.startswith("_")
+        self.watched.own = self.watched.own and self.watched.whole and not written
+        if written:
             return args[0].copy_(found)
         return found
 
-    def _ready(self, met: Any, x: Any) -> bool:
-        """Returns whether the library's own call of x is in the class: see ``_note``."""
-        return x.stride() == self.ready.get(met) and not x.data_ptr() % ALIGNED
+    def _of_parameters(self, args: Tensors, kwargs: dict[str, Any]) -> bool:
+        """Whether all tensors are the model's own parameters: such a call is always the same."""
+        every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        there = set(map(id, self.parameters()))
+        return bool(every) and all(id(one) in there for one in every)
 
-    def _note(self, met: Any, x: Any, known: Known, count: int) -> None:
-        """Keeps the strides of x by all else that decides a call's bits, where it is one call."""
-        if known.whole(count) and strided(x) is x:
-            self.ready[met] = x.stride()
+    def _of_integers(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
+        """Returns one operation of integers and truth values: exact, but where it gives others."""
+        found = func(*args, **kwargs)
+        if not _tensors(args, kwargs) or not _floating(tree_leaves(found), {}):
+            return found
+        self.watched.own = False
+        if name in BY_PLACE and not kwargs:
+            kind = found.dtype
+            given = [one.to(kind) if isinstance(one, torch.Tensor) else one for one in args]
+            again = self.places(func, tuple(given), {})
+            if again is not NotImplemented:
+                return again
+        why = "it is not known whether its bits depend on batch, length or place"
+        self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
+        return found
 
     # row by row
 
@@ -163,7 +185,7 @@ class Operators:
         shape, count = tuple(normalized_shape), torch.get_num_threads()
         kinds = [None if one is None else one.dtype for one in (weight, bias)]
         met = "layer_norm", x.shape, x.dtype, shape, eps, *kinds, count
-        if self._ready(met, x):
+        if self.ready(met, x):
             return torch.layer_norm(x, shape, weight, bias, eps)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
@@ -175,7 +197,7 @@ class Operators:
         )
         rows = laid(x.reshape(-1, *shape))
         y = known((rows,), (weight, bias)).view(x.shape)
-        self._note(met, x, known, len(rows))
+        self.ready.note(met, x, known, len(rows))
         return y
 
     def _layer_norm(
@@ -202,7 +224,7 @@ class Operators:
         self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3
     ) -> Any:
         """``torch.softmax``."""
-        if self._ready(("softmax", x.shape, x.dtype, dim, dtype, torch.get_num_threads()), x):
+        if self.ready(("softmax", x.shape, x.dtype, dim, dtype, torch.get_num_threads()), x):
             return torch.softmax(x, dim)
         if not isinstance(dim, int) or dtype is not None or not x.dim():
             return NotImplemented
@@ -229,7 +251,7 @@ class Operators:
         if name == "_softmax":
             for axis in (dim, dim - x.dim()):
                 met = "softmax", x.shape, x.dtype, axis, None, torch.get_num_threads()
-                self._note(met, x, known, len(rows))
+                self.ready.note(met, x, known, len(rows))
         return y
 
     # samples
@@ -254,7 +276,9 @@ class Operators:
             (str(func), name, shape, x.dtype), lambda: Samples(name, [shape], x.dtype, function)
         )
         self.keeper.limit_lengths(known)
-        return known((laid(x),))
+        y = known((laid(x),))
+        self.ready.note(None, x, known, len(x))
+        return y
 
     def _native_group_norm(
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
@@ -273,7 +297,40 @@ class Operators:
             return Samples(name, [shape], x.dtype, function, held)
 
         known = self.met.known(("group_norm", shape, groups, eps, which, x.dtype), make)
-        return known((laid(x),), (w, b)), x.new_empty(0), x.new_empty(0)
+        y = known((laid(x),), (w, b))
+        self.ready.note(None, x, known, len(x))
+        return y, x.new_empty(0), x.new_empty(0)
+
+    def _instance_normed(
+        self,
+        x: Any,
+        running_mean: Any = None,
+        running_var: Any = None,
+        weight: Any = None,
+        bias: Any = None,
+        use_input_stats: bool = True,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Any:
+        """``functional.instance_norm`` with the statistics of each sample."""
+        if running_mean is not None or running_var is not None or not use_input_stats:
+            return NotImplemented
+        if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
+            return NotImplemented
+        shape, which = tuple(x.shape[1:]), (weight is not None, bias is not None)
+
+        def function(part: Any, w: Any, b: Any) -> Any:
+            return functional.instance_norm(part, None, None, w, b, eps=eps)
+
+        def make() -> Samples:
+            made = [tensor(spread(7 + at, "w", shape[:1], 2), x.dtype) for at in range(2)]
+            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
+            name = f"instance_norm eps={eps} weight={which[0]} bias={which[1]}"
+            return Samples(name, [shape], x.dtype, function, held)
+
+        known = self.met.known(("instance_norm", shape, eps, which, x.dtype), make)
+        self.keeper.limit_lengths(known)
+        return known((laid(x),), (weight, bias))
 
     def _batch_norm(
         self,
@@ -303,6 +360,13 @@ class Operators:
     ) -> Any:
         """``functional.batch_norm``."""
         mean, var, w, b = running_mean, running_var, weight, bias
+        met = None
+        if not training and mean is not None and var is not None:
+            kinds = [None if one is None else one.dtype for one in (mean, var, w, b)]
+            met = "batch_norm", x.shape, x.dtype, eps, *kinds, torch.get_num_threads()
+            if self.ready(met, x):
+                cudnn = torch.backends.cudnn.enabled
+                return torch.batch_norm(x, w, b, mean, var, False, 0.0, eps, cudnn)
         if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
@@ -319,85 +383,14 @@ class Operators:
             return Samples(name, [shape], x.dtype, function, tuple(made))
 
         known = self.met.known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
-        return known((laid(x),), (mean, var, w, b))
+        y = known((laid(x),), (mean, var, w, b))
+        self.ready.note(met, x, known, len(x))
+        return y
 
     def _batch_norm_inference(
         self, func: Any, x: Any, w: Any, b: Any, mean: Any, var: Any, momentum: Any, eps: Any
     ) -> Any:
         return self._batch_norm(func, x, w, b, mean, var, False, momentum, eps)
-
-    # functions by place
-
-    def _elementwise(self) -> dict[Any, Callable[..., Any]]:
-        """Functions of one element that models call by themselves, not in place."""
-        aten, found = torch.ops.aten, dict[Any, Callable[..., Any]]()
-
-        def gelu(x: Any, approximate: str = "none") -> Any:
-            met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
-            if self._ready(met, x):
-                return functional.gelu(x, approximate=approximate)
-            return self._by_place(aten.gelu.default, (x,), {"approximate": approximate}, met)
-
-        def of(packet: Any) -> Callable[..., Any]:
-            def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
-                if inplace or out is not None:
-                    return NotImplemented
-                met = packet, x.shape, x.dtype, torch.get_num_threads()
-                return call(x) if self._ready(met, x) else self._by_place(call, (x,), {}, met)
-
-            call = packet.default
-
-            return run
-
-        for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
-            run = of(getattr(aten, name))
-            found |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
-        for name in ("silu", "hardswish", "hardsigmoid", "mish"):
-            found[getattr(functional, name)] = of(getattr(aten, name))
-        return found | {functional.gelu: gelu}
-
-    def _by_place(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
-        x, *options = args
-        rest = [*options, *kwargs.values()]
-        if x.dtype not in FORMATS or not x.numel():
-            return NotImplemented
-        if any(isinstance(one, torch.Tensor) for one in rest):
-            return NotImplemented
-        key = func, tuple(options), tuple(kwargs.items()), x.dtype, torch.get_num_threads()
-        known = self.placed.get(key)
-        if known is None:
-            if len(func._schema.returns) != 1 or "out" in kwargs:
-                return NotImplemented
-            known = self.placed[key] = self._placed(func, options, kwargs, x.dtype)
-        flat = x.contiguous().view(-1)
-        y = known((flat,)).view(x.shape)
-        plan = known.plans.get(len(flat))
-        if plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
-            self.keeper.by_place(known.run.operation.key)
-        elif met is not None:
-            self._note(met, x, known, len(flat))
-        return y
-
-    def _placed(
-        self, func: Any, options: Sequence[Any], kwargs: dict[str, Any], dtype: Any
-    ) -> Known:
-        rest = [*options, *kwargs.values()]
-        base = func._schema.name.rpartition("::")[2].rstrip("_")
-        call = getattr(getattr(torch.ops.aten, base), func._overloadname)
-
-        def function(flat: Any) -> Any:
-            return call(flat, *options, **kwargs)
-
-        def make() -> ByPlace:
-            name = base + "".join(f" {one}" for one in rest)
-            return ByPlace(name, dtype, function, written if there else None)
-
-        def written(flat: Any, out: Any) -> Any:
-            return packet.out(flat, *options, **kwargs, out=out)
-
-        packet = getattr(torch.ops.aten, base)
-        there = "out" in packet.overloads() and func._overloadname == "default"
-        return self.met.known((base, tuple(rest), dtype), make, axis="place")
 
     def _flash(
         self,
@@ -439,8 +432,9 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
 
 def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) -> bool:
     """Returns whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
-    names = [argument.name for argument in func._schema.arguments]
-    given = dict(zip(names, args, strict=False)) | kwargs
+    every = func._schema.arguments
+    given = {one.name: one.default_value for one in every}
+    given |= dict(zip([one.name for one in every], args, strict=False)) | kwargs
     axes: Any = given.get("dim")
     axes = [axes] if isinstance(axes, int) else axes or ()
     return len(axes) > 0 and all(axis % rank for axis in axes)

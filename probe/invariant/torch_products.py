@@ -146,8 +146,8 @@ class Products:
                 w, turned, key = w.t(), not turned, None
             w = strided(w)
         channels, filters = w.shape if turned else w.shape[::-1]
-        rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        rows = laid(rows)
+        given_rows = x if x.dim() == 2 else x.reshape(-1, channels)
+        rows = laid(given_rows)
         parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
         name, *calls = kinds
         way = (name, *parts, torch.get_num_threads())
@@ -158,7 +158,7 @@ class Products:
             layer = Ways(known) if turned else Layer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
-        same = rows.data_ptr() == x.data_ptr() and strided(x) is x
+        same = rows is given_rows and rows.data_ptr() == x.data_ptr()
         if key is not None and same and given[1] == w.stride():
             self.ready[key] = given, None if layer.native(len(rows)) else layer
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)

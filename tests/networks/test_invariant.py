@@ -275,6 +275,9 @@ CALLS = {
     "softmax": lambda f, x, w: f.softmax(x, 1) + x.softmax(dim=-1).log(),
     "elements": lambda f, x, w: f.silu(x, inplace=False) + x.sigmoid().tanh(),
     "in place": lambda f, x, w: f.silu(x.clone(), inplace=True),
+    "glu": lambda f, x, w: f.glu(f.prelu(x[:, 1:], w[0, :1])),
+    "instance_norm": lambda f, x, w: f.instance_norm(x.view(-1, 3, 11), weight=w[0, :3]).mean(2),
+    "powers": lambda f, x, w: 1.37**x + (x * 9).long().abs() ** 1.3 + 1.7 ** (x * 9).long(),
 }
 
 
@@ -299,6 +302,51 @@ def test_a_function_keeps_its_largest_bits_however_it_is_called(torch, name):
         for part in (slice(1), slice(5, 7), slice(20, 47)):
             assert differing(torch, model(x[part]), whole[part]) == 0
         assert differing(torch, model(x.t().clone().t()[3:9]), whole[3:9]) == 0
+
+
+def test_layers_one_after_the_other_have_the_bits_that_they_have_within_a_module(torch):
+    nn = torch.nn
+    weighted = nn.utils.parametrizations.weight_norm(nn.Linear(24, 24))
+    plain = nn.Sequential(
+        *(nn.Conv1d(3, 6, 2), nn.BatchNorm1d(6), nn.ReLU(), nn.Flatten(), nn.Dropout()),
+        *(nn.Linear(24, 24), nn.Sequential(nn.LayerNorm(24), nn.GELU(), nn.SiLU()), weighted),
+        *(nn.AdaptiveAvgPool1d(7), nn.Linear(7, 4)),
+    ).eval()
+    hooked = []
+    plain[5].register_forward_hook(lambda *given: hooked.append(len(given[1][0])))
+
+    class Within(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = plain
+
+        def forward(self, x):
+            return self.inner(x)
+
+    (one, report), (other, _) = (
+        stable.invariant(part.eval(), (1, 16)) for part in (plain, Within())
+    )
+    x = torch.randn(16, 3, 5)
+    for count in (16, 1, 5, 16, 1, 5):
+        assert differing(torch, one(x[:count]), other(x[:count])) == 0
+    assert hooked == [16, 16, 1, 1, 5, 5] * 2 and report.complete
+    plain[5] = nn.Linear(24, 24, bias=False).eval()
+    assert differing(torch, one(x[:5]), other(x[:5])) == 0
+
+
+def test_an_lstm_keeps_its_bits_along_the_batch(torch):
+    plain = torch.nn.LSTM(6, 9, batch_first=True, bidirectional=True).eval()
+    model, report = stable.invariant(plain, (1, 16), strict=True)
+    x = torch.randn(16, 5, 6)
+    whole, (hidden, cells) = model(x)
+    with torch.no_grad():
+        assert torch.allclose(whole, plain(x)[0], atol=1e-5)
+    for start, count in ((0, 1), (15, 1), (3, 9)):
+        y, (h, c) = model(x[start : start + count])
+        assert differing(torch, y, whole[start : start + count]) == 0
+        for here, there in ((h, hidden), (c, cells)):
+            assert differing(torch, here, there[:, start : start + count].contiguous()) == 0
+    assert report.complete
 
 
 def test_a_result_that_is_written_elsewhere_is_reported(torch):
@@ -510,12 +558,12 @@ def test_bits_that_the_unchanged_model_has_not_are_noted(torch):
 def test_one_shape_is_named_for_all_batches_of_what_is_left(torch):
     class Odd(torch.nn.Module):
         def forward(self, x):
-            return torch.lgamma(x), torch.lgamma(x[:, :2])
+            return torch.lgamma(x), torch.lgamma(x[:, :2]), torch.lgamma(x.t()[:, None])
 
     model, report = stable.invariant(Odd().eval())
     for count in range(1, 6):
         model(torch.rand(count, 7))
-    assert list(report.left) == ["lgamma of 1x7", "lgamma of 1x2"]
+    assert list(report.left) == ["lgamma of 1x7", "lgamma of 1x2", "lgamma of 7x1x1"]
 
 
 def test_functions_have_a_class_where_few_samples_are_named(torch):

@@ -136,6 +136,9 @@ def test_what_is_not_known_is_reported_and_refused_when_strict(layer, operation)
     model, report = stable.invariant(plain, example=x)
     assert not report.complete and any(operation in name for name in report.left)
     assert differing(model(x), plain(x)) == 0
+    left = list(report.left)
+    model(x[:2])
+    assert list(report.left) == left  # a node is named once, for all batches
     model, _ = stable.invariant(plain, strict=True)
     with pytest.raises(NotInvariant, match=operation):
         model(x)
@@ -188,6 +191,11 @@ def test_what_is_no_model_is_one_line():
         stable.invariant(keras.Sequential([L.Dense(3)]))
 
 
+class Cumulative(L.Layer):
+    def call(self, x):
+        return tf.cumsum(x, 1, reverse=True) + tf.math.cumprod(x, -1, exclusive=True)
+
+
 LAYERS = {
     "grouped": (lambda x: L.Conv1D(8, 3, groups=2)(x), (9, 4)),
     "causal": (lambda x: L.Conv1D(8, 3, padding="causal", dilation_rate=2)(x), (9, 4)),
@@ -201,6 +209,7 @@ LAYERS = {
     "recurrent": (lambda x: L.Bidirectional(L.LSTM(24))(x), (9, 17)),
     "normalised": (lambda x: L.UnitNormalization()(L.GroupNormalization(2)(x)), (3, 4)),
     "resized": (lambda x: L.UpSampling2D(2, interpolation="bilinear")(x), (5, 7, 3)),
+    "cumulative": (lambda x: Cumulative()(x), (5, 13)),
     "by place": (
         lambda x: L.Concatenate()(
             [L.Activation(name)(x) for name in ("selu", "softplus", "mish", "exponential")]

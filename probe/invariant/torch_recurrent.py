@@ -1,0 +1,70 @@
+"""Layers of an LSTM, which PyTorch gives to oneDNN: along the batch, which is their second axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from probe.invariant.telling import spread
+from probe.invariant.torch_calls import FORMATS, Asked, Tensors, laid, tensor
+from probe.invariant.torch_products import Met
+
+
+class Recurrent(Asked):
+    """A layer in one direction: x (samples, steps, channels), and both states (samples, width).
+
+    ``options``: all that oneDNN is told behind the states.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], weights: Sequence[Any], dtype: Any, options: Sequence[Any]
+    ) -> None:
+        self.shapes = [tuple(one) for one in weights]
+        self.width, self.options = self.shapes[1][1], tuple(options)
+        said = " ".join(map(str, options))
+        super().__init__(
+            f"LSTM {'x'.join(map(str, shape))} -> {self.width} {said} {FORMATS[dtype]}"
+        )
+        self.shape, self.dtype = tuple(shape), dtype
+
+    def drawn(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Asked.drawn``: sums that are small, so that no gate is saturated."""
+        shapes = [self.shape, (self.width,), (self.width,)]
+        samples = [spread(number, "x", one, 2) / 2 for one in shapes]
+        held = [
+            spread(3 * at + number, "w", one, 4) / (2 * one[-1]) ** 0.5
+            for at, one in enumerate(self.shapes)
+        ]
+        return (
+            tuple(tensor(one, self.dtype) for one in samples),
+            tuple(tensor(one, self.dtype) for one in held),
+        )
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``; a row has all steps, and both states at the end."""
+        x, h, c = samples
+        given = laid(x.transpose(0, 1)), *parameters, h, c, *self.options
+        y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(*given)
+        rows = y.transpose(0, 1).flatten(1), *(one.view(len(x), -1) for one in (h, c))
+        return torch.cat(rows, 1)
+
+
+def mkldnn_rnn_layer(met: Met, x: Any, *given: Any) -> Any:
+    """Returns what ``aten::mkldnn_rnn_layer`` does; x (steps, samples, channels)."""
+    *weights, h, c = given[:6]
+    options = given[6:]
+    if options[1] or options[-1] or x.dtype not in FORMATS or not x.numel():
+        return NotImplemented  # of packed sequences, or for training
+    if any(one.dtype is not x.dtype for one in given[:6]) or h.shape[1:] != weights[1].shape[1:]:
+        return NotImplemented
+    steps, count, channels = x.shape
+    shapes = tuple(tuple(one.shape) for one in weights)
+    key = "LSTM", steps, channels, shapes, x.dtype, str(options)
+    known = met.known(key, lambda: Recurrent((steps, channels), shapes, x.dtype, options))
+    met.keeper.limit_lengths(known)
+    rows = known((laid(x.transpose(0, 1)), laid(h), laid(c)), tuple(map(laid, weights)))
+    y, *states = rows.split([steps * h.shape[1], h.shape[1], h.shape[1]], 1)
+    y = y.reshape(count, steps, -1).transpose(0, 1).contiguous()
+    return y, *(one.reshape(h.shape) for one in states), x.new_empty(0)
