@@ -328,7 +328,6 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.slow
 def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_other() -> None:
     """The compiler looks at every frame then, and must leave those of the recorder alone."""
 
@@ -344,6 +343,8 @@ def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_
     assert np.array_equal(live.outputs[0], Y.sin().sin().numpy())
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
     compiled = torch.compile(model)
