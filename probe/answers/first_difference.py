@@ -183,16 +183,18 @@ class Walked(Answer):
 
     def _no_source(self) -> str:
         counts = self.counts()
-        apart = [n for n in ("left", "right") if counts.get(n)]
+        apart = [self._alone(side) for side in ("left", "right") if counts.get(side)]
         if self.verdict == "equal":
             return "equal: every compared operation whose inputs agree gives the same bits"
         if apart:
-            some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
-            return (
-                f"{self.verdict}: no single operation is the source; the two runs consist of "
-                f"different operations ({some})"
-            )
+            return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
         return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
+
+    def _alone(self, side: str) -> str:
+        """Returns the first operation that one side has alone, and how many follow."""
+        own = [one.name for one in self.found.operations if one.verdict == side]
+        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
+        return f"only {side}: {own[0]}{more}"
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""

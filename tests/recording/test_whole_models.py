@@ -55,6 +55,13 @@ def test_two_formulas_of_the_same_inputs_are_compared_whole() -> None:
     assert found.verdict == ("equal" if same else "differs")
 
 
+def test_what_each_side_runs_alone_is_named() -> None:
+    found = probe.first_difference(lambda: X / 3 @ W, lambda: (X * (1 / 3)).neg().neg() @ W)
+    assert found.verdict == "differs"
+    assert "only left: aten.div" in found.lines()[1]
+    assert "only right: aten.mul" in found.lines()[1] and "and 2 more" in found.lines()[1]
+
+
 def test_other_rows_of_one_input_are_not_taken_for_the_same() -> None:
     found = probe.first_difference(
         lambda: torch.stack([row @ W for row in X[:2]]), lambda: X[1:] @ W, explain=False
