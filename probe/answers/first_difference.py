@@ -192,9 +192,9 @@ class Walked(Answer):
 
     def _alone(self, side: str) -> str:
         """Returns the first operation that one side has alone, and how many follow."""
-        own = [one.name for one in self.found.operations if one.verdict == side]
-        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
-        return f"only {side}: {own[0]}{more}"
+        first, *others = (one for one in self.found.operations if one.verdict == side)
+        more = f" and {len(others):,} more" if others else ""
+        return f"only {side}: {placed(first)}{more}"
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
@@ -276,10 +276,14 @@ class Asked:
 
 def said(one: Aligned, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
-    where = f" at {one.path}" if one.path else ""
-    text = f"first: {one.op}{where}, {one.differing:,} of {one.compared:,} differ"
+    text = f"first: {placed(one)}, {one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
     return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
+
+
+def placed(one: Aligned) -> str:
+    """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
+    return f"{one.op} at {one.path}" if one.path else one.op
 
 
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"

@@ -1,15 +1,20 @@
-"""Outputs of different operations on the same inputs, which are assumed to mean the same."""
+"""What two runs have in common: a model and its inputs; and outputs of different operations on the
+same inputs, which are assumed to mean the same."""
 
 from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
 from probe import floats
-from probe.recording.contract import INPUT
-from probe.recording.difference import Difference, Pair, judge
-from probe.recording.labels import Selection
+from probe.errors import InputError
+from probe.recording.contract import INPUT, WEIGHT
+from probe.recording.difference import Difference, Pair, align, judge
+from probe.recording.labels import Selection, agreeing, of_content
 from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
-from probe.recording.recording import Operation, Side, Value
+from probe.recording.recording import Operation, Recording, Side, Value, digest
 
 NAMES = ("left", "right")
 MOVING = (Moves, Turns, Reshapes, Same)
@@ -96,3 +101,155 @@ def _only_moves(op: Operation, inputs: set[int]) -> bool:
     """Whether an operation puts elements of the inputs in other places, and computes nothing."""
     moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
     return bool(op.reads) and moves and all(n in inputs for n in op.reads)
+
+
+@dataclass
+class Asked:
+    """What two runs have in common.
+
+    ``same_inputs``: False where one side has a part of the other's. ``same_weights``: False where
+    no weight is the same, or some are not. ``refused``: what is wrong with the weights, unless the
+    outputs turn out to be close: they may be folded into other operations.
+    """
+
+    same_inputs: bool
+    same_weights: bool
+    refused: InputError | None
+
+
+def asked(left: Recording, right: Recording) -> Asked:
+    """Returns what two runs have in common.
+
+    InputError: inputs that have nothing in common, other outputs, or the same operations with
+    other weights.
+    """
+    if len(left.outputs) != len(right.outputs):
+        counts = f"{len(left.outputs)} and {len(right.outputs)}"
+        raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
+    pairs = _met(left, right)
+    refused = _other_weights(left, right, pairs)
+    ours, theirs = (Counter(one.op for one in side.operations) for side in (left, right))
+    if refused is not None and ours == theirs:
+        raise refused
+    same = refused is None and not _no_common_weights(left, right)
+    inputs = _inputs(left, right, pairs)
+    if refused is not None and not inputs:
+        raise refused
+    return Asked(inputs, same, refused)
+
+
+def _other_weights(
+    left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]
+) -> InputError | None:
+    """Returns the error of weights of one shape that are read on both sides, each by one side.
+
+    A weight that the other side reads elsewhere is one of branches that ran in another order.
+    """
+    held = [{v.digest for v in side.values if v.role == WEIGHT} for side in (left, right)]
+    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
+    own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
+    other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
+    for one, where in own:
+        if (one.shape, one.dtype) in other:
+            why = f"{where} has different weights on the two sides, so these are different models"
+            return InputError("weights", one.name or where, why, SAME_MODEL)
+    return None
+
+
+SAME_MODEL = "give two runs of the same model, with the same weights"
+SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
+
+
+def folded(refused: InputError, left: Recording, found: Difference) -> str:
+    """Returns what is to be said of other weights behind outputs that are close; raises the error
+    of those where not all of them are."""
+    for one in found.outputs:
+        value = left.values[one.left]
+        if one.compared < np.prod(value.shape, dtype=int) or value.dtype not in floats.FORMATS:
+            raise refused
+    which = refused.why.partition(",")[0]
+    return f"{which}; the outputs are close, so these are taken for one model, folded differently"
+
+
+def _met(left: Recording, right: Recording) -> list[tuple[Value, Value, str]]:
+    """Pairs of values that no operation gave, where they are read, with the operation's name."""
+    found, seen = [], set()
+    for mine, other in align(left, right):
+        if mine is None or other is None:
+            continue
+        one, two = left.operations[mine], right.operations[other]
+        for n, m in zip(one.reads, two.reads, strict=False):
+            a, b = left.values[n], right.values[m]
+            if (n, m) not in seen and a.given < 0 and b.given < 0:
+                seen.add((n, m))
+                found.append((a, b, one.name))
+    return found
+
+
+def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> bool:
+    ours, theirs = (
+        [v for v in side.values if v.given < 0 and v.role == INPUT] for side in (left, right)
+    )
+    arrays = [sorted(v.digest for v in some if np.prod(v.shape) > 1) for some in (ours, theirs)]
+    if arrays[0] == arrays[1] and (arrays[0] or len(ours) == len(theirs)):
+        return True
+    inputs = [one for one in pairs if one[0].role == one[1].role == INPUT]
+    inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
+    apart = [one for one in inputs if one[0].digest != one[1].digest]
+    shared = [one for one in inputs if one[0].digest == one[1].digest]
+    both = set(arrays[0]) & set(arrays[1])
+    for mine, other, where in apart:
+        if mine.digest in both or other.digest in both:
+            continue  # the other side reads it too, elsewhere
+        small = min(np.prod(mine.shape, dtype=int), np.prod(other.shape, dtype=int)) <= 1
+        if (small or not mine.floating) and (shared or len(apart) > 1):
+            continue  # lengths, masks and scales may differ where another input says what is asked
+        if mine.content is None or other.content is None or in_common(mine.content, other.content):
+            continue
+        name = mine.name or other.name or (f"read by {where}" if where else "the first input")
+        why = f"{_shapes(mine, other)} and have no row and no beginning in common"
+        raise InputError("inputs", name, why, SAME_INPUTS)
+    return False
+
+
+def _shapes(mine: Value, other: Value) -> str:
+    return f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"
+
+
+def _no_common_weights(left: Recording, right: Recording) -> bool:
+    """Whether no weight is the same although both sides have some: nothing says it is one model."""
+    ours, theirs = (
+        {v.digest for v in side.values if v.given < 0 and v.role == WEIGHT}
+        for side in (left, right)
+    )
+    return bool(ours and theirs and not ours & theirs)
+
+
+def in_common(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two inputs share whole slices along some axis: rows of a batch, a beginning, an end.
+
+    Slices of zeros don't count: they are padding.
+    """
+    if left.ndim != right.ndim or left.dtype != right.dtype:
+        return not agreeing(of_content(left), of_content(right)).empty
+    if left.ndim <= 1:
+        return _line(left.reshape(-1), right.reshape(-1))
+    for axis in range(left.ndim):
+        least = [min(pair) for pair in zip(left.shape, right.shape, strict=True)]
+        cut = tuple(slice(None) if n == axis else slice(m) for n, m in enumerate(least))
+        found = [
+            {digest(one) for one in np.moveaxis(side[cut], axis, 0) if one.any()}
+            for side in (left, right)
+        ]
+        if found[0] & found[1]:
+            return True
+    return not left.any() or not right.any()
+
+
+def _line(left: np.ndarray, right: np.ndarray) -> bool:
+    count = min(len(left), len(right))
+    if not count:
+        return True
+    same = (left[:count] == right[:count]) & (left[:count] != 0)
+    ends = (left[len(left) - count :] == right[len(right) - count :]) & (right[-count:] != 0)
+    return bool(same[0] or ends[-1] or same.all() or not left.any() or not right.any())

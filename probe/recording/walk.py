@@ -17,21 +17,19 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.errors import InputError, Nondeterministic
+from probe.errors import Nondeterministic
 from probe.progress import Say, silent, span
 from probe.recording import alone, assumed
 from probe.recording.assumed import MOVING, NAMES
-from probe.recording.contract import INPUT, WEIGHT, Recorder
+from probe.recording.contract import Recorder
 from probe.recording.difference import (
     Aligned,
     Difference,
-    align,
     batches,
     compare,
     itemsize,
 )
-from probe.recording.labels import agreeing, of_content
-from probe.recording.recording import Live, Recording, Side, Value, digest
+from probe.recording.recording import Live, Recording, Side, digest
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -199,14 +197,16 @@ def compared(
     notes: Sequence[str] = (),
 ) -> Walk:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    same = same_question(left.recording, right.recording)
+    asked = assumed.asked(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
-    given, same = same, same and not assumed.part_taken(difference)
+    same = asked.same_inputs and asked.same_weights and not assumed.part_taken(difference)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
-    if given and any(one.verdict in NAMES for one in found.operations):
+    if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         near = None if same else assumed.NEAR
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, near)])
+    if asked.refused is not None:
+        found.notes.append(assumed.folded(asked.refused, left.recording, difference))
     _suspect(found)
     if explain:
         tell("looking for differences behind the first")
@@ -304,119 +304,3 @@ def _bytes(side: Side, number: int | None) -> int:
     one = side.recording.operations[number]
     values = [side.recording.values[n] for n in {*one.reads, *one.gives}]
     return sum(itemsize(value) * int(np.prod(value.shape, dtype=int)) for value in values)
-
-
-def same_question(left: Recording, right: Recording) -> bool:
-    """Returns whether both sides have the same inputs; False where one has a part of the other's.
-
-    InputError: they have other weights, inputs that have nothing in common, or other outputs.
-    """
-    if len(left.outputs) != len(right.outputs):
-        counts = f"{len(left.outputs)} and {len(right.outputs)}"
-        raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
-    pairs = _met(left, right)
-    _same_weights(left, right, pairs)
-    return _inputs(left, right, pairs)
-
-
-def _same_weights(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> None:
-    """Raises InputError where both sides read weights of one shape that the other side hasn't.
-
-    A weight that the other side reads elsewhere is one of branches that ran in another order.
-    """
-    held = [{v.digest for v in side.values if v.role == WEIGHT} for side in (left, right)]
-    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
-    own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
-    other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
-    for one, where in own:
-        if (one.shape, one.dtype) in other:
-            why = f"{where} has different weights on the two sides, so these are different models"
-            raise InputError("weights", one.name or where, why, SAME_MODEL)
-
-
-SAME_MODEL = "give two runs of the same model, with the same weights"
-SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
-
-
-def _met(left: Recording, right: Recording) -> list[tuple[Value, Value, str]]:
-    """Pairs of values that no operation gave, where they are read, with the operation's name."""
-    found, seen = [], set()
-    for mine, other in align(left, right):
-        if mine is None or other is None:
-            continue
-        one, two = left.operations[mine], right.operations[other]
-        for n, m in zip(one.reads, two.reads, strict=False):
-            a, b = left.values[n], right.values[m]
-            if (n, m) not in seen and a.given < 0 and b.given < 0:
-                seen.add((n, m))
-                found.append((a, b, one.name))
-    return found
-
-
-def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> bool:
-    ours, theirs = (
-        [v for v in side.values if v.given < 0 and v.role == INPUT] for side in (left, right)
-    )
-    arrays = [sorted(v.digest for v in some if np.prod(v.shape) > 1) for some in (ours, theirs)]
-    if arrays[0] == arrays[1] and (arrays[0] or len(ours) == len(theirs)):
-        return not _other_weights(left, right)
-    inputs = [one for one in pairs if one[0].role == one[1].role == INPUT]
-    inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
-    apart = [one for one in inputs if one[0].digest != one[1].digest]
-    shared = [one for one in inputs if one[0].digest == one[1].digest]
-    both = set(arrays[0]) & set(arrays[1])
-    for mine, other, where in apart:
-        if mine.digest in both or other.digest in both:
-            continue  # the other side reads it too, elsewhere
-        small = min(np.prod(mine.shape, dtype=int), np.prod(other.shape, dtype=int)) <= 1
-        if (small or not mine.floating) and (shared or len(apart) > 1):
-            continue  # lengths, masks and scales may differ where another input says what is asked
-        if mine.content is None or other.content is None or in_common(mine.content, other.content):
-            continue
-        name = mine.name or other.name or (f"read by {where}" if where else "the first input")
-        why = f"{_shapes(mine, other)} and have no row and no beginning in common"
-        raise InputError("inputs", name, why, SAME_INPUTS)
-    return False
-
-
-def _shapes(mine: Value, other: Value) -> str:
-    return f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"
-
-
-def _other_weights(left: Recording, right: Recording) -> bool:
-    """Whether no weight is the same although both sides have some: nothing says it is one model."""
-    ours, theirs = (
-        {v.digest for v in side.values if v.given < 0 and v.role == WEIGHT}
-        for side in (left, right)
-    )
-    return bool(ours and theirs and not ours & theirs)
-
-
-def in_common(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two inputs share whole slices along some axis: rows of a batch, a beginning, an end.
-
-    Slices of zeros don't count: they are padding.
-    """
-    if left.ndim != right.ndim or left.dtype != right.dtype:
-        return not agreeing(of_content(left), of_content(right)).empty
-    if left.ndim <= 1:
-        return _line(left.reshape(-1), right.reshape(-1))
-    for axis in range(left.ndim):
-        least = [min(pair) for pair in zip(left.shape, right.shape, strict=True)]
-        cut = tuple(slice(None) if n == axis else slice(m) for n, m in enumerate(least))
-        found = [
-            {digest(one) for one in np.moveaxis(side[cut], axis, 0) if one.any()}
-            for side in (left, right)
-        ]
-        if found[0] & found[1]:
-            return True
-    return not left.any() or not right.any()
-
-
-def _line(left: np.ndarray, right: np.ndarray) -> bool:
-    count = min(len(left), len(right))
-    if not count:
-        return True
-    same = (left[:count] == right[:count]) & (left[:count] != 0)
-    ends = (left[len(left) - count :] == right[len(right) - count :]) & (right[-count:] != 0)
-    return bool(same[0] or ends[-1] or same.all() or not left.any() or not right.any())

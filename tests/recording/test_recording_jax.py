@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.recording.assumed import asked
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Contracts, Reduces
 from probe.recording.recording import Live
-from probe.recording.walk import same_question
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
@@ -140,9 +140,9 @@ def test_a_shuffled_batch_behind_vmap_is_no_other_weight() -> None:
     w, x = of(5, 5), of(6, 5)
     function = jax.vmap(lambda row: jnp.tanh(w @ row))
     left, right = (watched(lambda y=y: function(y + 0)) for y in (x[::-1], x))
-    assert same_question(left.recording, right.recording) is False
+    assert not asked(left.recording, right.recording).same_inputs
     direct = [watched(lambda y=y: function(np.asarray(y))) for y in (x[::-1], x)]
-    assert same_question(*(one.recording for one in direct)) is False
+    assert not asked(*(one.recording for one in direct)).same_inputs
     assert compare(*direct).outputs[0].compared == 30
 
 

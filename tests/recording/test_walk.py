@@ -10,6 +10,7 @@ import pytest
 
 from probe.errors import InputError, Nondeterministic
 from probe.recording import walk
+from probe.recording.assumed import in_common
 from probe.recording.meaning import Moves, Reshapes
 from probe.recording.recording import Live
 from tests.recording import causes
@@ -176,7 +177,7 @@ COMMON = {
 @pytest.mark.parametrize("name", COMMON)
 def test_what_two_inputs_have_in_common(name):
     left, right, expected = COMMON[name]
-    assert walk.in_common(left, right) is expected and walk.in_common(right, left) is expected
+    assert in_common(left, right) is expected and in_common(right, left) is expected
 
 
 def test_other_operations_on_the_same_inputs_have_outputs_compared():

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.nn import functional as F  # noqa: E402, N812
 
 import probe  # noqa: E402
+from probe.errors import InputError  # noqa: E402
 from probe.recording.cases import as_cases  # noqa: E402
 from probe.recording.meaning import Contracts, Each, Reshapes, Step, Steps  # noqa: E402
 
@@ -60,6 +61,35 @@ def test_what_each_side_runs_alone_is_named() -> None:
     assert found.verdict == "differs"
     assert "only left: aten.div" in found.lines()[1]
     assert "only right: aten.mul" in found.lines()[1] and "and 2 more" in found.lines()[1]
+
+
+def normalised() -> tuple[torch.nn.Module, torch.nn.Module]:
+    """A convolution with its normalisation, and the same folded into one convolution."""
+    norm = torch.nn.BatchNorm2d(6).eval()
+    convolution = torch.nn.Conv2d(4, 6, 3).eval()
+    with torch.no_grad():
+        norm.running_var.copy_(torch.linspace(0.5, 2, 6))
+        convolution.weight.copy_(FILTERS)
+    folded = torch.nn.utils.fuse_conv_bn_eval(convolution, norm)
+    return torch.nn.Sequential(convolution, norm), torch.nn.Sequential(folded)
+
+
+def test_a_normalisation_that_is_folded_into_weights_is_compared_at_the_output() -> None:
+    model, folded = normalised()
+    found = probe.first_difference(lambda: model(PICTURE), lambda: folded(PICTURE))
+    assert found.found.difference.outputs[0].compared == model(PICTURE).numel()
+    assert any("folded differently" in note for note in found.found.notes)
+    assert found.verdict == "differs" and found.found.first is None
+
+
+@pytest.mark.parametrize("change", [lambda y: y + 0.1, lambda y: y.argmax(1)], ids=["far", "whole"])
+def test_other_weights_behind_other_operations_are_refused(change) -> None:
+    """Where outputs are not close, or whole numbers alone, which can agree by chance."""
+    model, folded = normalised()
+    with pytest.raises(InputError, match="different weights on the two sides"):
+        probe.first_difference(
+            lambda: change(model(PICTURE)), lambda: change(folded(PICTURE) - 0.1)
+        )
 
 
 def test_other_rows_of_one_input_are_not_taken_for_the_same() -> None:
