@@ -402,7 +402,7 @@ class _Mode(TorchDispatchMode):
         call.shapes = [shape(every[n]) for n in at]
         call.reads = [slot_of(one) for one in reads]
         again = None if call.random else _again(call, at)
-        lines = call.writer() if len(every) == 1 else None
+        lines = call.writer(at, len(every)) if every else None
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
         told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
         if same is not None and not call.looked:

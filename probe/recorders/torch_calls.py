@@ -279,8 +279,11 @@ class Call:
                 found.append((name, _plain(value)))
         return tuple(found)
 
-    def writer(self) -> Callable[[Sequence[str], str], list[str]]:
-        """Returns what writes it down as a user would."""
+    def writer(self, at: Sequence[int], count: int) -> Callable[[Sequence[str], str], list[str]]:
+        """Returns what writes it down as a user would.
+
+        ``count``: of the tensors that it gives; ``at``: which of them are results of its own.
+        """
         func, tree, reads = self.func, self.tree(), list(self.reads)
         base = self.base
         plain = getattr(torch, base, None)
@@ -295,7 +298,12 @@ class Call:
             ]
             args = [_literal(one, names) for one in tree[0]]
             args += [f"{name}={_literal(one, names)}" for name, one in tree[1].items()]
-            return [*found, f"{result} = {called}({', '.join(args)})"]
+            found.append(f"{result} = {called}({', '.join(args)})")
+            if count > 1 and any(str(one.type) == "int" for one in func._schema.returns):
+                found.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
+            if count > 1 and list(at) != list(range(count)):
+                found.append(f"{result} = [{', '.join(f'{result}[{n}]' for n in at)}]")
+            return found
 
         return lines
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
+from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference, Pair, align, judge
 from probe.recording.labels import Selection, agreeing, of_content
@@ -21,13 +22,12 @@ MOVING = (Moves, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
 
-def all_outputs(left: Side, right: Side, found: Difference, near: float | None = None) -> str:
+def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) -> str:
     """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
     to agree, as that is what was asked.
 
-    ``near``: only those of which labels don't say all, and which are as near as that on both
-    sides: the square roots of their format's eps, relative to the largest. Returns what is to be
-    said of it, or nothing.
+    ``near``: only those of which labels don't say all, and which are close on both sides. Returns
+    what is to be said of it, or nothing.
     """
     ours, theirs = found.left.values, found.right.values
     pairs: dict[int, Pair] = {}
@@ -35,36 +35,30 @@ def all_outputs(left: Side, right: Side, found: Difference, near: float | None =
         mine, other = ours[one.left], theirs[one.right]
         alike = mine.shape == other.shape and mine.dtype == other.dtype
         size = int(np.prod(mine.shape, dtype=int))
-        if alike and not one.selection.whole and (near is None or one.compared < size):
+        if alike and not one.selection.whole and (not near or one.compared < size):
             whole = Pair(one.left, one.right, Selection((), None, None, ((), ())), True)
             whole.compared = size
             pairs[place] = whole
-        elif alike and near is None:
+        elif alike and not near:
             one.known = True
     judge(left, right, list(pairs.values()))
-    if near is not None:
-        pairs = {n: one for n, one in pairs.items() if _near(one, ours[one.left], near)}
+    if near:
+        pairs = {n: one for n, one in pairs.items() if close.near(one, ours[one.left].dtype)}
     for place, one in pairs.items():
         found.outputs[place] = one
     if not pairs:
         return ""
     return (
         "the two sides run different operations on the same inputs; all of their outputs are "
-        f"assumed to mean the same{', as they are close' if near is not None else ''}"
+        f"assumed to mean the same{', as they are close' if near else ''}"
     )
 
 
-NEAR = 0.5
-"""Of eps, the power up to which outputs of two formulas are taken for the same numbers: half of
-the digits. What is computed from other elements differs in the first ones."""
-
-
-def _near(one: Pair, value: Value, near: float) -> bool:
-    """Returns whether all of two outputs agree in so much of their digits."""
-    if one.equal or value.dtype not in floats.FORMATS:
-        return one.equal
-    eps = float(floats.eps(value.dtype))
-    return one.max_ulp is not None and one.scaled * eps <= eps**near
+def unlike(found: Difference) -> bool:
+    """Returns whether either side runs operations that the other hasn't, and labels do not say of
+    all outputs what must agree."""
+    met = {one.verdict for one in found.operations}
+    return met.issuperset(NAMES) and not all(one.selection.whole for one in found.outputs)
 
 
 def part_taken(found: Difference) -> bool:

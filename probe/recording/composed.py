@@ -83,20 +83,21 @@ class Composed:
         if number != self.number or inner is None:
             return None if inner is None else inner(number)
         events: list[Event] = [inner(n) for n in self.group]
-        single = all(len(one.gives) == 1 for one in self.inside)
         whole = self.recording.operations[number]
 
         def lines(names: Sequence[str], out: str) -> list[str]:
             known, found = dict(zip(whole.reads, names, strict=True)), []
             for n, (one, event) in enumerate(zip(self.inside, events, strict=True)):
                 assert event.lines is not None
-                last = n == len(events) - 1
-                known[one.gives[0]] = out if last else f"{out}_{n}"
-                found += event.lines([known[v] for v in one.reads], known[one.gives[0]])
-            return found
+                one_of_it = n == len(events) - 1 and len(one.gives) == 1
+                made = out if one_of_it else f"{out}_{n}"
+                several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
+                known |= several if len(one.gives) > 1 else {one.gives[0]: made}
+                found += event.lines([known[v] for v in one.reads], made)
+            given = known[whole.gives[0]]
+            return found if given == out else [*found, f"{out} = {given}"]
 
-        able = single and tuple(whole.gives) == tuple(self.inside[-1].gives)
-        able = able and all(event.lines is not None for event in events)
+        able = len(whole.gives) == 1 and all(event.lines is not None for event in events)
         imports = dict.fromkeys(line for event in events for line in event.imports)
         return Event(
             *(whole.op, whole.path, [], [], whole.meaning, {}),

@@ -50,7 +50,8 @@ class Event:
     other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
     called, on container arrays in the place of what it reads, and returns what it gives; None
     where it can't be run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
-    lines of Python that compute y; None where there is no such text. ``imports``: what they need.
+    lines of Python that compute y, a sequence where it gives several; None where there is no such
+    text. ``imports``: what they need.
     ``view``: where its results are the very memory that it reads, seen in another shape or order:
     what tells that way of seeing it from every other; else None.
     """

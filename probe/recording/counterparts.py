@@ -36,12 +36,14 @@ class Counterparts:
     """Which operations and which values of two runs belong together.
 
     ``operations``: pairs in order, None where a side has none. ``by_labels``: those of them that
-    labels have paired. ``values``: from the left's values to the right's, and back.
+    labels have paired. ``values``: from the left's values to the right's, and back. ``assumed``:
+    from the left's values to those of the right that are taken for the same, whatever the formula.
     """
 
     operations: list[Numbers]
     by_labels: set[tuple[int, int]] = field(default_factory=set)
     values: tuple[dict[int, int], dict[int, int]] = field(default_factory=lambda: ({}, {}))
+    assumed: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,16 +69,18 @@ def found(
     labels: tuple[list[Labels], list[Labels]],
     aligned: Sequence[Numbers],
     nothing: Callable[[int, int], bool],
+    assumed: Mapping[int, int],
 ) -> Counterparts:
     """Pairs what names and order did not. ``aligned``: what those came to.
 
     ``nothing``: whether operations of both sides, by number, have nothing in common in what they
-    give: such a pair is taken apart if labels find another one for either.
+    give: such a pair is taken apart if labels find another one for either. ``assumed``: as of
+    ``Counterparts``.
     """
     pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
     loose = [both for both in pairs if nothing(*both)]
     kept = set(pairs) - set(loose)
-    made = Counterparts(list(aligned))
+    made = Counterparts(list(aligned), assumed=assumed)
     for mine, other in sorted(kept):
         _note(made, sides, mine, other)
     left = [a for a, b in aligned if a is not None and (a, b) not in kept]
@@ -85,7 +89,9 @@ def found(
         return made
     other_way = _Search(sides[::-1], labels[::-1])
     search = _Search(sides, labels)
-    new = dict(_paired(search, made.values, left, set(right)))
+    new = dict(_taken(made, sides, set(left), set(right)))
+    free = [n for n in left if n not in new]
+    new |= _paired(search, made.values, free, set(right) - set(new.values()))
     back = {r: n for n, r in new.items()}
     rest = [n for n in right if n not in back]
     for n, mine in _paired(other_way, made.values[::-1], rest, set(left) - set(new)):
@@ -93,6 +99,20 @@ def found(
     made.by_labels = set(new.items()) | {(mine, n) for n, mine in back.items()}
     made.operations = list(_rebuilt(aligned, loose, new, back))
     return made
+
+
+def _taken(
+    made: Counterparts, sides: tuple[Recording, Recording], left: set[int], right: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of free operations that give values which are taken for the same."""
+    for mine, other in made.assumed.items():
+        one, two = sides[0].values[mine].given, sides[1].values[other].given
+        if one in left and two in right:
+            left.remove(one)
+            right.remove(two)
+            made.values[0].setdefault(mine, other)
+            made.values[1].setdefault(other, mine)
+            yield one, two
 
 
 def _note(made: Counterparts, sides: tuple[Recording, Recording], mine: int, other: int) -> None:

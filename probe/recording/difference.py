@@ -9,7 +9,7 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any, TypeVar
@@ -56,6 +56,7 @@ class Aligned:
     """An operation of both runs, or of one.
 
     ``verdict``: ``source``, ``carried``, ``healed``, ``equal``, ``left``, ``right`` or ``unknown``.
+    ``assumed``: its results are taken for the same as they are close, whatever the formulas.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``groups``: where labels have paired what does not read the same values one by
     one, the operations of either side that belong together; ``reads`` are then those values before
@@ -74,6 +75,7 @@ class Aligned:
     note: str = ""
     own: int | None = None
     groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    assumed: bool = False
 
     @property
     def differing(self) -> int:
@@ -154,8 +156,11 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
     return found
 
 
-def compare(left: Side, right: Side) -> Difference:
+def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
+
+    ``same``: values of the left that are taken for the same as values of the right, whatever labels
+    say.
 
     Where nothing is known to agree of an output that both sides compute from what is understood,
     all labels are written out and compared once more, if that takes seconds.
@@ -163,11 +168,12 @@ def compare(left: Side, right: Side) -> Difference:
     ours, theirs = left.recording, right.recording
     filled(left, theirs)
     filled(right, ours)
-    found = _by_labels(ours, theirs)
+    same = same or {}
+    found = _by_labels(ours, theirs, same)
     if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
         MOST_MIXED
     ):
-        again = _by_labels(ours, theirs, written=True)
+        again = _by_labels(ours, theirs, same, written=True)
         if not any(one.selection.empty for one in again.outputs):
             found = again
     judge(left, right, _of(found.operations, found.outputs))
@@ -192,9 +198,14 @@ def _handed_on(found: Difference) -> None:
                 one.verdict = "carried"
 
 
-def _by_labels(ours: Recording, theirs: Recording, written: bool = False) -> Difference:
+def _by_labels(
+    ours: Recording, theirs: Recording, same: Mapping[int, int], written: bool = False
+) -> Difference:
     """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
-    labels = labelled(ours, theirs, written), labelled(theirs, ours, written)
+    labels = (
+        labelled(ours, theirs, written, {n: n for n in same}),
+        labelled(theirs, ours, written, {m: n for n, m in same.items()}),
+    )
     pairs: dict[tuple[int, int], Pair] = {}
 
     def pair(mine: int, other: int) -> Pair:
@@ -213,7 +224,7 @@ def _by_labels(ours: Recording, theirs: Recording, written: bool = False) -> Dif
         both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
         return bool(both) and all(each.selection.empty for each in both)
 
-    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing)
+    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing, same)
     found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
@@ -244,9 +255,11 @@ def _aligned(
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     if (mine, other) in told.by_labels:
-        same = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
+        alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
         every = [*made.gives, *(pair(*numbers) for numbers in reads)]
-        if not same or any(each.selection.empty for each in every):
+        made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
+        other_formula = made.assumed and one.op != two.op
+        if other_formula or not alike or any(each.selection.empty for each in every):
             _grouped(ours, theirs, made, told, pair)
             return made
         made.note = f"on the right it is {two.name}" if two.name != one.name else ""
@@ -281,7 +294,11 @@ def _named(made: Aligned, ours: Recording, theirs: Recording) -> None:
     assert made.groups is not None
     texts = [counterparts.named(*one) for one in zip((ours, theirs), made.groups, strict=True)]
     made.op = " against ".join(dict.fromkeys(texts))
-    made.note = f"by its labels, the right run's {texts[1]} computes the same"
+    made.note = (
+        f"the right run's {texts[1]} is taken for the same, as the results are close"
+        if made.assumed
+        else f"by its labels, the right run's {texts[1]} computes the same"
+    )
 
 
 def _joined(found: list[Aligned], ours: Recording, theirs: Recording) -> list[Aligned]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from probe import floats
@@ -36,8 +38,15 @@ def cost(side: Recording) -> float:
     return found
 
 
-def labelled(side: Recording, other: Recording, written: bool = False) -> list[Labels]:
+def labelled(
+    side: Recording,
+    other: Recording,
+    written: bool = False,
+    same: Mapping[int, int] | None = None,
+) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with.
+
+    ``same``: values that are taken for the same as one of the other run, by what both are called.
 
     ``written``: no label is left out. What is computed of labels that are left out has other labels
     than what is computed of those that are not, and whether they are may depend on the batch: a
@@ -68,7 +77,8 @@ def labelled(side: Recording, other: Recording, written: bool = False) -> list[L
             continue
         for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
             if found[number] is None:
-                found[number] = label
+                name = None if same is None else same.get(number)
+                found[number] = label if name is None else _assumed(side.values[number], name)
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
 
@@ -90,6 +100,10 @@ def _written_out(side: Recording, other: Recording) -> None:
 def _whole(one: Value) -> Labels:
     """Labels of a value by its bits; the same bits in another shape are other elements."""
     return of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
+
+
+def _assumed(one: Value, name: int) -> Labels:
+    return of_digest(one.shape, f"taken for the same as value {name}")
 
 
 def _key(one: Value) -> tuple[tuple[int, ...], str, str]:

@@ -18,8 +18,9 @@ import numpy as np
 
 from probe import floats
 from probe.errors import Nondeterministic
+from probe.printing import counted
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed
+from probe.recording import alone, assumed, close
 from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
@@ -200,11 +201,19 @@ def compared(
     asked = assumed.asked(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
-    same = asked.same_inputs and asked.same_weights and not assumed.part_taken(difference)
+    taken = assumed.part_taken(difference)
+    same = asked.same_inputs and asked.same_weights and not taken
+    if asked.same_inputs and not taken and assumed.unlike(difference):
+        tell("looking for values that are close")
+        difference = close.paired(left, right, difference)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
+    if count := sum(one.assumed for one in difference.operations):
+        found.notes.append(
+            "different operations whose results are close are assumed to mean the same, in "
+            f"{counted(count, 'place')}"
+        )
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
-        near = None if same else assumed.NEAR
-        found.notes += filter(None, [assumed.all_outputs(left, right, difference, near)])
+        found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
     if asked.refused is not None:
         found.notes.append(assumed.folded(asked.refused, left.recording, difference))
     _suspect(found)

@@ -1,0 +1,154 @@
+"""Values that two runs compute by different formulas, and that are close: taken for the same.
+
+Labels pair what is the same formula over the same inputs. Attention in one operation and as two
+products, or a normalisation and the weights that it was folded into, have other labels; but their
+results agree in half of their digits. Such values are given one label, so that what comes before
+them is compared as a group and what follows is paired as usual. That they mean the same is assumed,
+and is said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from probe import floats
+from probe.recording.counterparts import computes
+from probe.recording.difference import Difference, Pair, compare
+from probe.recording.labels import Selection
+from probe.recording.recording import Recording, Side
+
+NEAR = 0.5
+"""Of eps, the power up to which results of two formulas are taken for the same numbers: half of
+the digits. What is computed from other elements differs in the first ones."""
+
+SPREAD = 1 / 8
+"""Of the standard deviation: what two results may be apart at most. Nearly constant values say
+nothing."""
+
+LEAST, SAMPLED, MOST = 32, 1024, 512
+"""Elements that a value has at least; those that are looked at; values of a shape on a side."""
+
+
+def near(one: Pair, dtype: str) -> bool:
+    """Returns whether all compared elements agree in so much of their digits."""
+    if one.equal or dtype not in floats.FORMATS:
+        return one.equal
+    eps = float(floats.eps(dtype))
+    return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
+
+
+def paired(left: Side, right: Side, found: Difference) -> Difference:
+    """Compares two runs once more, with values that are close taken for the same.
+
+    ``found``: what labels alone came to; it is returned where nothing else is close. Two samples of
+    a run's values, and up to three comparisons.
+    """
+    every = dict(_pairs(left, right, found))
+    if not every:
+        return found
+    told = compare(left, right, every)
+    every = {a: b for a, b in every.items() if _holds(told, a, b)}
+    least = {a: b for a, b in every.items() if not _follows(told, a, b)}
+    told = compare(left, right, least)
+    lost = {a: b for a, b in every.items() if not _holds(told, a, b) and not _moved(found, a, b)}
+    return compare(left, right, least | lost) if lost else told
+
+
+def _holds(found: Difference, mine: int, other: int) -> bool:
+    """Returns whether two values were compared whole, and are close."""
+    dtype = found.left.values[mine].dtype
+    return any(
+        (one.left, one.right) == (mine, other) and one.selection.whole and near(one, dtype)
+        for aligned in found.operations
+        for one in aligned.gives
+    )
+
+
+def _moved(found: Difference, mine: int, other: int) -> bool:
+    """Returns whether both values were moved alone, which is not listed."""
+    sides = (found.left, mine), (found.right, other)
+    return not any(computes(run.operations[run.values[n].given]) for run, n in sides)
+
+
+def _follows(found: Difference, mine: int, other: int) -> bool:
+    """Returns whether labels alone pair two values, once those before them are paired."""
+    given = found.left.values[mine].given, found.right.values[other].given
+    return any(
+        (one.left, one.right) == given
+        and one.groups is None
+        and found.left.operations[given[0]].op == found.right.operations[given[1]].op
+        and all(pair.selection.whole for pair in one.reads)
+        for one in found.operations
+    )
+
+
+def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, int]]:
+    """Yields values that are the closest to each other, of those that have no counterpart."""
+    ours = _sampled(left, set(_loose(found, 0)))
+    theirs = _sampled(right, set(_loose(found, 1)))
+    for kind, some in ours.items():
+        if kind not in theirs:
+            continue
+        dtype = kind[1]
+        apart = _distances(some, theirs[kind], dtype)
+        names = list(some), list(theirs[kind])
+        first, second = apart.argmin(1), apart.argmin(0)
+        for n, m in enumerate(first):
+            if np.isfinite(apart[n, m]) and second[m] == n:
+                yield names[0][n], names[1][m]
+
+
+Kind = tuple[tuple[int, ...], str]
+"""Shape and format."""
+
+
+def _loose(found: Difference, side: int) -> Iterator[int]:
+    """Yields values of a side that are not compared with anything."""
+    run = (found.left, found.right)[side]
+    for one in found.operations:
+        number = (one.left, one.right)[side]
+        if number is None or one.verdict not in ("left", "right", "unknown"):
+            continue
+        for n in run.operations[number].gives:
+            value = run.values[n]
+            known = value.content is not None or value.dtype not in floats.FORMATS
+            if not known and np.prod(value.shape, dtype=int) >= LEAST:
+                yield n
+
+
+def _sampled(side: Side, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
+    """Returns some elements of values, evenly among all, by the values' shape and format."""
+    run: Recording = side.recording
+    numbers = sorted(wanted)
+    parts = []
+    for n in numbers:
+        size = int(np.prod(run.values[n].shape, dtype=int))
+        index = np.unique(np.linspace(0, size - 1, min(size, SAMPLED)).astype(int))
+        parts.append((n, Selection((), index, index, ((), ()), True)))
+    found: dict[Kind, dict[int, np.ndarray]] = {}
+    for n, part in zip(numbers, side.parts(parts, 0) if parts else [], strict=True):
+        value = run.values[n]
+        some = found.setdefault((value.shape, value.dtype), {})
+        if part is not None and len(some) < MOST:
+            some[n] = floats.widen(part, value.dtype).astype(np.float64)
+    return found
+
+
+def _distances(
+    ours: Mapping[int, np.ndarray], theirs: Mapping[int, np.ndarray], dtype: str
+) -> np.ndarray:
+    """Returns how far samples are apart, at most over all elements; infinite where not close."""
+    many = np.stack(list(theirs.values()))
+    found = np.full((len(ours), len(many)), np.inf)
+    limit = float(floats.eps(dtype)) ** NEAR
+    for n, one in enumerate(ours.values()):
+        kept = np.isfinite(one)
+        if kept.sum() < LEAST:
+            continue
+        same = (np.isfinite(many) == kept).all(1)
+        apart = np.abs(many[:, kept] - one[kept]).max(1, initial=0, where=same[:, None])
+        most = min(limit * np.abs(one[kept]).max(), SPREAD * one[kept].std())
+        found[n, same & (apart <= most)] = apart[same & (apart <= most)]
+    return found

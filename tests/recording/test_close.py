@@ -1,0 +1,150 @@
+"""Values of different formulas that are close: compared as a group, and never by chance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.recording.close import paired
+from probe.recording.difference import Difference, compare
+from probe.recording.meaning import Unknown
+from probe.recording.recording import Live
+from tests.recording.doubles import Doubles, Step
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((8, 16)).astype(np.float32)
+UP = np.float32(1 + 2**-20)
+
+
+def compared(left: list[Step], right: list[Step]) -> Difference:
+    """Two runs of doubles on one input, with what is close."""
+    sides = [Live(Doubles({"x": X}, steps)) for steps in (left, right)]
+    return paired(sides[0], sides[1], compare(sides[0], sides[1]))
+
+
+def step(op: str, function: Any, *reads: str | int) -> Step:
+    """A step that nothing is known of but its name."""
+    return Step(op, Unknown(op), function, reads or ("x",))
+
+
+def taken(found: Difference) -> list[tuple[str, str]]:
+    """(left operation, right operation) of what is taken for the same."""
+    sides = found.left.operations, found.right.operations
+    return [
+        (sides[0][one.left].op, sides[1][one.right].op)
+        for one in found.operations
+        if one.assumed and one.left is not None and one.right is not None
+    ]
+
+
+def test_what_is_close_is_a_source_and_what_follows_is_carried() -> None:
+    after = step("tanh", np.tanh, 0)
+    found = compared(
+        [step("cube", lambda x: x**3), after], [step("product", lambda x: x * x * x * UP), after]
+    )
+    assert taken(found) == [("cube", "product")]
+    assert [one.verdict for one in found.operations] == ["source", "carried"]
+    first, last = found.operations
+    assert first.op == "cube against product" and "as the results are close" in first.note
+    assert last.compared == X.size and found.outputs[0].compared == X.size
+
+
+def test_several_operations_are_one_group_with_what_they_read() -> None:
+    found = compared(
+        [step("cube", lambda x: x**3)],
+        [step("square", lambda x: x * x), step("times", lambda y, x: x * y * UP, 0, "x")],
+    )
+    one = found.first
+    assert one is not None and one.differing and one.groups == ((0,), (0, 1))
+
+
+FAR = {
+    "other digits": (lambda x: x * 2, lambda x: x * 2.01),
+    "almost constant": (lambda x: 3 + x * 1e-6, lambda x: 3 + np.sin(x) * 1e-6),
+    "equal but in one element": (lambda x: x * 2, lambda x: x * 2 + (x == X[0, 0])),
+    "not finite in other places": (lambda x: x * 2, lambda x: np.where(x == X[0, 0], np.nan, x)),
+    "whole numbers": (lambda x: (x > 0).astype(np.int32), lambda x: (x >= 0).astype(np.int32)),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_what_only_looks_alike_is_left_alone(name: str) -> None:
+    one, two = FAR[name]
+    typed = [
+        lambda x, of=of: y.astype(np.float32) if (y := of(x)).dtype == np.float64 else y
+        for of in (one, two)
+    ]
+    found = compared([step("one", typed[0])], [step("two", typed[1])])
+    assert not taken(found) and {one.verdict for one in found.operations} == {"left", "right"}
+
+
+def test_of_several_the_closest_to_each_other_belong_together() -> None:
+    """A sum with little added to it is close to what it was added to; both are on both sides."""
+    small = np.float32(2**-14)
+    left = [step("cube", lambda x: x**3), step("added", lambda y, x: y + small * x, 0, "x")]
+    right = [
+        step("product", lambda x: x * x * x),
+        step("scaled", lambda x: small * x),
+        step("joined", lambda y, z: z + y, 0, 1),
+    ]
+    found = compared(left, right)
+    assert taken(found) == [("cube", "product"), ("added", "joined")]
+
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import probe  # noqa: E402
+
+DRAW = torch.Generator().manual_seed(5)
+PICTURE = torch.randn(2, 4, 9, 9, generator=DRAW)
+HEADS = [torch.randn(2, 4, 9, 16, generator=DRAW) for _ in range(3)]
+
+
+def normalised() -> tuple[torch.nn.Module, torch.nn.Module]:
+    """Two convolutions with their normalisations, and the same folded into the convolutions."""
+    torch.manual_seed(1)
+    plain, folded = [], []
+    for channels, filters in ((4, 8), (8, 6)):
+        convolution = torch.nn.Conv2d(channels, filters, 3).eval()
+        norm = torch.nn.BatchNorm2d(filters).eval()
+        with torch.no_grad():
+            norm.running_var.copy_(torch.linspace(0.5, 2, filters))
+        plain += [convolution, norm, torch.nn.ReLU()]
+        folded += [torch.nn.utils.fuse_conv_bn_eval(convolution, norm), torch.nn.ReLU()]
+    return torch.nn.Sequential(*plain), torch.nn.Sequential(*folded)
+
+
+def test_a_normalisation_that_is_folded_into_weights_is_the_source() -> None:
+    model, folded = normalised()
+    found = probe.first_difference(lambda: model(PICTURE), lambda: folded(PICTURE))
+    notes = " ".join(found.found.notes)
+    assert "folded differently" in notes and "are assumed to mean the same, in 2 places" in notes
+    assert found.found.difference.outputs[0].compared == model(PICTURE).numel()
+    first = found.found.first
+    assert first is not None and first.op.endswith("against aten.convolution")
+    assert {one.verdict for one in found.found.operations if one.assumed} <= {
+        *("source", "carried", "equal", "healed")
+    }
+    cause = next(iter(found.found.causes.values()))
+    assert cause.alone and not cause.kind and "different formulas" in cause.why
+
+
+def attention() -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(*HEADS)
+
+
+def products() -> torch.Tensor:
+    query, key, value = HEADS
+    return (query @ key.mT / 4).softmax(-1) @ value
+
+
+@pytest.mark.slow
+def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
+    found = probe.first_difference(attention, products)
+    assert found.found.first is not None and found.found.first.assumed
+    found.reproduce(tmp_path / "report")
+    (script,) = (tmp_path / "report").glob("*.py")
+    assert "softmax" in script.read_text() and "attention" in script.read_text()
