@@ -187,6 +187,8 @@ def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, s
     arrays = [sorted(v.digest for v in some if np.prod(v.shape) > 1) for some in (ours, theirs)]
     if arrays[0] == arrays[1] and (arrays[0] or len(ours) == len(theirs)):
         return True
+    if arrays[0] and arrays[1] and not _elsewhere(arrays, left, right):
+        return True
     inputs = [one for one in pairs if one[0].role == one[1].role == INPUT]
     inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
     apart = [one for one in inputs if one[0].digest != one[1].digest]
@@ -204,6 +206,17 @@ def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, s
         why = f"{_shapes(mine, other)} and have no row and no beginning in common"
         raise InputError("inputs", name, why, SAME_INPUTS)
     return False
+
+
+def _elsewhere(arrays: list[list[str]], left: Recording, right: Recording) -> Counter[str]:
+    """Returns inputs of a side that the other has not, neither as input nor as constant: a compiled
+    function keeps arrays as constants that its Python reads each time."""
+    missing = Counter[str]()
+    for mine, other, run in zip(arrays, arrays[::-1], (right, left), strict=True):
+        held = {v.digest for v in run.values if v.given < 0 and v.role != INPUT}
+        more = Counter(mine) - Counter(other)
+        missing.update(n for n in more if n not in held)
+    return missing
 
 
 def _shapes(mine: Value, other: Value) -> str:

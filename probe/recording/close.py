@@ -27,6 +27,9 @@ SPREAD = 1 / 8
 """Of the standard deviation: what two results may be apart at most. Nearly constant values say
 nothing."""
 
+ALIKE = 4
+"""Times the least distance that a pair may be apart where another is closer."""
+
 LEAST, SAMPLED, MOST = 32, 1024, 512
 """Elements that a value has at least; those that are looked at; values of a shape on a side."""
 
@@ -93,11 +96,34 @@ def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, in
             continue
         dtype = kind[1]
         apart = _distances(some, theirs[kind], dtype)
-        names = list(some), list(theirs[kind])
-        first, second = apart.argmin(1), apart.argmin(0)
-        for n, m in enumerate(first):
-            if np.isfinite(apart[n, m]) and second[m] == n:
-                yield names[0][n], names[1][m]
+        yield from _matched(apart, (list(some), list(theirs[kind])), (found.left, found.right))
+
+
+def _matched(
+    apart: np.ndarray, names: tuple[list[int], list[int]], runs: tuple[Recording, Recording]
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of values that are about the closest to each other: of several such pairs one
+    of equal operations first, as what adds a zero computes nothing new."""
+    least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
+    fair = np.isfinite(apart) & (apart <= ALIKE * least)
+    given = [
+        [run.operations[run.values[n].given] for n in some]
+        for run, some in zip(runs, names, strict=True)
+    ]
+
+    def rank(both: tuple[int, int]) -> tuple[bool, bool, float, int]:
+        one, two = given[0][both[0]], given[1][both[1]]
+        return (
+            *(one.op != two.op, one.path != two.path),
+            *(float(apart[both]), -one.number - two.number),
+        )
+
+    taken: tuple[set[int], set[int]] = set(), set()
+    for n, m in sorted(zip(*(some.tolist() for some in fair.nonzero()), strict=True), key=rank):
+        if n not in taken[0] and m not in taken[1]:
+            taken[0].add(n)
+            taken[1].add(m)
+            yield names[0][n], names[1][m]
 
 
 Kind = tuple[tuple[int, ...], str]

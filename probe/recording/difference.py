@@ -254,17 +254,30 @@ def _aligned(
     two = theirs.operations[other]
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
+    made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
     if (mine, other) in told.by_labels:
         alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
         every = [*made.gives, *(pair(*numbers) for numbers in reads)]
-        made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
         other_formula = made.assumed and one.op != two.op
         if other_formula or not alike or any(each.selection.empty for each in every):
             _grouped(ours, theirs, made, told, pair)
             return made
         made.note = f"on the right it is {two.name}" if two.name != one.name else ""
     made.reads = [pair(*numbers) for numbers in reads]
+    if any(_hidden(one, ours, theirs) for one in made.reads) and all(
+        one.selection.whole for one in made.gives
+    ):
+        _grouped(ours, theirs, made, told, pair)
     return made
+
+
+def _hidden(read: Pair, ours: Recording, theirs: Recording) -> bool:
+    """Returns whether two computed values, which one operation reads at one place in both runs,
+    have nothing in common: as ``(a + b) + c`` and ``(a + c) + b`` read."""
+    both = ours.values[read.left], theirs.values[read.right]
+    return read.selection.empty and all(
+        one.floating and one.given >= 0 and one.content is None for one in both
+    )
 
 
 def _grouped(

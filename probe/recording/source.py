@@ -37,6 +37,7 @@ from probe.recording.meaning import (
 )
 from probe.recording.recording import Side
 from probe.recording.session import Session
+from probe.recording.terms import of_terms
 from probe.recording.view import AsCase
 
 ALL = 2048
@@ -166,10 +167,13 @@ def explain(
         made.causes = {made.kind: made.differing} if made.kind else {}
         return made
     made.alone = True
-    if aligned.assumed:
+    if aligned.assumed and aligned.groups is not None:
+        apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
+        if added := of_terms(sides[0], sides[1], aligned.reads, apart):
+            return _placed(made, added)
         made.why = "not explained yet: different formulas whose results are close"
         return made
-    return _classed(made, sides, most, {} if known is None else known)
+    return _classed(made, sides, aligned.reads, most, {} if known is None else known)
 
 
 def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
@@ -203,7 +207,7 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
     return ""
 
 
-def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
+def _classed(made: Cause, sides: list[Alone], reads: list[Pair], most: int, known: Known) -> Cause:
     """Fills in the class of an operation that gives its recorded bits alone."""
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
@@ -212,12 +216,17 @@ def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
         return _of_sums(made, sides, most, known)
     if isinstance(first, Each):
         along = getattr(first, "along", getattr(meaning, "axis", None))
-        found = place.of_function(sides[0], sides[1], apart, along)
+        added = of_terms(sides[0], sides[1], reads, apart)
+        found = added or place.of_function(sides[0], sides[1], apart, along)
     elif isinstance(meaning, Normalises):
         found = place.of_rows(sides[0], sides[1], meaning, apart)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         found = place.Placed("", f"not explained yet: {why}")
+    return _placed(made, found)
+
+
+def _placed(made: Cause, found: place.Placed) -> Cause:
     made.kind, made.why = found.word, found.why
     made.examined, made.replayed = found.examined, found.replayed
     made.causes = {found.word: found.replayed} if found.word else {}

@@ -36,7 +36,7 @@ DRAWN = 64
 """Summands up to which both orders are drawn."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Folder:
     """What was written. ``ran``: the script's run; None where no script says what was recorded.
 
@@ -48,6 +48,11 @@ class Folder:
     script: str = ""
     ran: proof.Ran | None = None
     why: str = ""
+
+    def __repr__(self) -> str:
+        """Where it is, what is in it and what its script said last: not the script itself."""
+        said = self.ran.printed.splitlines()[-1:] if self.ran is not None else [self.why]
+        return "; ".join([f"{self.path}: {', '.join(self.files)}", *filter(None, said)])
 
 
 def write(
