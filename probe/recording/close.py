@@ -9,7 +9,7 @@ and is said to be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -92,12 +92,27 @@ def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, in
         if kind not in theirs:
             continue
         dtype = kind[1]
-        apart = _distances(some, theirs[kind], dtype)
-        names = list(some), list(theirs[kind])
+        ends = _alike(left, some), _alike(right, theirs[kind])
+        apart = _distances(
+            {same[-1]: some[same[-1]] for same in ends[0]},
+            {same[-1]: theirs[kind][same[-1]] for same in ends[1]},
+            dtype,
+        )
         first, second = apart.argmin(1), apart.argmin(0)
         for n, m in enumerate(first):
             if np.isfinite(apart[n, m]) and second[m] == n:
-                yield names[0][n], names[1][m]
+                yield from zip(ends[0][n][::-1], ends[1][m][::-1], strict=False)
+
+
+def _alike(side: Side, numbers: Iterable[int]) -> list[list[int]]:
+    """Returns values by their bits, in order: a scale of ones leaves them as they are.
+
+    The last of them are those that what follows reads, on either side.
+    """
+    found: dict[str, list[int]] = {}
+    for n in numbers:
+        found.setdefault(side.recording.values[n].digest, []).append(n)
+    return list(found.values())
 
 
 Kind = tuple[tuple[int, ...], str]

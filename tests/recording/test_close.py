@@ -94,6 +94,15 @@ def test_of_several_the_closest_to_each_other_belong_together() -> None:
     assert taken(found) == [("cube", "product"), ("added", "joined")]
 
 
+def test_of_values_with_the_same_bits_the_last_ones_belong_together() -> None:
+    """A scale of ones leaves a value as it is: what follows reads the scaled one."""
+    scaled = step("scaled", lambda y: y * np.float32(1), 0)
+    cube, product = step("cube", lambda x: x**3), step("product", lambda x: x * x * x * UP)
+    assert taken(compared([cube], [product, scaled])) == [("cube", "scaled")]
+    found = compared([cube, scaled], [product, scaled])
+    assert taken(found) == [("cube", "product")] and found.operations[1].verdict == "carried"
+
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import probe  # noqa: E402
