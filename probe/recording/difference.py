@@ -254,10 +254,10 @@ def _aligned(
     two = theirs.operations[other]
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
-    if (mine, other) in told.by_labels:
+    made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
+    if made.assumed or (mine, other) in told.by_labels:
         alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
         every = [*made.gives, *(pair(*numbers) for numbers in reads)]
-        made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
         other_formula = made.assumed and one.op != two.op
         if other_formula or not alike or any(each.selection.empty for each in every):
             _grouped(ours, theirs, made, told, pair)

@@ -103,6 +103,14 @@ def test_of_values_with_the_same_bits_the_last_ones_belong_together() -> None:
     assert taken(found) == [("cube", "product")] and found.operations[1].verdict == "carried"
 
 
+def test_what_only_has_the_same_name_is_compared_with_what_comes_before_it() -> None:
+    """The sums stand at the same place, and what they read has no counterpart."""
+    left = [step("cube", lambda x: x**3), step("sum", lambda y, x: x + y / 4096, 0, "x")]
+    right = [step("far", lambda x: x**3 + 1), step("sum", lambda y, x: x + y / 4096, 0, "x")]
+    (one,) = (one for one in compared(left, right).operations if one.assumed)
+    assert one.groups == ((0, 1), (0, 1)) and one.op == "cube + sum against far + sum"
+
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import probe  # noqa: E402
