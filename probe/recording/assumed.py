@@ -55,10 +55,11 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
 
 
 def unlike(found: Difference) -> bool:
-    """Returns whether either side runs operations that the other hasn't, and labels do not say of
-    all outputs what must agree."""
+    """Returns whether some operations have no counterpart, or one that computes something else, and
+    labels do not say of all outputs what must agree."""
     met = {one.verdict for one in found.operations}
-    return met.issuperset(NAMES) and not all(one.selection.whole for one in found.outputs)
+    unpaired = "unknown" in met or met.issuperset(NAMES)
+    return unpaired and not all(one.selection.whole for one in found.outputs)
 
 
 def part_taken(found: Difference) -> bool:

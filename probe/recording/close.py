@@ -75,10 +75,13 @@ def _moved(found: Difference, mine: int, other: int) -> bool:
 def _follows(found: Difference, mine: int, other: int) -> bool:
     """Returns whether labels alone pair two values, once those before them are paired."""
     given = found.left.values[mine].given, found.right.values[other].given
+    ours, theirs = found.left.operations[given[0]], found.right.operations[given[1]]
+    other_numbers = computes(ours) and repr(ours.attributes) != repr(theirs.attributes)
+    if ours.op != theirs.op or other_numbers:
+        return False
     return any(
         (one.left, one.right) == given
         and one.groups is None
-        and found.left.operations[given[0]].op == found.right.operations[given[1]].op
         and all(pair.selection.whole for pair in one.reads)
         for one in found.operations
     )

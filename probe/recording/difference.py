@@ -29,6 +29,9 @@ LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
 doesn't fit costs further runs."""
 
 
+OTHERWISE = "it computes something else on the right, which is taken for the same, as it is close"
+
+
 @dataclass
 class Pair:
     """A value of either run, by number, and what must agree of them.
@@ -263,6 +266,7 @@ def _aligned(
             _grouped(ours, theirs, made, told, pair)
             return made
         made.note = f"on the right it is {two.name}" if two.name != one.name else ""
+        made.note = OTHERWISE if made.assumed else made.note
     made.reads = [pair(*numbers) for numbers in reads]
     return made
 

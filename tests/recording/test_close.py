@@ -165,3 +165,32 @@ def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
     found.reproduce(tmp_path / "report")
     (script,) = (tmp_path / "report").glob("*.py")
     assert "softmax" in script.read_text() and "attention" in script.read_text()
+
+
+def test_one_operation_with_other_numbers_is_the_source() -> None:
+    """Both sides run the same operations, in the same order."""
+    last = torch.nn.Linear(16, 3)
+    found = probe.first_difference(
+        lambda: last(torch.nn.functional.gelu(HEADS[0])),
+        lambda: last(torch.nn.functional.gelu(HEADS[0], approximate="tanh")),
+    )
+    one = found.found.first
+    assert one is not None and one.op == "aten.gelu" and one.assumed
+    assert one.note.startswith("it computes something else on the right")
+    assert "in 1 place" in found.found.notes[0] and found.verdict == "differs"
+    assert found.found.operations[-1].verdict == "carried"
+
+
+def test_what_one_side_has_besides_need_not_have_a_counterpart() -> None:
+    """Two products were merged into a weight: the right side runs nothing that the left doesn't."""
+    torch.manual_seed(2)
+    sizes = (16, 16), (16, 2), (2, 16), (16, 3)
+    base, down, up, last = (torch.nn.Linear(*of, bias=False) for of in sizes)
+    merged = torch.nn.Linear(16, 16, bias=False)
+    merged.weight.data = base.weight.data + up.weight.data @ down.weight.data
+    x = HEADS[0]
+    found = probe.first_difference(
+        lambda: last(base(x) + up(down(x))), lambda: last(merged(x)), explain=False
+    )
+    assert found.found.first is not None and found.found.first.assumed
+    assert "carried" in {one.verdict for one in found.found.operations}
