@@ -470,8 +470,9 @@ def _measured(
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
             with np.errstate(invalid="ignore"):
-                apart = np.abs(values[0] - values[1]).max()
-            largest = max(float(np.nanmax(np.abs(values[1]))), 1e-300)
+                apart = np.abs(values[0][index] - values[1][index]).max()
+            finite = np.abs(values[1][np.isfinite(values[1])])
+            largest = max(float(finite.max(initial=0)), 1e-300)
             one.scaled = float(apart / (floats.eps(dtype) * largest))
     one.equal = not one.differing
     if len(index):

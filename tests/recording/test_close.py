@@ -81,6 +81,16 @@ def test_what_only_looks_alike_is_left_alone(name: str) -> None:
     assert not taken(found) and {one.verdict for one in found.operations} == {"left", "right"}
 
 
+def test_values_that_are_not_finite_on_both_sides_alike_are_left_out() -> None:
+    """A masked score is infinite on both sides, and says nothing of the others."""
+    masked = [
+        lambda x, by=by: np.where(x == X[0, 0], -np.inf, x * by).astype(np.float32)
+        for by in (2, 2 * UP, 3)
+    ]
+    one, two, other = (step(name, of) for name, of in zip("abc", masked, strict=True))
+    assert taken(compared([one], [two])) == [("a", "b")] and not taken(compared([one], [other]))
+
+
 def test_of_several_the_closest_to_each_other_belong_together() -> None:
     """A sum with little added to it is close to what it was added to; both are on both sides."""
     small = np.float32(2**-14)
