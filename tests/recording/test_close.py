@@ -204,3 +204,18 @@ def test_what_one_side_has_besides_need_not_have_a_counterpart() -> None:
     )
     assert found.found.first is not None and found.found.first.assumed
     assert "carried" in {one.verdict for one in found.found.operations}
+
+
+def test_what_an_operation_gives_besides_and_nothing_reads_is_left_alone() -> None:
+    """A norm gives the mean of its rows too, as the first step by hand does."""
+    rows = torch.randn(40, 16, generator=DRAW) + 1
+
+    def by_hand() -> torch.Tensor:
+        apart = rows - rows.mean(-1, keepdim=True)
+        return apart / torch.sqrt((apart * apart).mean(-1, keepdim=True) + 1e-5)
+
+    found = probe.first_difference(
+        lambda: torch.nn.functional.layer_norm(rows, (16,)), by_hand, explain=False
+    )
+    (one,) = (one for one in found.found.operations if one.assumed)
+    assert one.verdict == "source" and one.compared == rows.numel() and not one.reads
