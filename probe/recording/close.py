@@ -9,7 +9,7 @@ and is said to be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -72,12 +72,30 @@ def _moved(found: Difference, mine: int, other: int) -> bool:
     return not any(computes(run.operations[run.values[n].given]) for run, n in sides)
 
 
+def _before(run: Recording, value: int) -> set[int]:
+    """Returns the values that were moved to give this one, up to the computed one."""
+    found = set[int]()
+    while (given := run.values[value].given) >= 0:
+        one = run.operations[given]
+        if computes(one) or len(one.reads) != 1:
+            break
+        (value,) = one.reads
+        found.add(value)
+    return found
+
+
 def _follows(found: Difference, mine: int, other: int) -> bool:
     """Returns whether labels alone pair two values, once those before them are paired."""
     given = found.left.values[mine].given, found.right.values[other].given
     ours, theirs = found.left.operations[given[0]], found.right.operations[given[1]]
-    other_numbers = computes(ours) and repr(ours.attributes) != repr(theirs.attributes)
-    if ours.op != theirs.op or other_numbers:
+    if _moved(found, mine, other):
+        sides = _before(found.left, mine), _before(found.right, other)
+        return any(
+            pair.left in sides[0] and pair.right in sides[1] and pair.selection.whole
+            for one in found.operations
+            for pair in (*one.reads, *one.gives)
+        )
+    if ours.op != theirs.op or repr(ours.attributes) != repr(theirs.attributes):
         return False
     return any(
         (one.left, one.right) == given
@@ -104,18 +122,35 @@ def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, in
         first, second = apart.argmin(1), apart.argmin(0)
         for n, m in enumerate(first):
             if np.isfinite(apart[n, m]) and second[m] == n:
-                yield from zip(ends[0][n][::-1], ends[1][m][::-1], strict=False)
+                yield from _in_order(found, ends[0][n], ends[1][m])
 
 
 def _alike(side: Side, numbers: Iterable[int]) -> list[list[int]]:
-    """Returns values by their bits, in order: a scale of ones leaves them as they are.
-
-    The last of them are those that what follows reads, on either side.
-    """
+    """Returns values by their bits, in order: a scale of ones leaves them as they are."""
     found: dict[str, list[int]] = {}
     for n in numbers:
         found.setdefault(side.recording.values[n].digest, []).append(n)
     return list(found.values())
+
+
+def _in_order(
+    found: Difference, ours: Sequence[int], theirs: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of values that have the same bits on either side.
+
+    The last computed ones are what follows reads; of those that are moved alone the first ones,
+    as others may be copies.
+    """
+    both = (found.left, ours), (found.right, theirs)
+    made, moved = (
+        [
+            [n for n in some if computes(run.operations[run.values[n].given]) is so]
+            for run, some in both
+        ]
+        for so in (True, False)
+    )
+    pairs = [*zip(made[0][::-1], made[1][::-1], strict=False), *zip(*moved, strict=False)]
+    yield from pairs or [(ours[-1], theirs[-1])]
 
 
 Kind = tuple[tuple[int, ...], str]

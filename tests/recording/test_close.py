@@ -168,6 +168,17 @@ def products() -> torch.Tensor:
     return (query @ key.mT / 4).softmax(-1) @ value
 
 
+def test_what_only_moves_close_values_is_no_place_of_its_own() -> None:
+    """After the heads are merged, the two sides move them by operations of other names."""
+    last = torch.nn.Linear(64, 5)
+    merged = lambda heads: heads.transpose(1, 2).reshape(2, 9, 64)  # noqa: E731
+    found = probe.first_difference(
+        lambda: last(merged(attention())), lambda: last(merged(products())), explain=False
+    )
+    assert "in 1 place" in found.found.notes[0]
+    assert found.found.operations[-1].verdict == "carried"
+
+
 @pytest.mark.slow
 def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
     found = probe.first_difference(attention, products)
