@@ -62,6 +62,20 @@ def unlike(found: Difference) -> bool:
     return unpaired and not all(one.selection.whole for one in found.outputs)
 
 
+def alike(found: Difference) -> bool:
+    """Returns whether some output has one shape and format on both sides."""
+    pairs = ((found.left.values[one.left], found.right.values[one.right]) for one in found.outputs)
+    return any((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+
+
+def outputs_near(found: Difference) -> bool:
+    """Returns whether all outputs were compared whole, and are close."""
+    return all(
+        one.selection.whole and close.near(one, found.left.values[one.left].dtype)
+        for one in found.outputs
+    )
+
+
 def part_taken(found: Difference) -> bool:
     """Returns whether both sides take other parts of an input, or one takes it in another order,
     before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.

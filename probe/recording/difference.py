@@ -261,7 +261,8 @@ def _aligned(
     if made.assumed or (mine, other) in told.by_labels:
         alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
         every = [*made.gives, *(pair(*numbers) for numbers in reads)]
-        other_formula = made.assumed and one.op != two.op
+        whole = all(pair(*numbers).selection.whole for numbers in reads)
+        other_formula = made.assumed and (one.op != two.op or not whole)
         if other_formula or not alike or any(each.selection.empty for each in every):
             _grouped(ours, theirs, made, told, pair)
             return made

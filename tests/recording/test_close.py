@@ -230,3 +230,33 @@ def test_what_an_operation_gives_besides_and_nothing_reads_is_left_alone() -> No
     )
     (one,) = (one for one in found.found.operations if one.assumed)
     assert one.verdict == "source" and one.compared == rows.numel() and not one.reads
+
+
+def test_one_side_may_take_parts_of_an_input_where_all_outputs_are_close() -> None:
+    """Attention in pieces takes rows of what it is given; other rows are not taken for the same."""
+    query, key, value = HEADS
+
+    def pieces() -> torch.Tensor:
+        some = [(query[:, :, n : n + 3] @ key.mT / 4).softmax(-1) @ value for n in (0, 3, 6)]
+        return torch.cat(some, 2)
+
+    found = probe.first_difference(attention, pieces, explain=False).found
+    assert found.first is not None and found.first.assumed and not found.first.reads
+    rows = probe.first_difference(lambda: query[:1] @ value.mT, lambda: query[1:] @ value.mT)
+    assert not any(one.assumed for one in rows.found.operations)
+
+
+def test_what_reads_a_part_of_the_same_is_compared_with_what_comes_before_it() -> None:
+    """One side changes a row a little before the last operation: that is no difference of its."""
+    convolution = torch.nn.Conv2d(4, 8, 3)
+
+    def by_hand() -> torch.Tensor:
+        columns = torch.nn.functional.unfold(PICTURE, 3)
+        made = convolution.weight.view(8, -1) @ columns + convolution.bias[:, None]
+        made = made.view(2, 8, 7, 7)
+        return torch.cat([made[:, :, :6], made[:, :, 6:] * 1.0001], 2).relu()
+
+    found = probe.first_difference(lambda: convolution(PICTURE).relu(), by_hand).found
+    assert [one.verdict for one in found.operations if one.assumed] == ["source", "carried"]
+    last = [one for one in found.operations if one.assumed][-1]
+    assert last.groups is not None and not last.own
