@@ -12,6 +12,7 @@ from probe import floats
 from probe.errors import InputError
 from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
+from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, align, judge
 from probe.recording.labels import Selection, agreeing, of_content
 from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
@@ -55,10 +56,33 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
 
 
 def unlike(found: Difference) -> bool:
-    """Returns whether either side runs operations that the other hasn't, and labels do not say of
-    all outputs what must agree."""
+    """Returns whether some operations have no counterpart, or one that computes something else, and
+    labels do not say of all outputs what must agree."""
     met = {one.verdict for one in found.operations}
-    return met.issuperset(NAMES) and not all(one.selection.whole for one in found.outputs)
+    unpaired = "unknown" in met or met.issuperset(NAMES)
+    return unpaired and not all(one.selection.whole for one in found.outputs)
+
+
+def alike(found: Difference) -> bool:
+    """Returns whether some output has one shape and format on both sides."""
+    pairs = ((found.left.values[one.left], found.right.values[one.right]) for one in found.outputs)
+    return any((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+
+
+def other_formulas(found: Difference) -> bool:
+    """Returns whether a side computes something that the other doesn't: not only other rows."""
+    sides = found.left, found.right
+    alone = ((sides[one.left is None], one) for one in found.operations if one.verdict in NAMES)
+    numbers = ((run, one.left if one.left is not None else one.right) for run, one in alone)
+    return any(computes(run.operations[n]) for run, n in numbers if n is not None)
+
+
+def outputs_near(found: Difference) -> bool:
+    """Returns whether all outputs were compared whole, and are close."""
+    return all(
+        one.selection.whole and close.near(one, found.left.values[one.left].dtype)
+        for one in found.outputs
+    )
 
 
 def part_taken(found: Difference) -> bool:

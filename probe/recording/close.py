@@ -75,13 +75,34 @@ def _moved(found: Difference, mine: int, other: int) -> bool:
     return not any(computes(run.operations[run.values[n].given]) for run, n in sides)
 
 
+def _before(run: Recording, value: int) -> set[int]:
+    """Returns the values that were moved to give this one, up to the computed one."""
+    found = set[int]()
+    while (given := run.values[value].given) >= 0:
+        one = run.operations[given]
+        if computes(one) or len(one.reads) != 1:
+            break
+        (value,) = one.reads
+        found.add(value)
+    return found
+
+
 def _follows(found: Difference, mine: int, other: int) -> bool:
     """Returns whether labels alone pair two values, once those before them are paired."""
     given = found.left.values[mine].given, found.right.values[other].given
+    ours, theirs = found.left.operations[given[0]], found.right.operations[given[1]]
+    if _moved(found, mine, other):
+        sides = _before(found.left, mine), _before(found.right, other)
+        return any(
+            pair.left in sides[0] and pair.right in sides[1] and pair.selection.whole
+            for one in found.operations
+            for pair in (*one.reads, *one.gives)
+        )
+    if ours.op != theirs.op or repr(ours.attributes) != repr(theirs.attributes):
+        return False
     return any(
         (one.left, one.right) == given
         and one.groups is None
-        and found.left.operations[given[0]].op == found.right.operations[given[1]].op
         and all(pair.selection.whole for pair in one.reads)
         for one in found.operations
     )
@@ -102,24 +123,38 @@ def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, in
 def _matched(
     apart: np.ndarray, names: tuple[list[int], list[int]], runs: tuple[Recording, Recording]
 ) -> Iterator[tuple[int, int]]:
-    """Yields pairs of values that are about the closest to each other: of several such pairs one
-    of equal operations first, as what adds a zero computes nothing new."""
+    """Yields pairs of values that are about the closest to each other.
+
+    A scale of ones and a bias of zeros leave values as they are, so several may be as close: those
+    of equal operations come first, then the last computed ones, as what follows reads them; of
+    those that are moved alone the first ones, as others may be copies.
+    """
     least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
     fair = np.isfinite(apart) & (apart <= ALIKE * least)
     given = [
         [run.operations[run.values[n].given] for n in some]
         for run, some in zip(runs, names, strict=True)
     ]
+    computed = [[computes(one) for one in some] for some in given]
 
-    def rank(both: tuple[int, int]) -> tuple[bool, bool, float, int]:
+    def rank(both: tuple[int, int]) -> tuple[bool, bool, bool, float, int]:
         one, two = given[0][both[0]], given[1][both[1]]
+        made = computed[0][both[0]], computed[1][both[1]]
         return (
-            *(one.op != two.op, one.path != two.path),
-            *(float(apart[both]), -one.number - two.number),
+            *(
+                made[0] != made[1],
+                one.op != two.op,
+                one.op == two.op and one.path != two.path,
+                float(apart[both]),
+            ),
+            (one.number + two.number) * (-1 if all(made) else 1),
         )
 
     taken: tuple[set[int], set[int]] = set(), set()
     for n, m in sorted(zip(*(some.tolist() for some in fair.nonzero()), strict=True), key=rank):
+        mixed = computed[0][n] != computed[1][m]
+        if mixed and (taken[0] & {*fair[:, m].nonzero()[0]} or taken[1] & {*fair[n].nonzero()[0]}):
+            continue
         if n not in taken[0] and m not in taken[1]:
             taken[0].add(n)
             taken[1].add(m)
@@ -131,8 +166,12 @@ Kind = tuple[tuple[int, ...], str]
 
 
 def _loose(found: Difference, side: int) -> Iterator[int]:
-    """Yields values of a side that are not compared with anything."""
+    """Yields values of a side that are not compared with anything, and that something reads.
+
+    The mean that a fused norm gives besides is close to the one by hand, which leads to the result.
+    """
     run = (found.left, found.right)[side]
+    used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
     for one in found.operations:
         number = (one.left, one.right)[side]
         if number is None or one.verdict not in ("left", "right", "unknown"):
@@ -140,7 +179,7 @@ def _loose(found: Difference, side: int) -> Iterator[int]:
         for n in run.operations[number].gives:
             value = run.values[n]
             known = value.content is not None or value.dtype not in floats.FORMATS
-            if not known and np.prod(value.shape, dtype=int) >= LEAST:
+            if n in used and not known and np.prod(value.shape, dtype=int) >= LEAST:
                 yield n
 
 

@@ -29,6 +29,9 @@ LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
 doesn't fit costs further runs."""
 
 
+OTHERWISE = "it computes something else on the right, which is taken for the same, as it is close"
+
+
 @dataclass
 class Pair:
     """A value of either run, by number, and what must agree of them.
@@ -255,14 +258,16 @@ def _aligned(
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
-    if (mine, other) in told.by_labels:
+    if made.assumed or (mine, other) in told.by_labels:
         alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
         every = [*made.gives, *(pair(*numbers) for numbers in reads)]
-        other_formula = made.assumed and one.op != two.op
+        whole = all(pair(*numbers).selection.whole for numbers in reads)
+        other_formula = made.assumed and (one.op != two.op or not whole)
         if other_formula or not alike or any(each.selection.empty for each in every):
             _grouped(ours, theirs, made, told, pair)
             return made
         made.note = f"on the right it is {two.name}" if two.name != one.name else ""
+        made.note = OTHERWISE if made.assumed else made.note
     made.reads = [pair(*numbers) for numbers in reads]
     if any(_hidden(one, ours, theirs) for one in made.reads) and all(
         one.selection.whole for one in made.gives
@@ -479,8 +484,9 @@ def _measured(
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
             with np.errstate(invalid="ignore"):
-                apart = np.abs(values[0] - values[1]).max()
-            largest = max(float(np.nanmax(np.abs(values[1]))), 1e-300)
+                apart = np.abs(values[0][index] - values[1][index]).max()
+            finite = np.abs(values[1][np.isfinite(values[1])])
+            largest = max(float(finite.max(initial=0)), 1e-300)
             one.scaled = float(apart / (floats.eps(dtype) * largest))
     one.equal = not one.differing
     if len(index):

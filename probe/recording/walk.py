@@ -203,9 +203,12 @@ def compared(
     difference = compare(left, right)
     taken = assumed.part_taken(difference)
     same = asked.same_inputs and asked.same_weights and not taken
-    if asked.same_inputs and not taken and assumed.unlike(difference):
+    may = assumed.alike(difference) and (not taken or assumed.other_formulas(difference))
+    if asked.same_inputs and assumed.unlike(difference) and may:
         tell("looking for values that are close")
-        difference = close.paired(left, right, difference)
+        told = close.paired(left, right, difference)
+        if not taken or assumed.outputs_near(told):
+            difference = told
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
     if count := sum(one.assumed for one in difference.operations):
         found.notes.append(

@@ -81,6 +81,16 @@ def test_what_only_looks_alike_is_left_alone(name: str) -> None:
     assert not taken(found) and {one.verdict for one in found.operations} == {"left", "right"}
 
 
+def test_values_that_are_not_finite_on_both_sides_alike_are_left_out() -> None:
+    """A masked score is infinite on both sides, and says nothing of the others."""
+    masked = [
+        lambda x, by=by: np.where(x == X[0, 0], -np.inf, x * by).astype(np.float32)
+        for by in (2, 2 * UP, 3)
+    ]
+    one, two, other = (step(name, of) for name, of in zip("abc", masked, strict=True))
+    assert taken(compared([one], [two])) == [("a", "b")] and not taken(compared([one], [other]))
+
+
 def test_of_several_the_closest_to_each_other_belong_together() -> None:
     """A sum with little added to it is close to what it was added to; both are on both sides."""
     small = np.float32(2**-14)
@@ -92,6 +102,23 @@ def test_of_several_the_closest_to_each_other_belong_together() -> None:
     ]
     found = compared(left, right)
     assert taken(found) == [("cube", "product"), ("added", "joined")]
+
+
+def test_of_values_with_the_same_bits_the_last_ones_belong_together() -> None:
+    """A scale of ones leaves a value as it is: what follows reads the scaled one."""
+    scaled = step("scaled", lambda y: y * np.float32(1), 0)
+    cube, product = step("cube", lambda x: x**3), step("product", lambda x: x * x * x * UP)
+    assert taken(compared([cube], [product, scaled])) == [("cube", "scaled")]
+    found = compared([cube, scaled], [product, scaled])
+    assert taken(found) == [("cube", "product")] and found.operations[1].verdict == "carried"
+
+
+def test_what_only_has_the_same_name_is_compared_with_what_comes_before_it() -> None:
+    """The sums stand at the same place, and what they read has no counterpart."""
+    left = [step("cube", lambda x: x**3), step("sum", lambda y, x: x + y / 4096, 0, "x")]
+    right = [step("far", lambda x: x**3 + 1), step("sum", lambda y, x: x + y / 4096, 0, "x")]
+    (one,) = (one for one in compared(left, right).operations if one.assumed)
+    assert one.groups == ((0, 1), (0, 1)) and one.op == "cube + sum against far + sum"
 
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -141,6 +168,17 @@ def products() -> torch.Tensor:
     return (query @ key.mT / 4).softmax(-1) @ value
 
 
+def test_what_only_moves_close_values_is_no_place_of_its_own() -> None:
+    """After the heads are merged, the two sides move them by operations of other names."""
+    last = torch.nn.Linear(64, 5)
+    merged = lambda heads: heads.transpose(1, 2).reshape(2, 9, 64)  # noqa: E731
+    found = probe.first_difference(
+        lambda: last(merged(attention())), lambda: last(merged(products())), explain=False
+    )
+    assert "in 1 place" in found.found.notes[0]
+    assert found.found.operations[-1].verdict == "carried"
+
+
 @pytest.mark.slow
 def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
     found = probe.first_difference(attention, products)
@@ -148,3 +186,78 @@ def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
     found.reproduce(tmp_path / "report")
     (script,) = (tmp_path / "report").glob("*.py")
     assert "softmax" in script.read_text() and "attention" in script.read_text()
+
+
+def test_one_operation_with_other_numbers_is_the_source() -> None:
+    """Both sides run the same operations, in the same order."""
+    last = torch.nn.Linear(16, 3)
+    found = probe.first_difference(
+        lambda: last(torch.nn.functional.gelu(HEADS[0])),
+        lambda: last(torch.nn.functional.gelu(HEADS[0], approximate="tanh")),
+    )
+    one = found.found.first
+    assert one is not None and one.op == "aten.gelu" and one.assumed
+    assert one.note.startswith("it computes something else on the right")
+    assert "in 1 place" in found.found.notes[0] and found.verdict == "differs"
+    assert found.found.operations[-1].verdict == "carried"
+
+
+def test_what_one_side_has_besides_need_not_have_a_counterpart() -> None:
+    """Two products were merged into a weight: the right side runs nothing that the left doesn't."""
+    torch.manual_seed(2)
+    sizes = (16, 16), (16, 2), (2, 16), (16, 3)
+    base, down, up, last = (torch.nn.Linear(*of, bias=False) for of in sizes)
+    merged = torch.nn.Linear(16, 16, bias=False)
+    merged.weight.data = base.weight.data + up.weight.data @ down.weight.data
+    x = HEADS[0]
+    found = probe.first_difference(
+        lambda: last(base(x) + up(down(x))), lambda: last(merged(x)), explain=False
+    )
+    assert found.found.first is not None and found.found.first.assumed
+    assert "carried" in {one.verdict for one in found.found.operations}
+
+
+def test_what_an_operation_gives_besides_and_nothing_reads_is_left_alone() -> None:
+    """A norm gives the mean of its rows too, as the first step by hand does."""
+    rows = torch.randn(40, 16, generator=DRAW) + 1
+
+    def by_hand() -> torch.Tensor:
+        apart = rows - rows.mean(-1, keepdim=True)
+        return apart / torch.sqrt((apart * apart).mean(-1, keepdim=True) + 1e-5)
+
+    found = probe.first_difference(
+        lambda: torch.nn.functional.layer_norm(rows, (16,)), by_hand, explain=False
+    )
+    (one,) = (one for one in found.found.operations if one.assumed)
+    assert one.verdict == "source" and one.compared == rows.numel() and not one.reads
+
+
+def test_one_side_may_take_parts_of_an_input_where_all_outputs_are_close() -> None:
+    """Attention in pieces takes rows of what it is given; other rows are not taken for the same."""
+    query, key, value = HEADS
+
+    def pieces() -> torch.Tensor:
+        some = [(query[:, :, n : n + 3] @ key.mT / 4).softmax(-1) @ value for n in (0, 3, 6)]
+        return torch.cat(some, 2)
+
+    found = probe.first_difference(attention, pieces, explain=False).found
+    assert found.first is not None and found.first.assumed and not found.first.reads
+    alike = torch.cat([query[:1], query[:1] + 1e-6])
+    rows = probe.first_difference(lambda: alike[:1].tanh(), lambda: alike[1:].tanh())
+    assert not any(one.assumed for one in rows.found.operations)
+
+
+def test_what_reads_a_part_of_the_same_is_compared_with_what_comes_before_it() -> None:
+    """One side changes a row a little before the last operation: that is no difference of its."""
+    convolution = torch.nn.Conv2d(4, 8, 3)
+
+    def by_hand() -> torch.Tensor:
+        columns = torch.nn.functional.unfold(PICTURE, 3)
+        made = convolution.weight.view(8, -1) @ columns + convolution.bias[:, None]
+        made = made.view(2, 8, 7, 7)
+        return torch.cat([made[:, :, :6], made[:, :, 6:] * 1.0001], 2).relu()
+
+    found = probe.first_difference(lambda: convolution(PICTURE).relu(), by_hand).found
+    assert [one.verdict for one in found.operations if one.assumed] == ["source", "carried"]
+    last = [one for one in found.operations if one.assumed][-1]
+    assert last.groups is not None and not last.own
