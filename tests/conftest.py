@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,80 +59,7 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
-MINUTES_TOGETHER = """
-    test_tensorflow_says_nothing_while_a_keras_file_is_read
-    test_what_tensorflow_refuses_on_a_cpu_is_known
-    test_every_output_is_revealed_and_replayed[onnxruntime]
-    test_every_output_is_revealed_and_replayed[litert,threads=2]
-    test_every_output_is_revealed_and_replayed[torch,threads=1]
-    test_products_and_sums_are_revealed_and_replayed[tensorflow]
-    test_what_is_new_in_a_store_adds_to_what_is_known
-    test_a_script_gives_the_targets_bits[tensorflow]
-    test_integers_are_exact_and_nothing_is_refused[openvino,precision=f32]
-    test_integers_are_exact_and_nothing_is_refused[openvino,precision=f32,threads=1]
-    test_reference_conforms_and_refuses_nothing
-    test_the_short_script_and_the_few_lines_print_the_measured_numbers
-    test_a_quick_run_stores_bits_and_orders[version_history]
-    test_commands_lose_nothing_on_narrow_terminals[40]
-    test_a_difference_of_lengths_is_explained_and_replayed
-    test_integers_are_exact_and_nothing_is_refused[torch,deterministic=1-dtypes3-7]
-    test_kernels_are_kept_where_the_library_names_them
-    test_facts_say_version_device_threads_and_whether_onednn_is_on
-    test_the_experiment_runs_quickly[onnx_conversion]
-    test_what_changes_with_the_size_is_found_and_explained[devices]
-    test_every_output_is_revealed_and_replayed[opencv,winograd=0]
-    test_ctrl_c_prints_what_there_is
-    test_long_chains_need_no_stack[2500]
-    test_graphs_conform[tensorflow,xla=1]
-    test_graphs_conform[tensorflow,weights=constant]
-    test_graphs_conform[keras,mode=graph]
-    test_tensorflow_and_keras_conform[tensorflow,onednn=0-dtypes1]
-    test_tensorflow_and_keras_conform[tensorflow,onednn=0,contraction=0-dtypes2]
-    test_the_bits_are_those_of_the_librarys_own_layer[keras]
-    test_rows_are_explained_and_what_is_called_a_cause_replays[keras]
-    test_its_notebook_runs_on_it[length_sweep]
-    test_integers_are_exact_and_nothing_is_refused[openvino]
-    test_integers_are_exact_and_nothing_is_refused[openvino,weights=argument]
-    test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype[jax]
-    test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype[keras]
-    test_tensorflow_and_keras_conform[keras-dtypes3]
-    test_graphs_conform[tensorflow,mode=graph]
-    test_its_notebook_runs_on_it[prefix_stability]
-    test_a_failing_length_is_a_row_and_the_others_are_measured[garbage-protocol]
-    test_shrink_says_the_smallest_case_with_its_operands[order]
-    test_remedies_go_along_the_models_axis[reference]
-    test_three_lines_in_python_do_not_call_a_part_exact_or_equal
-    test_python_marks_a_part_as_the_commands_do
-    test_accumulation_orders
-    test_the_bits_are_those_of_the_librarys_own_layer[tensorflow]
-    test_a_script_gives_the_targets_bits[keras]
-    test_a_quick_run_stores_what_it_measured[overhead]
-    test_its_notebook_runs_on_it[overhead]
-    test_exported_programs_say_their_inputs
-    test_a_parent_that_is_killed_leaves_no_child
-    test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype[tensorflow]
-    test_rows_are_explained_and_what_is_called_a_cause_replays[tensorflow]
-    test_tensorflow_and_keras_conform[tensorflow-dtypes0]
-    test_constant_weights_are_rebuilt_for_new_weights
-    test_reveal_cost
-    test_the_notebook_draws_any_store
-    test_its_notebook_runs_on_a_quick_run
-    test_float16_replays
-    test_a_store_s_worst_finding_or_a_row
-    test_its_notebook_runs_on_it
-    test_the_notebook_draws_what_the_run_stored
-    test_the_command_says_what_it_assumed
-    test_shards_of_a_sweep_by_order_cover_all_values
-    test_both_halves_are_cut_to_16_bits_before_they_are_added
-    test_integers_are_exact_and_nothing_is_refused[dtypes1-13]
-    test_every_output_is_revealed_and_replayed[jax,threads=1]
-    test_a_quick_run_stores_bits_and_orders[processors]
-    test_other_formats_replay[float64]
-    test_integers_are_exact_and_nothing_is_refused[torch,mkldnn=0-dtypes2-3]
-    test_integers_are_exact[onnxruntime,threads=1,deterministic=1-dtypes2]
-    test_integers_are_exact_with_other_kernels[litert,threads=2]
-    test_safe_lengths_are_the_shortest_that_change_no_order[same]
-""".split()
+MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines())
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 
 

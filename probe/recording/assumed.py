@@ -10,6 +10,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
+from probe.printing import counted
 from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.counterparts import computes
@@ -55,33 +56,60 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
     )
 
 
-def unlike(found: Difference) -> bool:
-    """Returns whether some operations have no counterpart, or one that computes something else, and
-    labels do not say of all outputs what must agree."""
+def unlike(found: Difference, taken: bool) -> bool:
+    """Returns whether labels do not say of all outputs what must agree, as some operations have no
+    counterpart, or one that computes something else.
+
+    ``taken``: a side takes a part of an input. Then one of them also has to compute what the other
+    doesn't: other rows are no other formula.
+    """
     met = {one.verdict for one in found.operations}
-    unpaired = "unknown" in met or met.issuperset(NAMES)
-    return unpaired and not all(one.selection.whole for one in found.outputs)
+    if not ("unknown" in met or met.issuperset(NAMES)):
+        return False
+    sides = found.left.values, found.right.values
+    shapes = [
+        [(some[n].shape, some[n].dtype) for some, n in zip(sides, ends, strict=True)]
+        for ends in ((one.left, one.right) for one in found.outputs)
+    ]
+    if all(one.selection.whole for one in found.outputs) or all(a != b for a, b in shapes):
+        return False
+    return not taken or _other_formulas(found)
 
 
-def alike(found: Difference) -> bool:
-    """Returns whether some output has one shape and format on both sides."""
-    pairs = ((found.left.values[one.left], found.right.values[one.right]) for one in found.outputs)
-    return any((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
+def _other_formulas(found: Difference) -> bool:
+    """Returns whether a side computes something that the other doesn't."""
+    return any(
+        number is not None and computes(run.operations[number])
+        for one in found.operations
+        if one.verdict in NAMES
+        for run, number in ((found.left, one.left), (found.right, one.right))
+    )
 
 
-def other_formulas(found: Difference) -> bool:
-    """Returns whether a side computes something that the other doesn't: not only other rows."""
-    sides = found.left, found.right
-    alone = ((sides[one.left is None], one) for one in found.operations if one.verdict in NAMES)
-    numbers = ((run, one.left if one.left is not None else one.right) for run, one in alone)
-    return any(computes(run.operations[n]) for run, n in numbers if n is not None)
+def by_closeness(left: Side, right: Side, found: Difference, taken: bool) -> Difference:
+    """Returns the comparison with close values taken for the same; where a side takes a part of an
+    input (``taken``) only if all outputs are close then."""
+    told = close.paired(left, right, found)
+    ours = found.left.values
+    near = (one.selection.whole and close.near(one, ours[one.left].dtype) for one in told.outputs)
+    return told if not taken or all(near) else found
 
 
-def outputs_near(found: Difference) -> bool:
-    """Returns whether all outputs were compared whole, and are close."""
-    return all(
-        one.selection.whole and close.near(one, found.left.values[one.left].dtype)
-        for one in found.outputs
+def places(found: Difference) -> str:
+    """Returns what is to be said of operations that are taken for the same, or nothing."""
+    some = [one for one in found.operations if one.assumed]
+    if not some:
+        return ""
+    apart = [
+        pair.scaled * float(floats.eps(dtype))
+        for one in some
+        for pair in one.gives
+        if (dtype := found.left.values[pair.left].dtype) in floats.FORMATS
+    ]
+    return (
+        "different operations whose results are close are assumed to mean the same, in "
+        f"{counted(len(some), 'place')}; they are apart by at most {max(apart, default=0):.1e} of "
+        "the largest number"
     )
 
 

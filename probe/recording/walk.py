@@ -18,9 +18,8 @@ import numpy as np
 
 from probe import floats
 from probe.errors import Nondeterministic
-from probe.printing import counted
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed, close
+from probe.recording import alone, assumed
 from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
@@ -203,18 +202,11 @@ def compared(
     difference = compare(left, right)
     taken = assumed.part_taken(difference)
     same = asked.same_inputs and asked.same_weights and not taken
-    may = assumed.alike(difference) and (not taken or assumed.other_formulas(difference))
-    if asked.same_inputs and assumed.unlike(difference) and may:
+    if asked.same_inputs and assumed.unlike(difference, taken):
         tell("looking for values that are close")
-        told = close.paired(left, right, difference)
-        if not taken or assumed.outputs_near(told):
-            difference = told
+        difference = assumed.by_closeness(left, right, difference, taken)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
-    if count := sum(one.assumed for one in difference.operations):
-        found.notes.append(
-            "different operations whose results are close are assumed to mean the same, in "
-            f"{counted(count, 'place')}"
-        )
+    found.notes += filter(None, [assumed.places(difference)])
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
     if asked.refused is not None:
