@@ -63,8 +63,11 @@ MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").s
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 
 
-HALF_A_MINUTE = ("recording_jax", "recording_tensorflow")
-"""Modules that import a large library here, and go through all that they know of it."""
+HALF_A_MINUTE = """
+    recording_jax recording_tensorflow experiments_reproductions experiments_remedies reports
+""".split()
+"""Modules that import a large library here and go through all that they know of it, or that run an
+experiment whose like stays in `make test`."""
 
 
 def pytest_collection_modifyitems(items):
