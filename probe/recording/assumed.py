@@ -56,12 +56,12 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
     )
 
 
-def unlike(found: Difference, taken: bool) -> bool:
+def unlike(found: Difference, same: bool) -> bool:
     """Returns whether labels do not say of all outputs what must agree, as some operations have no
     counterpart, or one that computes something else.
 
-    ``taken``: a side takes a part of an input. Then one of them also has to compute what the other
-    doesn't: other rows are no other formula.
+    ``same``: whether both sides take all of the same inputs. Else one of them also has to compute
+    what the other doesn't: other rows are no other formula.
     """
     met = {one.verdict for one in found.operations}
     if not ("unknown" in met or met.issuperset(NAMES)):
@@ -73,7 +73,7 @@ def unlike(found: Difference, taken: bool) -> bool:
     ]
     if all(one.selection.whole for one in found.outputs) or all(a != b for a, b in shapes):
         return False
-    return not taken or _other_formulas(found)
+    return same or _other_formulas(found)
 
 
 def _other_formulas(found: Difference) -> bool:
@@ -86,16 +86,16 @@ def _other_formulas(found: Difference) -> bool:
     )
 
 
-def by_closeness(left: Side, right: Side, found: Difference, taken: bool) -> Difference:
-    """Returns the comparison with close values taken for the same; where a side takes a part of an
-    input (``taken``) only if all outputs are close then."""
+def by_closeness(left: Side, right: Side, found: Difference, same: bool) -> Difference:
+    """Returns the comparison with close values taken for the same; where not both sides take all of
+    the same inputs (``same``) only if all outputs are close then."""
     told = close.paired(left, right, found)
     ours = found.left.values
     near = (one.selection.whole and close.near(one, ours[one.left].dtype) for one in told.outputs)
-    return told if not taken or all(near) else found
+    return told if same or all(near) else found
 
 
-def places(found: Difference) -> str:
+def places(found: Difference, same_inputs: bool) -> str:
     """Returns what is to be said of operations that are taken for the same, or nothing."""
     some = [one for one in found.operations if one.assumed]
     if not some:
@@ -110,6 +110,7 @@ def places(found: Difference) -> str:
         "different operations whose results are close are assumed to mean the same, in "
         f"{counted(len(some), 'place')}; they are apart by at most {max(apart, default=0):.1e} of "
         "the largest number"
+        + ("" if same_inputs else "; so are inputs that one side alone reads, such as a mask")
     )
 
 
@@ -153,12 +154,14 @@ def _only_moves(op: Operation, inputs: set[int]) -> bool:
 class Asked:
     """What two runs have in common.
 
-    ``same_inputs``: False where one side has a part of the other's. ``same_weights``: False where
-    no weight is the same, or some are not. ``refused``: what is wrong with the weights, unless the
-    outputs turn out to be close: they may be folded into other operations.
+    ``same_inputs``: False where one side has a part of the other's. ``shared_inputs``: whether they
+    have an array in common at least: a mask or a table may be in another form. ``same_weights``:
+    False where no weight is the same, or some are not. ``refused``: what is wrong with the weights,
+    unless the outputs turn out to be close: they may be folded into other operations.
     """
 
     same_inputs: bool
+    shared_inputs: bool
     same_weights: bool
     refused: InputError | None
 
@@ -181,7 +184,15 @@ def asked(left: Recording, right: Recording) -> Asked:
     inputs = _inputs(left, right, pairs)
     if refused is not None and not inputs:
         raise refused
-    return Asked(inputs, same, refused)
+    return Asked(inputs, _shared_inputs(left, right), same, refused)
+
+
+def _shared_inputs(left: Recording, right: Recording) -> bool:
+    ours, theirs = (
+        {v.digest for v in run.values if v.given < 0 and v.role == INPUT and np.prod(v.shape) > 1}
+        for run in (left, right)
+    )
+    return bool(ours & theirs)
 
 
 def _other_weights(

@@ -201,12 +201,13 @@ def compared(
     tell("comparing")
     difference = compare(left, right)
     taken = assumed.part_taken(difference)
-    same = asked.same_inputs and asked.same_weights and not taken
-    if asked.same_inputs and assumed.unlike(difference, taken):
+    whole = asked.same_inputs and not taken
+    same = whole and asked.same_weights
+    if (asked.same_inputs or asked.shared_inputs) and assumed.unlike(difference, whole):
         tell("looking for values that are close")
-        difference = assumed.by_closeness(left, right, difference, taken)
+        difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
-    found.notes += filter(None, [assumed.places(difference)])
+    found.notes += filter(None, [assumed.places(difference, asked.same_inputs)])
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
     if asked.refused is not None:

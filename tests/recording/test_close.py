@@ -179,6 +179,23 @@ def test_what_only_moves_close_values_is_no_place_of_its_own() -> None:
     assert found.found.operations[-1].verdict == "carried"
 
 
+@pytest.mark.parametrize("right", [True, False], ids=["right", "one row wrong"])
+def test_a_mask_that_one_side_alone_reads_is_taken_for_the_same_if_outputs_are_close(right) -> None:
+    mask = torch.ones(9, 9).tril().bool()
+    mask[3, 4] = not right
+
+    def masked() -> torch.Tensor:
+        query, key, value = HEADS
+        return (query @ key.mT / 4).masked_fill(~mask, -torch.inf).softmax(-1) @ value
+
+    found = probe.first_difference(
+        lambda: torch.nn.functional.scaled_dot_product_attention(*HEADS, is_causal=True), masked
+    )
+    said = " ".join(found.found.notes)
+    assert ("such as a mask" in said) is right
+    assert found.verdict in (("differs", "equal") if right else ("unknown",))
+
+
 @pytest.mark.slow
 def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
     found = probe.first_difference(attention, products)
