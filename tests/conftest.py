@@ -64,7 +64,7 @@ MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").s
 
 
 HALF_A_MINUTE = """
-    recording_jax recording_tensorflow experiments_reproductions experiments_remedies reports
+    recording_jax recording_tensorflow experiments_reproductions experiments_remedies fuzz reports
 """.split()
 """Modules that import a large library here and go through all that they know of it, or that run an
 experiment whose like stays in `make test`."""
