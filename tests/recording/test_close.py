@@ -200,7 +200,8 @@ def test_a_mask_that_one_side_alone_reads_is_taken_for_the_same_if_outputs_are_c
 def test_the_report_of_two_formulas_has_both(tmp_path: Path) -> None:
     found = probe.first_difference(attention, products)
     assert found.found.first is not None and found.found.first.assumed
-    found.reproduce(tmp_path / "report")
+    written = found.reproduce(tmp_path / "report")
+    assert "outputs differ" in repr(written) and "import" not in repr(written)
     (script,) = (tmp_path / "report").glob("*.py")
     assert "softmax" in script.read_text() and "attention" in script.read_text()
 
