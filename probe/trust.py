@@ -328,16 +328,16 @@ class _Nothing:
         return super().__new__(cls)
 
     def __init__(self, *args: Any, **words: Any) -> None:
-        pass
+        """Keeps nothing of what it is given."""
 
     def __call__(self, *args: Any, **words: Any) -> _Nothing:
         return self
 
     def __setstate__(self, state: Any) -> None:
-        pass
+        """Keeps no state."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        pass
+        """Keeps no item."""
 
     def append(self, value: Any) -> None:
         """As of a list."""

@@ -95,6 +95,9 @@ def by_closeness(left: Side, right: Side, found: Difference, same: bool) -> Diff
     return told if same or all(near) else found
 
 
+MASKS = "; inputs that only one side reads, such as a mask, are assumed to mean the same, too"
+
+
 def places(found: Difference, same_inputs: bool) -> str:
     """Returns what is to be said of operations that are taken for the same, or nothing."""
     some = [one for one in found.operations if one.assumed]
@@ -109,8 +112,7 @@ def places(found: Difference, same_inputs: bool) -> str:
     return (
         "different operations whose results are close are assumed to mean the same, in "
         f"{counted(len(some), 'place')}; they are apart by at most {max(apart, default=0):.1e} of "
-        "the largest number"
-        + ("" if same_inputs else "; so are inputs that one side alone reads, such as a mask")
+        "the largest number" + ("" if same_inputs else MASKS)
     )
 
 

@@ -1,10 +1,10 @@
-"""Values that two runs compute by different formulas, and that are close: taken for the same.
+"""Pairs values that two runs compute by different formulas if they are close.
 
 Labels pair what is the same formula over the same inputs. Attention in one operation and as two
 products, or a normalisation and the weights that it was folded into, have other labels; but their
 results agree in half of their digits. Such values are given one label, so that what comes before
-them is compared as a group and what follows is paired as usual. That they mean the same is assumed,
-and is said to be.
+them is compared as a group and what follows is paired as usual. A note reports the assumption that
+they mean the same.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
 doesn't fit costs further runs."""
 
 
-OTHERWISE = "it computes something else on the right, which is taken for the same, as it is close"
+OTHERWISE = (
+    "the right run computes it differently; the results are close and assumed to be the same"
+)
 
 
 @dataclass

@@ -11,6 +11,7 @@ differently on either side of it. So ``telling`` ones are looked for first.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -228,7 +229,7 @@ def reproduced(left: Function, right: Function, apart: np.ndarray, rows: bool) -
     return _asked((sides[0], sides[1]), apart, len(apart)).replayed
 
 
-class _Asked:
+class _Asked(ABC):
     """One side, to which one number or one row after the other is put at all places."""
 
     why = ""
@@ -240,17 +241,17 @@ class _Asked:
         self.shape = self.recorded.shape
         self.kept: list[np.ndarray] = []
 
+    @abstractmethod
     def key(self, place: int) -> bytes:
         """Returns what names that which is put everywhere to ask about an output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def filled(self, place: int) -> list[np.ndarray]:
         """Returns all that is read, with what this output reads at every place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, found: np.ndarray) -> np.ndarray:
         """Returns the output as (places, elements) that should be equal at all places."""
-        raise NotImplementedError
 
     def answers(self, place: int) -> np.ndarray | None:
         """Returns the bits of the output; None where it can't be run so."""

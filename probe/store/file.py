@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -264,8 +265,7 @@ def verify(path: Path) -> None:
     """Reads a file whole. StoreError where it isn't as it was written, not ours, or newer."""
     if not checked(path):
         try:
-            for _ in _opened(path).iter_batches():
-                pass
+            deque(_opened(path).iter_batches(), maxlen=0)
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             raise damaged(path, error) from error
     footer(path)

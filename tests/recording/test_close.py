@@ -215,7 +215,7 @@ def test_one_operation_with_other_numbers_is_the_source() -> None:
     )
     one = found.found.first
     assert one is not None and one.op == "aten.gelu" and one.assumed
-    assert one.note.startswith("it computes something else on the right")
+    assert one.note.startswith("the right run computes it differently")
     assert "in 1 place" in found.found.notes[0] and found.verdict == "differs"
     assert found.found.operations[-1].verdict == "carried"
 
