@@ -299,7 +299,7 @@ class Case(Layer):
             why = (
                 "nested too deeply" if isinstance(error, RecursionError) else f"not JSON ({error})"
             )
-            raise InputError("case", repr(source[:40])[:40], why, "fix the text") from None
+            raise InputError("case", str(source)[:40], why, "fix the text") from None
         if not isinstance(given, dict):
             raise InputError(
                 "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
