@@ -316,8 +316,10 @@ class Part(Generic[Question]):
         with self.campaign.lock:
             told = self.campaign.tally.failures
             told.setdefault(self.target.text, []).append(str(error))
-            if isinstance(campaign := self.campaign.tell, Reporter):
-                campaign.failures += 1
+            # a GPU or a library that isn't there is no failure: nothing was tried
+            tried = not (isinstance(error, TargetError) and error.kind == "unavailable")
+            if tried and isinstance(tell := self.campaign.tell, Reporter):
+                tell.failures += 1
         self.tell(0)
 
     def stopped(self) -> bool:

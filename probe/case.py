@@ -38,6 +38,10 @@ LATER: dict[str, object] = {
 }
 """Arguments that are younger than the first stored cases, with their defaults."""
 
+LARGEST_FILE = 2**23
+"""Bytes of the largest case file that is read: some 700,000 weights. Parsed, JSON takes up to 50
+times its size in memory."""
+
 PAD_WITH = ("nothing", "zeros")
 """What padding can put into a pooling window."""
 
@@ -290,9 +294,12 @@ class Case(Layer):
         """Returns the case of a JSON object or its text. InputError: unknown or missing keys."""
         try:
             given = json.loads(source) if isinstance(source, str) else dict(source)
-        except ValueError as error:
-            why = f"not JSON ({error})"
-            raise InputError("case", repr(source)[:40], why, "fix the text") from None
+        except (ValueError, RecursionError) as error:
+            # json's parser recurses into brackets, and a stranger's file may have any number
+            why = (
+                "nested too deeply" if isinstance(error, RecursionError) else f"not JSON ({error})"
+            )
+            raise InputError("case", str(source)[:40], why, "fix the text") from None
         if not isinstance(given, dict):
             raise InputError(
                 "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
@@ -306,6 +313,9 @@ class Case(Layer):
     def from_file(cls, path: str | Path) -> Case:
         """Returns the case in a JSON file. InputError: it can't be read, or is not a case."""
         try:
+            if (size := Path(path).stat().st_size) > LARGEST_FILE:
+                why = f"{size:,} bytes, and a case has at most {LARGEST_FILE:,}"
+                raise InputError("case", path, why, "give the JSON file of one case")
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not a text file"

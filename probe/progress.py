@@ -149,7 +149,10 @@ class Reporter:
         parts.append(f"{calls:,} calls" if left is None and calls > 1 else "")
         parts.append(failed(self.failures))
         told = ", ".join(filter(None, parts))
-        return ": ".join(filter(None, (name, told, self.what, self.now)))
+        # "1 failure: keras" would read as if the target that is running now had failed
+        between = "; now at " if self.failures and self.what else ": "
+        where = ": ".join(filter(None, (self.what, self.now)))
+        return between.join(filter(None, (": ".join(filter(None, (name, told))), where)))
 
     def renew(self) -> None:
         """Shows ``what`` now, where that is not left to a line every few seconds."""

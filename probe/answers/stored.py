@@ -63,6 +63,7 @@ def _stored(found: Results) -> dict[str, Any]:
         "when": when,
         "tables": {name: n for name in found.tables if (n := found.count(name))},
         "left_out": list(found.left_out.values()),
+        "missing": [why for one in found.machines if (why := parquet.unlisted(found.stored(one)))],
     }
 
 

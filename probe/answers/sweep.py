@@ -81,6 +81,7 @@ class Swept(Answer):
         each = [f"{name}: differs at {values}" for name, values in where.items() if values]
         each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
         each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
+        each += ["interrupted"] * self.found.interrupted
         stable = "every length agrees with the longest, with these operands"
         return (
             _asked(self.case, self.found.vary, self.values, self.found.targets),

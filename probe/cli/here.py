@@ -119,7 +119,7 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     """Summarises stored results of one machine or of several.
 
     DIR is an experiment's folder, one machine's folder in it, or `results` itself. Damaged files
-    are left out and named, and the exit status is then 2.
+    are left out and named, lost files of differences are noticed, and the exit status is then 2.
 
     \b
       probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
@@ -129,15 +129,19 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     from probe.store.sql import answered
 
     there = load(*folders, tolerant=True)
+    missing: list[str] = []
     if sql is not None:
         found = stored.asked(answered(there, sql)) | {"left_out": list(there.left_out.values())}
         out.give(found, lambda: stored.answer(found))
     else:
         found = stored.stored(there)
+        missing = found["missing"]
         out.give(found, lambda: stored.shown(found))
     for why in there.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
-    if there.left_out:
+    for why in missing:
+        click.echo(f"probe: {why}", err=True)
+    if there.left_out or missing:
         return InputError.exit_code
     return int(bool(fail_on) and sql is None and found["differing"] > 0)
 

@@ -6,6 +6,7 @@ Bytes of an answer are data: tables of the schema's columns and types, or the an
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from probe import schema
 from probe.cluster.nodes import differing
 from probe.store import Store
+from probe.sweep import Plan
 
 Tables = dict[str, pa.Table]
 
@@ -86,6 +88,57 @@ def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
             raise ValueError(f"it answered about a different {name}")
     if set(rows["at"].to_pylist()) - set(asked["values"]):
         raise ValueError(f"it answered about different values of {asked['vary']} than the question")
+
+
+def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
+    """ValueError where a comparison's counts can't be true.
+
+    How many outputs are compared follows from the case; the rows of ``differences``, and digests,
+    say whether any differ and how many. ``keep``: the rows kept of each comparison; None: all.
+    """
+    if "comparisons" not in tables:
+        return
+    listed = _listed(tables["differences"]) if "differences" in tables else {}
+    # bits of NaN may differ where no number does
+    numbers = plan.base.kind not in ("infinite", "nan") and plan.base.put is None
+    for row in tables["comparisons"].to_pylist():
+        at, differing, kept = row["at"], row["differing"], row["kept"]
+        outputs, left_out = math.prod(plan.shapes[at]), plan.not_compared[at]
+        if (row["compared"], row["not_compared"]) != (outputs - left_out, left_out):
+            raise ValueError(f"it compared {row['compared']} of {outputs} outputs at {at}")
+        count, first, largest = listed.get(at, (0, None, 0))
+        zeros, ulp = row["signed_zero"] or 0, row["max_ulp"]
+        same = row["digest_at"] == row["digest_against"]
+        if (
+            not 0 <= differing + zeros <= row["compared"]
+            or min(differing, zeros, kept) < 0
+            or kept != count
+            or kept > differing
+            or (kept < differing and (keep is None or kept < min(keep, differing)))
+            or (same and differing + zeros > 0)
+            or (numbers and not same and differing + zeros == 0)
+            or (differing and keep != 0 and row["first"] != first)
+            or (differing and largest is not None and ulp != largest)
+        ):
+            raise ValueError(
+                f"its counts at {at} contradict each other: {differing} differ, {count} are listed"
+            )
+
+
+def _listed(rows: pa.Table) -> dict[int, tuple[int, int, int | None]]:
+    """Returns by value of the axis: differences, their first index, the largest ulp (or None)."""
+    rows = rows.append_column("size", pc.abs(rows["ulp"]))
+    wanted = [("index", "count"), ("index", "min"), ("size", "max"), ("size", "count")]
+    found = rows.group_by("at").aggregate(wanted).to_pylist()
+    return {
+        one["at"]: (
+            one["index_count"],
+            one["index_min"],
+            # distances that are no numbers, or too long for the column, are null
+            one["size_max"] if one["size_count"] == one["index_count"] else None,
+        )
+        for one in found
+    }
 
 
 def cut(tables: Tables, values: Collection[int]) -> Tables:

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -171,8 +171,11 @@ class Cluster:
         except Exception as error:
             self._leave_out(address, one_line(error))
             return
-        if "error" in said:
-            self._leave_out(address, said["error"])
+        if isinstance(said, dict) and "error" in said:
+            self._leave_out(address, one_line(str(said["error"])))
+            return
+        if why := misshapen(said, SAID) or _lacking(said, self.targets):
+            self._leave_out(address, f"what it said of itself can't be read: {why}")
             return
         del self._joining[address]
         self._count += 1
@@ -233,8 +236,8 @@ class Cluster:
             asked = self._asked.pop(future.key)
             if future.status == "cancelled" and future.key not in self._given_up:
                 raise _gone()  # a client that reconnects has lost all that was under way
-            if future.status == "finished" and "error" in result:
-                found.append(Reply(asked, None, error=result["error"]))
+            if future.status == "finished" and isinstance(result, dict) and "error" in result:
+                found.append(Reply(asked, None, error=one_line(str(result["error"]))))
             elif future.status == "finished":
                 found.append(Reply(asked, result))
             else:
@@ -259,9 +262,19 @@ class Cluster:
             self.note(f"{node} is refused, and its rows are kept out: {why}")
 
     def answered(self, reply: Reply) -> Node | None:
-        """The node that gave an answer, refused if it isn't what it said; None: not known."""
+        """The node that gave an answer, refused if it isn't what it said; None: not known.
+
+        An answer that can't be read may be any object: it says nothing of who gave it, but where
+        one node alone was asked it was that one.
+        """
         assert reply.answer is not None
-        said = reply.answer.get("said", {})
+        why = misshapen(reply.answer, ANSWER) or misshapen(reply.answer["said"], SAID)
+        if why:
+            node = reply.asked.nodes[0] if len(reply.asked.nodes) == 1 else None
+            if node is not None:
+                self.refuse(node, f"its answer can't be read: {why}")
+            return node
+        said = reply.answer["said"]
         node = self.nodes.get(said.get("address", ""))
         if node is None:
             node = next((n for n in reply.asked.nodes if n.address == said.get("address")), None)
@@ -299,6 +312,43 @@ def _foreign(said: Said) -> str:
     return ""
 
 
+SAID: dict[str, type | tuple[type, ...]] = {
+    "name": str,
+    "address": str,
+    "machine": dict,
+    "targets": dict,
+}
+"""What a node says of itself, and of which type each is."""
+
+ANSWER: dict[str, type | tuple[type, ...]] = {"said": dict, "tables": dict}
+"""What every answer of a node has: see ``probe.cluster.node``."""
+
+
+def misshapen(given: object, wanted: Mapping[str, type | tuple[type, ...]]) -> str:
+    """Returns why an object that a node sent is not of this form; empty where it is.
+
+    A node runs its own checkout: what it sends may be any object, and only what has been looked at
+    may be relied upon.
+    """
+    if not isinstance(given, dict):
+        return f"it is not a dict but {type(given).__name__}"
+    for name, kind in wanted.items():
+        if not isinstance(given.get(name), kind):
+            return f"its {name} is {type(given.get(name)).__name__}"
+    return ""
+
+
+def _lacking(said: Said, texts: Sequence[str]) -> str:
+    """Returns why what a node said of itself is of no use, though its form is right."""
+    label = said["machine"].get("machine")
+    if not isinstance(label, str) or not re.fullmatch(r"\w[\w.-]*", label):
+        return f"machine={label!r} is no name of a folder"  # rows are stored in one of this name
+    for text in texts:
+        if why := misshapen(said["targets"].get(text), {"run": dict, "why": (str, type(None))}):
+            return f"{text}: {why}"
+    return ""
+
+
 _UNSAID = ("git_commit", "git_dirty")
 
 
@@ -309,11 +359,13 @@ def changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if name not in _UNSAID and there.get(name) != value:
             return f"its {name} was {value}, and is {there.get(name)} now"
     for text, target in now.get("targets", {}).items():
+        if misshapen(target, {"run": dict}):
+            return f"{text}: what it says of it can't be read"
         before = first["targets"].get(text, target)
         if difference := differing(before["run"], target["run"]):
             return f"{text}: {difference}"
-        if before["why"] != target["why"]:
-            return f"{text} can no longer run there: {target['why']}"
+        if before.get("why") != target.get("why"):
+            return f"{text} can no longer run there: {target.get('why')}"
     return ""
 
 
@@ -323,6 +375,22 @@ def differing(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if name not in (*_UNSAID, "run_id", "started") and first.get(name) != now.get(name):
             return f"its {name} was {first.get(name)}, and is {now.get(name)} now"
     return ""
+
+
+def _local(processes: int) -> AbstractContextManager[Any]:
+    """Returns a cluster of processes of this machine, which end with it."""
+    from distributed import LocalCluster
+
+    cluster: AbstractContextManager[Any] = LocalCluster(
+        n_workers=processes,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+        preload=[DEAF],
+    )
+    return cluster
 
 
 @contextmanager
@@ -335,7 +403,7 @@ def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) ->
     if not local and not re.fullmatch(r"(tcp|tls)://[^\s/]+:[0-9]{1,5}", address):
         raise InputError("cluster", address, "it is not an address", HOW)
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError:
         why = "Dask's distributed is not installed"
         raise InputError("cluster", address, why, "pip install distributed") from None
@@ -344,17 +412,13 @@ def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) ->
     with ExitStack() as stack:
         where: Any = address
         if local:
-            where = stack.enter_context(
-                LocalCluster(
-                    n_workers=int(local[1]),
-                    threads_per_worker=1,
-                    processes=True,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL,
-                    preload=[DEAF],
-                )
-            )
+            try:
+                where = stack.enter_context(_local(int(local[1])))
+            except Exception as error:  # Dask passes on whatever ended a process that starts
+                raise ClusterError(
+                    f"cluster={address}: a process ended while it started ({one_line(error)}); "
+                    "run the same command again, or without --cluster"
+                ) from None
         try:
             client = stack.enter_context(Client(where, set_as_default=False, name="probe"))
         except (OSError, TimeoutError, ValueError, TypeError) as error:

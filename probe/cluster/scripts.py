@@ -18,7 +18,7 @@ from typing import Any
 
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.nodes import Cluster, Node, Reply, opened
+from probe.cluster.nodes import Cluster, Node, Reply, misshapen, opened
 from probe.cluster.sweeps import LOST, PATIENCE
 from probe.errors import ClusterError
 from probe.progress import Tell
@@ -161,6 +161,9 @@ class _Script:
         answer, node = reply.answer, self.cluster.answered(reply) if reply.answer else None
         if answer is None or node is None or node.refused:
             self._again(kind, number, reply.why, reply.error)
+        elif why := misshapen(answer, {"status": int, "stderr": str}):
+            self.cluster.refuse(node, f"its answer can't be read: {why}")
+            self._again(kind, number, "")
         elif answer["status"]:
             self._fail(kind, number, _last(answer["stderr"]))
         else:

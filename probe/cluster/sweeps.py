@@ -23,7 +23,7 @@ from probe.campaign import Failure, failure_row
 from probe.case import Case
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.nodes import Cluster, Node, Reply, opened
+from probe.cluster.nodes import Cluster, Node, Reply, misshapen, opened
 from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
 from probe.store import Store, parquet
@@ -210,7 +210,8 @@ class _Sweep:
     ) -> None:
         self.cluster, self.asking, self.folder = cluster, asking, folder
         self.tell, self._stack = progress, stores
-        self.case_id = Plan(asking.case, asking.vary, asking.values, asking.against).id
+        self.plan = Plan(asking.case, asking.vary, asking.values, asking.against)
+        self.case_id = self.plan.id
         self.stores: dict[str, Store] = {}
         self.parts: list[_Part] = []
         self.refused: set[int] = set()
@@ -333,9 +334,11 @@ class _Sweep:
             self._again(part, reply.asked.question["values"], reply.why, reply.error)
             return
         node = self.cluster.answered(reply)
-        why = self._believe(part, node, reply) if node else "it is not known which node answered"
-        if why:
-            self._again(part, reply.asked.question["values"], "")
+        if node is None:  # each of them begins anew, alone, so that it is known who answers so
+            for one in reply.asked.nodes:
+                part.entered.pop(one.address, None)
+        if node is None or self._believe(part, node, reply):
+            self._again(part, reply.asked.question["values"], "", "no answer could be read")
 
     def _believe(self, part: _Part, node: Node, reply: Reply) -> str:
         """Stores an answer; why it is not believed, else empty."""
@@ -343,9 +346,12 @@ class _Sweep:
         assert answer is not None
         if not node.refused:
             try:
+                if why := misshapen(answer, {"fresh": bool, "seconds": (int, float)}):
+                    raise ValueError(f"its answer can't be read: {why}")
                 tables = answers.unpacked(answer["tables"])
                 run_id = answers.judged_run(tables, asked["target"], part.expected)
                 answers.judged_rows(tables, asked, self.case_id)
+                answers.judged_counts(tables, self.plan, self.asking.keep)
                 self._compare_digests(part, tables)
             except ValueError as error:
                 self.cluster.refuse(node, str(error))

@@ -46,8 +46,9 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
     Unknown words and misfits are an InputError."""
     try:
         given = json.loads(source) if isinstance(source, str) else dict(source)
-    except ValueError as error:
-        raise InputError("network", repr(source)[:40], f"not JSON ({error})", "fix it") from None
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else f"not JSON ({error})"
+        raise InputError("network", repr(source)[:40], why, "fix it") from None
     if not isinstance(given, dict) or not isinstance(given.get("layers"), list):
         why = "it has no list of layers"
         raise InputError("network", repr(given)[:40], why, 'write {"layers": [{"op": ...}]}')

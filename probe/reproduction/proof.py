@@ -239,7 +239,7 @@ def _about(folder: Path) -> dict[str, Any]:
     except OSError as error:
         why = f"no machine.json can be read in it ({error.strerror})"
         raise InputError("dir", folder, why, "give a folder of `probe reproduce`") from None
-    except (ValueError, KeyError, AssertionError):
+    except (ValueError, RecursionError, KeyError, AssertionError):
         why = "its machine.json is not one of `probe reproduce`"
         raise InputError("dir", folder, why, "write the folder again") from None
     return dict(found)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from probe.errors import StoreError
 from probe.store import file, layout, parquet
 
 NAME = ".manifest.parquet"
@@ -28,7 +29,7 @@ WORTH = 20_000
 """Rows from which on a manifest is kept: fewer are read faster than a file is written."""
 
 GROUP = ("run_id", "target", "vary", "against")
-SUMS = ("compared", "not_compared", "signed_zero")
+SUMS = ("compared", "not_compared", "signed_zero", "kept")
 _READ = (*GROUP, "case_id", "at", "control", "differing", *SUMS)
 _FORM = pa.schema(
     [pa.field("seal", pa.string())]
@@ -52,10 +53,19 @@ class Manifest:
     def recall(self, group: tuple[str, str, str, int], controlled: bool) -> Recalled:
         """Returns what is stored of ``GROUP``, the files as they are now. Errors: StoreError."""
         parquet.steady(self._refresh, self.folder)
+        # else comparisons whose differences are gone would never be measured again
+        if why := parquet.steady(self._unlisted, self.folder):
+            raise StoreError(why)
         found = self._groups
         for name, value in zip(GROUP, group, strict=True):
             found = found.filter(pc.equal(found.column(name), value))
         return Recalled(self.folder, dict(zip(GROUP, group, strict=True)), found, controlled)
+
+    def _unlisted(self) -> str:
+        stored = parquet.Stored([self.folder])
+        kept = int(pc.sum(self._groups.column("kept")).as_py() or 0)
+        # rows that were measured again may be in one of the two tables only: then they are read
+        return parquet.unlisted(stored) if kept > stored.count("differences") else ""
 
     def _refresh(self) -> None:
         paths = layout.files(self.folder, "comparisons")

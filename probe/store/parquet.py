@@ -112,6 +112,24 @@ def _domain(path: Path) -> tuple[str, ...]:
     return path.parts[-3:-1] if file.layout.values(path) else ()
 
 
+def unlisted(stored: Stored) -> str:
+    """Returns why a machine's comparisons have lost their differences; empty where they have not.
+
+    A file that was deleted leaves no trace but this: comparisons say how many rows of
+    ``differences`` are kept of each, and writers write these first.
+    """
+    columns = stream(stored, "comparisons", ["kept"])
+    kept = sum(int(rows.column("kept").to_numpy().sum()) for rows in columns)
+    there = stored.count("differences")
+    if there >= kept:
+        return ""
+    return (
+        f"store={stored.folders[0]}: its comparisons list {kept:,} differing outputs, and its "
+        f"differences have {there:,} rows; put the missing files of differences back, or move "
+        "those of comparisons away to measure again"
+    )
+
+
 def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Yields the rows that count, a row group or less at a time, in the order of the files.
 

@@ -78,8 +78,16 @@ class Results:
     def arrow(self, name: str) -> pa.Table:
         """Returns one table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
+            if name == "differences" and not self.left_out:
+                for one in self.machines:
+                    self._require_differences(one)
             self._arrow[name] = pa.concat_tables([_empty(name), *self._by_machine(name)])
         return self._arrow[name]
+
+    def _require_differences(self, machine: str) -> None:
+        where = self.stored(machine).folders[0]
+        if why := parquet.steady(lambda: parquet.unlisted(self.stored(machine)), where):
+            raise StoreError(why)
 
     def _by_machine(self, name: str) -> Iterator[pa.Table]:
         """Yields the rows of a table, a machine at a time."""

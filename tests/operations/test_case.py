@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe import floats, operands
-from probe.case import Case
+from probe.case import LARGEST_FILE, Case
 from probe.errors import InputError
 from probe.operation import names
 
@@ -203,6 +203,12 @@ def test_a_case_file(tmp_path):
         Case.from_file(tmp_path / "none.json")
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="it is not a text file"):
+        Case.from_file(path)
+    path.write_text("[" * 200_000)
+    with pytest.raises(InputError, match="nested too deeply"):
+        Case.from_file(path)
+    path.write_bytes(b" " * (LARGEST_FILE + 1))
+    with pytest.raises(InputError, match="a case has at most"):
         Case.from_file(path)
 
 

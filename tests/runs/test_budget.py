@@ -213,7 +213,7 @@ def test_progress_says_rate_remaining_time_and_failures(as_json, capsys, monkeyp
     last = err.splitlines()[-1]
     if not as_json:
         assert last.startswith("sweep: 600 of 1,000, ") and "a second, " in last
-        assert last.endswith("s left, 1 failure: numpy")
+        assert last.endswith("s left, 1 failure; now at numpy")
         return
     told = json.loads(last)["progress"]
     assert (told["done"], told["total"], told["failures"]) == (600, 1000, 1)

@@ -97,7 +97,9 @@ def honest(kind, given):
 def swept(monkeypatch, tmp_path):
     """swept(behaviours, targets=..., folder=...): the answer, and the cluster."""
 
-    def run(behaviours, targets=(SWITCHING,), folder=tmp_path / "store", lengths=LENGTHS):
+    def run(
+        behaviours, targets=(SWITCHING,), folder=tmp_path / "store", lengths=LENGTHS, keep=None
+    ):
         texts = [Wanted.parse(one).target.text for one in targets]
         made = Doubles(behaviours, texts)
 
@@ -111,7 +113,7 @@ def swept(monkeypatch, tmp_path):
         monkeypatch.setattr(sweeps, "FIRST", 3)
         here = Sessions(lambda where: open_session(where, inline=True))
         monkeypatch.setattr(node, "_OWN", SimpleNamespace(sessions=here))
-        found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2")
+        found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2", keep=keep)
         here.close()
         return found, made
 
@@ -203,6 +205,115 @@ def other_values(answer):
     place = rows.column_names.index("at")
     moved = pa.array([at + 1000 for at in rows["at"].to_pylist()], pa.int64())
     answer["tables"]["comparisons"] = node.packed(rows.set_column(place, rows.field(place), moved))
+
+
+def counting(**changes):
+    """Changes columns of ``comparisons``, each by a function of its values."""
+
+    def change(answer):
+        rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
+        for name, how in changes.items():
+            place, field = rows.column_names.index(name), rows.schema.field(name)
+            values = pa.array([how(value) for value in rows[name].to_pylist()], field.type)
+            rows = rows.set_column(place, field, values)
+        answer["tables"]["comparisons"] = node.packed(rows)
+
+    return change
+
+
+def without_differences(answer):
+    counting(differing=lambda n: 0, kept=lambda n: 0, max_ulp=lambda n: 0, first=lambda n: None)(
+        answer
+    )
+    answer["tables"].pop("differences", None)
+
+
+def rubbish(answer):
+    answer.clear()
+    answer.update(said=[1], tables=None)
+
+
+def no_facts(answer):
+    answer["said"] = {"address": "b", "machine": "none", "targets": 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (counting(differing=lambda n: -n), "contradict each other"),
+        (counting(differing=lambda n: 0), "contradict each other"),
+        (counting(differing=lambda n: n and n - 1), "contradict each other"),
+        (counting(max_ulp=lambda n: n and n + 1), "contradict each other"),
+        (without_differences, "contradict each other"),
+        (counting(compared=lambda n: n + 1), "it compared"),
+        (counting(not_compared=lambda n: n + 1), "it compared"),
+        (rubbish, "can't be read"),
+        (no_facts, "can't be read"),
+        (lambda answer: answer.pop("fresh"), "can't be read"),
+        (lambda answer: answer["said"]["targets"].update({SWITCHING: 1}), "can't be read"),
+    ],
+)
+def test_a_node_whose_counts_or_form_are_wrong_stores_nothing(swept, plain, tmp_path, change, why):
+    alone = 0 if why == "can't be read" else 1  # else it is not known which node it was
+    found, _ = swept({"a": honest, "b": later(change, alone)})
+    same(tmp_path / "store", plain[0])
+    (failure,) = found.to_json()["failures"]
+    assert failure["kind"] == "refused" and why in failure["message"]
+
+
+def test_nothing_of_an_answer_that_can_not_be_read_is_stored_though_its_node_is_not_known(
+    swept, plain, tmp_path
+):
+    found, _ = swept({"a": honest, "b": later(rubbish, 2)})
+    same(tmp_path / "store", plain[0])
+    assert all(one["kind"] == "refused" for one in found.to_json()["failures"])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        7,
+        {"error": [1]},
+        {"name": "b", "address": "b", "machine": {}, "targets": {}},
+        {"name": "b", "address": "b", "machine": {"machine": "../../up"}, "targets": {}},
+        {"name": "b", "address": "b", "machine": {"machine": "m"}, "targets": {SWITCHING: None}},
+        {"name": "b", "address": "b", "machine": {"machine": "m"}, "targets": {SWITCHING: {}}},
+    ],
+)
+def test_a_node_that_says_nonsense_of_itself_is_left_out(swept, plain, tmp_path, said):
+    found, made = swept({"a": honest, "b": lambda kind, given: said if kind == "said" else given})
+    same(tmp_path / "store", plain[0])
+    assert not found.to_json()["failures"] and set(made.nodes) == {"a"}
+    assert any(line.startswith("a node is left out") for line in made.lines)
+
+
+def test_honest_counts_are_believed_whatever_is_kept_or_not_a_number(swept, tmp_path, monkeypatch):
+    cases = [
+        (CASE.with_(operands="nan"), None),
+        (CASE.with_(operands="infinite"), 1),
+        (CASE, 0),
+        (CASE, 2),
+        (CASE.with_(dtype="float64"), None),
+    ]
+    for number, (case, keep) in enumerate(cases):
+        monkeypatch.setattr("tests.runs.test_cluster.CASE", case)
+        folder = tmp_path / str(number)
+        here = probe.sweep(case, LENGTHS, [SWITCHING], keep=keep).to_json()
+        found, _ = swept({"a": honest}, folder=folder, keep=keep)
+        told = found.to_json()
+        assert not told["failures"] and told["differing"] == here["differing"], (case, keep)
+
+
+def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
+    def dies(processes):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(nodes, "_local", dies)
+    words = "sweep --op conv1d --kernel 3 --lengths 5..9 --target reference --no-store"
+    assert shell.run([*words.split(), "--cluster", "local:2"]) == 3
+    err = capsys.readouterr().err
+    assert "a process ended while it started (RuntimeError: Nanny failed" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

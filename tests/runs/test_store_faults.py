@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import probe
+from probe import Case
 from probe.cli import shell
 from probe.errors import StoreError
 from probe.store import Store, file, layout, load, merge, merging
@@ -65,6 +67,7 @@ def damaged_store(root):
     """Three parts of a machine's comparisons, of which the second is damaged, and another one's."""
     store = Store(root / "machine-a")
     for target in TARGETS[:3]:
+        store.extend("differences", differences(target, [0]))
         store.append("comparisons", comparison(target, kept=1))
         store.flush()
     filled(root / "machine-b", 5)
@@ -87,6 +90,31 @@ def test_results_go_on_with_what_can_be_read(tmp_path, capsys):
     assert sum(one["comparisons"] for one in found["targets"]) == 7 and found["differing"] == 2
     with pytest.raises(StoreError, match=f"file={part.name}: damaged"):
         load(tmp_path).arrow("comparisons")
+
+
+@pytest.mark.parametrize("lost", ["differences.parquet", "differences.*.parquet"])
+def test_differences_that_were_deleted_are_noticed(tmp_path, capsys, lost):
+    case = Case("conv1d", 5, 3, 2, operands="cancel")
+    target = "reference,algorithm=pairwise,length_switch=9"
+    found = probe.sweep(case, range(5, 18), target, store=tmp_path).found
+    assert found.differing
+    (folder,) = load(tmp_path).folders
+    if "*" in lost:  # in parts, as after a kill: one of them is lost
+        rows = load(tmp_path).arrow("differences")
+        for place, part in enumerate((rows[:5], rows[5:])):
+            path = folder / f"differences.{place}.parquet"
+            file.write(path, "differences", part.drop_columns("machine"))
+        (folder / "differences.parquet").unlink()
+        assert len(load(tmp_path).differences) == found.differing
+        (folder / "differences.0.parquet").unlink()
+    else:
+        (folder / lost).unlink()
+    with pytest.raises(StoreError, match="put the missing files of differences back"):
+        _ = load(tmp_path).differences
+    with pytest.raises(StoreError, match=f"list {found.differing:,} differing outputs"):
+        probe.sweep(case, range(5, 18), target, store=tmp_path)
+    assert shell.run(["results", str(tmp_path)]) == 2
+    assert "its comparisons list" in capsys.readouterr().err
 
 
 def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):

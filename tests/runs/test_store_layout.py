@@ -347,6 +347,10 @@ def test_what_is_done_is_recalled_without_reading_it(tmp_path, monkeypatch):
     with Store(folder) as store:
         for case in "abc":
             rows = [comparison(TARGETS[0], case, at, kept=int(case == "b")) for at in values]
+            for row in rows:
+                store.extend(
+                    "differences", differences(TARGETS[0], range(row["kept"]), case, row["at"])
+                )
             store.append("comparisons", [{**row, "control": "equal"} for row in rows])
     Store(folder).recall(*GROUP)
     assert (folder / manifest.NAME).is_file()
@@ -394,6 +398,7 @@ def test_a_manifest_never_claims_what_is_not_there(tmp_path, monkeypatch, damage
 def test_what_was_measured_again_is_counted_once(tmp_path):
     store = Store(tmp_path / "m")
     for control in ("equal", None):
+        store.extend("differences", differences(TARGETS[0], [0, 1]))
         store.append("comparisons", comparison(TARGETS[0], kept=2, control=control))
         store.append("comparisons", comparison(TARGETS[0], at=6, control="equal"))
         store.flush()

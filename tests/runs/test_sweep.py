@@ -16,8 +16,11 @@ import pytest
 import probe
 from probe import schema, ulp
 from probe.case import Case
+from probe.cli.show import sweeps as shown
 from probe.errors import InputError, StoreError
 from probe.launch import Session, open_session
+from probe.printing import Output
+from probe.progress import Reporter
 from probe.store import Store
 from probe.sweep import sweep
 from probe.sweep.bits import PATIENCE
@@ -249,6 +252,24 @@ def test_a_crash_that_does_not_come_back_is_told_apart(tmp_path):
         found = sweep([CASE], [REFERENCE], range(6, 12), store=store, sessions=sessions)
     assert failures(store) == [("crash", None)] and found.targets["reference"].comparisons == 5
     assert "it succeeded when it was run again" in found.failures[0].message
+
+
+def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
+    sessions = faulty(tmp_path / "log", **{"8": "SIGKILL"})
+    with Store(tmp_path / "m") as store:
+        found = sweep([CASE], [REFERENCE], range(6, 12), store=store, sessions=sessions)
+    assert not found.differing and found.failures
+    Output().results.print(shown.summary(found, CASE, range(6, 11)))
+    assert "what failed is not known" in (out := capsys.readouterr().out)
+    assert "with these operands" not in out and "--by order" not in out
+
+
+@pytest.mark.parametrize(("text", "counts"), [("torch@cuda:9", 0), ("reference", 1)])
+def test_what_is_not_there_is_no_failure_of_the_progress(tmp_path, text, counts):
+    tell = Reporter()
+    sessions = faulty(tmp_path / "log", **{"8": "error"}) if counts else open_session
+    found = sweep([CASE], [Target.parse(text)], range(6, 10), progress=tell, sessions=sessions)
+    assert found.failures and tell.failures == counts
 
 
 @pytest.mark.parametrize(("fault", "where"), [("11", 11), ("operator", None)])

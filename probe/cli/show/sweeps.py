@@ -131,6 +131,8 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
         yield Text(
             "No difference so far."
             if found.left_out
+            else "No difference in what was compared; what failed is not known."
+            if found.failures
             else "No difference with these operands. The orders may still differ: try --by order "
             "or --operands cancel."
             if case.kind != "cancel"
