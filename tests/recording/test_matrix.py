@@ -545,7 +545,7 @@ def cells() -> list[tuple[str, str]]:
 
 
 QUICK = ("numpy", "onnx")
-"""Libraries that are compared in `make test`; the others take a minute and are left to `make slow`."""
+"""Libraries compared in `make test`; the others take a minute and are left to `make slow`."""
 
 
 @pytest.mark.parametrize(
