@@ -63,7 +63,7 @@ class Walked(Answer):
 
     @property
     def moved(self) -> int:
-        """Returns how many outputs compute what the right run's output at another index computes."""
+        """Returns how many outputs compute what one at another index of the right run computes."""
         return sum(one.moved for one in self.found.difference.outputs)
 
     @property
@@ -159,7 +159,8 @@ class Walked(Answer):
 
     @staticmethod
     def _by_index(one: Pair) -> dict[str, Any]:
-        return {"compared": one.compared, "differing": one.differing, "max_ulp": one.max_ulp}
+        differing = None if one.first is None else one.differing  # digests alone were kept
+        return {"compared": one.compared, "differing": differing, "max_ulp": one.max_ulp}
 
     def _growth(self, one: Pair) -> float | None:
         """Returns how the difference over the largest value compares with the first source's."""
@@ -253,6 +254,8 @@ class Walked(Answer):
             whole = sum(one.compared for one in self.found.difference.outputs)
             return f"{agree(whole)}{self._others()}{more}"
         text = differ(worst.differing, worst.compared, worst.max_ulp)
+        if self.words:
+            text = f"{self._elsewhere()}; compared with what computes the same, {text}"
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
         report = [f"{how} writes a report"] if self.found.first and how else []
@@ -262,9 +265,11 @@ class Walked(Answer):
         """Returns how many outputs differ by index, and how many agree where they are computed."""
         outputs = self.found.difference.outputs
         some = [one.by_index for one in outputs if one.by_index is not None]
-        compared, differing = (sum(getattr(one, n) for one in some) for n in ("compared", "differing"))
+        told = "by index, outputs differ"
+        if all(one.first is not None for one in some):
+            differing = sum(one.differing for one in some)
+            told = f"by index, {differ(differing, sum(one.compared for one in some), None)}"
         whole = sum(one.compared for one in outputs)
-        told = f"by index, {differ(differing, compared, None)}"
         verb = "agrees" if whole == 1 else "agree"
         same = f"compared with what computes the same, {counted(whole, 'output')} {verb}"
         return f"{told}; {same}" if whole else told

@@ -15,11 +15,13 @@ from probe.recording import close, moved
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, align, judge
-from probe.recording.labels import Selection, agreeing, of_content
+from probe.recording.labels import agreeing, of_content
 from probe.recording.meaning import Joins, Moves, Splits
 from probe.recording.recording import Recording, Side, Value, digest
 
 NAMES = ("left", "right")
+
+
 def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) -> str:
     """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
     to agree, as that is what was asked, but those that are moved or read other inputs.
@@ -49,8 +51,8 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
 
 ASSUMED = "assumed to mean the same"
 SAME_OUTPUTS = (
-    f"the two sides run different operations on the same inputs; all of their outputs are {ASSUMED}, "
-    "as they are close"
+    "the two sides run different operations on the same inputs; all of their outputs are "
+    f"{ASSUMED}, as they are close"
 )
 
 
@@ -133,7 +135,7 @@ def part_taken(found: Difference) -> bool:
             if number is None:
                 continue
             op = side.operations[number]
-            if moved.only_moves(op, some):
+            if moved.only_moves(side, op, some):
                 some.update(op.gives)
                 takes = isinstance(op.meaning, Moves | Joins | Splits)
                 taken |= alone and takes
@@ -246,12 +248,11 @@ def _only_weights(found: Difference) -> bool:
         ):
             continue
         inside = [one for one in groups if mine in one[0] and other in one[1]]
-        ops = [
-            [[run.operations[n].op for n in some] for run, some in zip((ours, theirs), one, strict=True)]
-            for one in inside
-        ]
-        if any(first == second for first, second in ops):
-            return True
+        for one in inside:
+            sides = zip((ours, theirs), one, strict=True)
+            first, second = ([run.operations[n].op for n in some] for run, some in sides)
+            if first == second:
+                return True
         given = [
             pair
             for one in found.operations

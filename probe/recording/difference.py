@@ -39,10 +39,11 @@ class Pair:
     """A value of either run, by number, and what must agree of them.
 
     ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
-    isn't known of the rest whether it must agree. ``hollow``: neither has any element. Of outputs of
-    one shape: ``moved``: how many compute what an element at another index of the right computes;
-    ``window``: how many read different inputs; ``by_index``: all elements compared by their index,
-    None if they agree by index or that was not asked.
+    isn't known of the rest whether it must agree. ``hollow``: neither has any element.
+
+    Of outputs of one shape: ``moved``: how many compute what an element at another index of the
+    right computes; ``window``: how many read different inputs; ``by_index``: all elements compared
+    by their index, None if they agree by index or that was not asked.
     """
 
     left: int
@@ -63,8 +64,7 @@ class Pair:
 
     @classmethod
     def of_all(cls, left: int, right: int, size: int) -> Pair:
-        """Returns a pair of all elements of two values of one shape, each with the one at its place;
-        ``size``: how many."""
+        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
         return cls(left, right, Selection((), None, None, ((), ())), True, size)
 
 
@@ -319,10 +319,8 @@ def _grouped(
     if made.assumed:
         # No label says which results follow from which part of what is read: a value that agrees in
         # part is no boundary, or what differs in the rest of it would be called a source here.
-        ahead, back = (
-            {n: m for n, m in some.items() if pair(*((n, m) if at == 0 else (m, n))).selection.whole}
-            for at, some in enumerate(told.values)
-        )
+        ahead = {n: m for n, m in ahead.items() if pair(n, m).selection.whole}
+        back = {m: n for m, n in back.items() if pair(n, m).selection.whole}
     one = counterparts.group(ours, made.left, ahead)
     two = counterparts.group(theirs, made.right, back)
     values = {(n, told.values[0][n]) for n in one.reads}

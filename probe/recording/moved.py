@@ -9,7 +9,7 @@ side computes reads other inputs or weights, if all formulas have a counterpart:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -18,7 +18,18 @@ from probe.recording.contract import INPUT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, judge
 from probe.recording.labels import Labels, tag
-from probe.recording.meaning import Each, Joins, Moves, Pads, Reshapes, Same, Splits, Turns, Unknown
+from probe.recording.meaning import (
+    Broadcasts,
+    Each,
+    Joins,
+    Moves,
+    Pads,
+    Reshapes,
+    Same,
+    Splits,
+    Turns,
+    Unknown,
+)
 from probe.recording.recording import Operation, Recording, Side
 
 MOVING = (Moves, Turns, Reshapes, Same)
@@ -28,21 +39,28 @@ MOST_ROWS = 1 << 12
 """Rows of a batch up to which those of both sides are compared with each other."""
 
 NOT_CLOSE = (
-    "the two sides compute their outputs differently from the same inputs, and the results are further "
-    "apart than rounding takes two formulas: they are compared index by index, but may not mean the "
-    "same"
+    "the two sides compute their outputs differently from the same inputs, and the results are "
+    "further apart than rounding takes two formulas: they are compared index by index, but may not "
+    "mean the same"
 )
 REORDERED = (
-    "the rows of the inputs stand in another order in the two runs, and each output is compared with "
-    "that of the same row"
+    "the rows of the inputs stand in another order in the two runs, and each output is compared "
+    "with that of the same row"
 )
 
 
-def only_moves(op: Operation, inputs: set[int]) -> bool:
+def only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
     """Returns whether an operation puts elements of these values in other places, and computes
-    nothing."""
+    nothing; it may read which ones besides, as known integers."""
     moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
-    return bool(op.reads) and moves and all(n in inputs for n in op.reads)
+    some = any(n in inputs for n in op.reads)
+    return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
+
+
+def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns the same of what repeats elements or puts constants around them, too."""
+    more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
+    return more or only_moves(run, op, inputs)
 
 
 def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> list[str]:
@@ -66,10 +84,14 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
         if close.near(every, mine.dtype):
             continue
         if whole is None:
-            whole = same_inputs and "part" not in map(_reached, (found.left, found.right))
+            reached = {_reached(run) for run in (found.left, found.right)} if same_inputs else {""}
+            # two crops are other questions; two ways to leave elements out are two answers to one
+            whole = reached == {"all"} or "gaps" in reached
+        rows = _rows(left, right, found, mine.shape[0] if mine.shape else 0)
+        measured = every.first is not None  # else digests alone were kept
         if not mine.floating:
             # integers are labelled by what they hold: an equal number elsewhere says nothing
-            if whole and one.known:
+            if whole and one.known and measured and not rows:
                 found.outputs[place] = every
             continue
         at, to = (
@@ -79,16 +101,15 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
         elsewhere = at != to
         if not whole:  # what reads padding alone is the same at many places
             elsewhere &= np.bincount(to, minlength=size)[to] == 1
-        if _by_rows(left, right, found, mine.shape, at[elsewhere], to[elsewhere]):
-            if elsewhere.any():
-                said[REORDERED] = None
-                continue
+        if elsewhere.any() and _by_rows(rows, size, at[elsewhere], to[elsewhere]):
+            said[REORDERED] = None
+            continue
         one.moved = int(elsewhere.sum())
         rest = size - len(at)
-        if (one.moved or (whole and rest and one.known)) and rest:
+        if rest and measured and one.known and (one.moved or whole):
             if not _other_formula(found):
                 one.window = rest
-            elif whole and not one.moved:
+            elif whole and not one.moved and not rows:
                 found.outputs[place] = every
                 said[NOT_CLOSE] = None
                 continue
@@ -152,13 +173,19 @@ def _reached(run: Recording) -> str:
             used[some[some < start].astype(np.int64)] = True
 
     for op in run.operations:
-        if only_moves(op, set(names)) or (isinstance(op.meaning, Pads) and op.reads[0] in names):
+        if _places(run, op, names):
             shapes = [run.values[n].shape for n in op.gives]
-            labels = [Labels(names[n].shape, names[n]) for n in op.reads if n in names]
             if op.meaning.word == "cast":
-                names.update({n: names[op.reads[0]] for n in op.gives})
+                names.update(dict.fromkeys(op.gives, names[op.reads[0]]))
                 continue
-            for n, label in zip(op.gives, op.meaning.labels(labels, shapes, tag(op.op)), strict=True):
+            every = [(run.values[n].shape, names.get(n)) for n in op.reads]
+            labels = [
+                Labels(shape, np.zeros(shape, np.uint64) if one is None else one)
+                for shape, one in every
+            ]
+            for n, label in zip(
+                op.gives, op.meaning.labels(labels, shapes, tag(op.op)), strict=True
+            ):
                 names[n] = label.full()
         else:
             for n in op.reads:
@@ -190,33 +217,32 @@ def _box(mask: np.ndarray) -> bool:
     return bool(mask.sum() == count)
 
 
-def _by_rows(
-    left: Side,
-    right: Side,
-    found: Difference,
-    shape: tuple[int, ...],
-    at: np.ndarray,
-    to: np.ndarray,
-) -> bool:
-    """Returns whether elements stand where the same row of some input stands; ``at``, ``to``: flat
-    indices on the left and on the right."""
-    if not len(at) or len(shape) < 1 or shape[0] > MOST_ROWS:
-        return not len(at)
-    inner = int(np.prod(shape[1:], dtype=int))
-    if (at % inner != to % inner).any():
-        return False
+def _rows(left: Side, right: Side, found: Difference, count: int) -> list[list[np.ndarray]]:
+    """Returns numbers for the rows of inputs that are not the same in place on both sides, though
+    they have some rows in common: (left's, right's), equal where the rows' bits are."""
+    every = []
     for n, m in dict.fromkeys(_given(found)):
         mine, other = found.left.values[n], found.right.values[m]
-        same = len(mine.shape) > 1 and mine.shape == other.shape and mine.shape[0] == shape[0]
-        if not same or mine.dtype != other.dtype or mine.digest == other.digest:
+        same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
+        if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
             continue
         arrays = left.arrays({n}).get(n), right.arrays({m}).get(m)
         if arrays[0] is None or arrays[1] is None:
             continue
         rows = [[row.tobytes() for row in np.asarray(one)] for one in arrays]
         numbers = {row: k for k, row in enumerate(dict.fromkeys((*rows[0], *rows[1])))}
-        ours, theirs = (np.array([numbers[row] for row in some]) for some in rows)
-        if (ours[at // inner] == theirs[to // inner]).all():
+        if {*rows[0]} & {*rows[1]}:
+            every.append([np.array([numbers[row] for row in some]) for some in rows])
+    return every
+
+
+def _by_rows(rows: list[list[np.ndarray]], size: int, at: np.ndarray, to: np.ndarray) -> bool:
+    """Returns whether elements stand where the same row of some input stands; ``at``, ``to``: flat
+    indices on the left and on the right, of values of so many elements."""
+    for ours, theirs in rows:
+        inner = size // len(ours)
+        stay = at % inner == to % inner
+        if stay.all() and (ours[at // inner] == theirs[to // inner]).all():
             return True
     return False
 
@@ -228,7 +254,7 @@ def _given(found: Difference) -> Iterator[tuple[int, int]]:
     moved = [set(_inputs(run)) for run in sides]
     for run, some in zip(sides, moved, strict=True):
         for op in run.operations:
-            some.update(op.gives if only_moves(op, some) else ())
+            some.update(op.gives if _places(run, op, some) else ())
     for one in found.operations:
         for pair in one.reads:
             if pair.left in moved[0] and pair.right in moved[1]:

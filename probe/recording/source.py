@@ -177,9 +177,8 @@ def explain(
 
 
 def refuted(left: Side, right: Side, aligned: Aligned) -> str:
-    """Returns why an operation is no source, though its inputs were taken to agree; empty if nothing
-    was found against it. It is run alone three to five times a side; what can't be is not refuted.
-    """
+    """Returns why an operation is no source, though its inputs were taken to agree; empty if
+    nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
     if aligned.left is None or aligned.right is None or output is None:
         return ""
