@@ -197,10 +197,10 @@ class Walked(Answer):
         total = len(self.found.operations)
         asked = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
         name = f"{self.asked.model}, " if self.asked.model else ""
-        told = f"{name}{asked}, {self.found.difference.examined:,} compared"
-        if any(ASSUMED in note for note in self.found.notes):
-            told += f"; some operations or outputs {ASSUMED} (see notes)"
-        return told, *self.ending()
+        first, last = self.ending()
+        if any(ASSUMED in note for note in self.found.notes):  # ahead, as long lines are cut
+            last = f"with what is {ASSUMED} (notes): {last}"
+        return f"{name}{asked}, {self.found.difference.examined:,} compared", first, last
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
