@@ -221,7 +221,8 @@ def folded(refused: InputError, left: Recording, found: Difference) -> str:
         raise refused
     for one in found.outputs:
         value = left.values[one.left]
-        if one.compared < np.prod(value.shape, dtype=int) or value.dtype not in floats.FORMATS:
+        whole = one.compared == np.prod(value.shape, dtype=int)
+        if not whole or value.dtype not in floats.FORMATS or not close.near(one, value.dtype):
             raise refused
     which = refused.why.partition(",")[0]
     return f"{which}; the outputs are close, so these are taken for one model, folded differently"
