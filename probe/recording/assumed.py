@@ -4,6 +4,7 @@ same inputs, which are assumed to mean the same."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +12,17 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError
 from probe.printing import counted
-from probe.recording import close, moved
+from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, align, judge
 from probe.recording.labels import agreeing, of_content
-from probe.recording.meaning import Joins, Moves, Splits
-from probe.recording.recording import Recording, Side, Value, digest
+from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
+from probe.recording.recording import Operation, Recording, Side, Value, digest
 
 NAMES = ("left", "right")
+MOVING = (Moves, Turns, Reshapes, Same)
+"""What an operation means that moves elements and computes none."""
 
 
 def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) -> str:
@@ -46,9 +49,14 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
         found.outputs[place] = one
     if near or len(same) == len(pairs):
         return SAME_OUTPUTS if same else ""
-    return moved.NOT_CLOSE
+    return NOT_CLOSE
 
 
+NOT_CLOSE = (
+    "the two sides compute their outputs differently from the same inputs, and the results are "
+    "further apart than rounding takes two formulas: they are compared index by index, but may not "
+    "mean the same"
+)
 ASSUMED = "assumed to mean the same"
 SAME_OUTPUTS = (
     "the two sides run different operations on the same inputs; all of their outputs are "
@@ -135,7 +143,7 @@ def part_taken(found: Difference) -> bool:
             if number is None:
                 continue
             op = side.operations[number]
-            if moved.only_moves(side, op, some):
+            if only_moves(side, op, some):
                 some.update(op.gives)
                 takes = isinstance(op.meaning, Moves | Joins | Splits)
                 taken |= alone and takes
@@ -144,6 +152,14 @@ def part_taken(found: Difference) -> bool:
             else:
                 others |= alone
     return taken and (not others or all(one.known for one in found.outputs))
+
+
+def only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation puts elements of these values in other places, and computes
+    nothing; it may read which ones besides, as known integers."""
+    moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
+    some = any(n in inputs for n in op.reads)
+    return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
 
 
 @dataclass

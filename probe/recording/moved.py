@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from probe.recording import close
+from probe.recording.assumed import NOT_CLOSE, only_moves
 from probe.recording.contract import INPUT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, judge
@@ -21,44 +22,22 @@ from probe.recording.labels import Labels, tag
 from probe.recording.meaning import (
     Broadcasts,
     Each,
-    Joins,
-    Moves,
     Pads,
-    Reshapes,
-    Same,
-    Splits,
-    Turns,
     Unknown,
 )
 from probe.recording.recording import Operation, Recording, Side
 
-MOVING = (Moves, Turns, Reshapes, Same)
-"""What an operation means that moves elements and computes none."""
-
 MOST_ROWS = 1 << 12
 """Rows of a batch up to which those of both sides are compared with each other."""
 
-NOT_CLOSE = (
-    "the two sides compute their outputs differently from the same inputs, and the results are "
-    "further apart than rounding takes two formulas: they are compared index by index, but may not "
-    "mean the same"
-)
 REORDERED = (
     "the rows of the inputs stand in another order in the two runs, and each output is compared "
     "with that of the same row"
 )
 
 
-def only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
-    """Returns whether an operation puts elements of these values in other places, and computes
-    nothing; it may read which ones besides, as known integers."""
-    moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
-    some = any(n in inputs for n in op.reads)
-    return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
-
-
 def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
-    """Returns the same of what repeats elements or puts constants around them, too."""
+    """Returns whether an operation moves or repeats elements of these values, or pads them."""
     more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
     return more or only_moves(run, op, inputs)
 

@@ -176,6 +176,33 @@ def explain(
     return _classed(made, sides, aligned.reads, most, {} if known is None else known)
 
 
+def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
+    """(class, why) where a side alone is not what was recorded, or reads more than was said."""
+    for one in sides:
+        kind, why = one.unsteady()
+        if why:
+            return ("" if kind == "other" else kind), why
+    return "", _reads_more(sides, reads)
+
+
+def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
+    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
+
+    Equal parts put into the right side's operands must leave every bit as it is.
+    """
+    ours = dict(zip(sides[0].operation.reads, sides[0].reads, strict=True))
+    theirs = dict(zip(sides[1].operation.reads, sides[1].reads, strict=True))
+    for one in reads:
+        mine, other = ours[one.left], theirs[one.right]
+        if one.selection.empty:
+            continue
+        mixed = one.selection.put(other, one.selection.taken(mine, 0), 1)
+        dtype = sides[1].side.recording.values[one.right].dtype
+        if not same(other, mixed.reshape(other.shape), dtype):
+            return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+    return ""
+
+
 def refuted(left: Side, right: Side, aligned: Aligned) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
@@ -202,33 +229,6 @@ def _reads_more(sides: list[Alone], reads: list[Pair]) -> str:
         if one.reads_more(reads):
             why = "its outputs depend on operands that it was not expected to read"
             return f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
-    return ""
-
-
-def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
-    """(class, why) where a side alone is not what was recorded, or reads more than was said."""
-    for one in sides:
-        kind, why = one.unsteady()
-        if why:
-            return ("" if kind == "other" else kind), why
-    return "", _reads_more(sides, reads)
-
-
-def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
-    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
-
-    Equal parts put into the right side's operands must leave every bit as it is.
-    """
-    ours = dict(zip(sides[0].operation.reads, sides[0].reads, strict=True))
-    theirs = dict(zip(sides[1].operation.reads, sides[1].reads, strict=True))
-    for one in reads:
-        mine, other = ours[one.left], theirs[one.right]
-        if one.selection.empty:
-            continue
-        mixed = one.selection.put(other, one.selection.taken(mine, 0), 1)
-        dtype = sides[1].side.recording.values[one.right].dtype
-        if not same(other, mixed.reshape(other.shape), dtype):
-            return f"the operands were assumed to agree, but differ{NO_SOURCE}"
     return ""
 
 

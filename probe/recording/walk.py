@@ -20,7 +20,7 @@ from probe import floats
 from probe.errors import Nondeterministic
 from probe.progress import Say, silent, span
 from probe.recording import alone, assumed, moved
-from probe.recording.assumed import NAMES
+from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
     Aligned,
@@ -29,7 +29,6 @@ from probe.recording.difference import (
     compare,
     itemsize,
 )
-from probe.recording.moved import MOVING
 from probe.recording.recording import Live, Recording, Side, digest
 
 SECONDS = 120.0

@@ -140,7 +140,7 @@ def test_outputs_that_read_other_inputs_have_another_window(name: str) -> None:
 def test_an_operation_that_picks_other_elements_of_the_same_is_named() -> None:
     found = compared(WINDOW["average with and without padding"])
     (one,) = found.to_json()["operations"]
-    assert one["cause"] == "window" and "aten.avg_pool2d" in repr(found)
+    assert "window" in one["cause"] and "aten.avg_pool2d" in repr(found)
 
 
 @pytest.mark.parametrize("name", BOTH)
