@@ -152,29 +152,25 @@ def _reached(run: Recording) -> str:
             used[some[some < start].astype(np.int64)] = True
 
     for op in run.operations:
-        if _places(run, op, names):
-            shapes = [run.values[n].shape for n in op.gives]
-            if op.meaning.word == "cast":
-                names.update(dict.fromkeys(op.gives, names[op.reads[0]]))
-                continue
-            every = [(run.values[n].shape, names.get(n)) for n in op.reads]
-            labels = [
-                Labels(shape, np.zeros(shape, np.uint64) if one is None else one)
-                for shape, one in every
-            ]
-            for n, label in zip(
-                op.gives, op.meaning.labels(labels, shapes, tag(op.op)), strict=True
-            ):
-                names[n] = label.full()
-        else:
+        if not _places(run, op, names):
             for n in op.reads:
                 use(n)
+        elif op.meaning.word == "cast":
+            names.update(dict.fromkeys(op.gives, names[op.reads[0]]))
+        else:
+            shapes = [[run.values[n].shape for n in some] for some in (op.reads, op.gives)]
+            labels = [
+                Labels(shape, names.get(n, np.zeros(shape, np.uint64)))
+                for n, shape in zip(op.reads, shapes[0], strict=True)
+            ]
+            given = op.meaning.labels(labels, shapes[1], tag(op.op))
+            names.update((n, one.full()) for n, one in zip(op.gives, given, strict=True))
     for n in run.outputs:
         use(n)
     found = "all"
     for index in inputs.values():
         mask = used[index]
-        if mask.all() or index.size <= 1:
+        if mask.all() or not mask.any():  # all of it, or it only says which elements
             continue
         if not _box(mask):
             return "gaps"
@@ -188,8 +184,6 @@ def _box(mask: np.ndarray) -> bool:
     count = 1
     for axis in range(mask.ndim):
         along = np.flatnonzero(mask.any(tuple(n for n in range(mask.ndim) if n != axis)))
-        if not len(along):
-            return True
         if (axis or mask.ndim == 1) and along[-1] - along[0] + 1 != len(along):
             return False
         count *= len(along)

@@ -223,7 +223,6 @@ def test_moved_numpy_arrays_are_found_on_two_recordings(tmp_path: Any) -> None:
         ([0, 2, 4, 6], (2, 4), False),
         ([0, 1, 8, 9], (3, 4), True),  # rows of a batch
         ([0, 5], (2, 4), False),
-        ([], (2, 4), True),
     ],
 )
 def test_a_part_without_gaps_is_told_from_a_sample(
