@@ -21,6 +21,7 @@ from probe.printing import counted, differ, ranges
 from probe.progress import Say, silent
 from probe.recording import alone, composed
 from probe.recording.apart import Trusted, before
+from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
 from probe.recording.subject import is_net, of_function, of_net
@@ -60,6 +61,22 @@ class Walked(Answer):
         """Returns whether outputs differ, or whether that is unknown."""
         return self.verdict != "equal"
 
+    @property
+    def moved(self) -> int:
+        """Returns how many outputs compute what one at another index of the right run computes."""
+        return sum(one.moved for one in self.found.difference.outputs)
+
+    @property
+    def window(self) -> int:
+        """Returns how many outputs read other inputs than the right run's at the same index."""
+        return sum(one.window for one in self.found.difference.outputs)
+
+    @property
+    def words(self) -> list[str]:
+        """Returns why outputs differ by index though no operation need differ: ``moved``,
+        ``window``, both or none."""
+        return ["moved"] * bool(self.moved) + ["window"] * bool(self.window)
+
     def counts(self) -> dict[str, int]:
         """Returns how many operations have each verdict."""
         told = Counter(one.verdict for one in self.found.operations)
@@ -76,6 +93,8 @@ class Walked(Answer):
             "first": None if first is None else first.name,
             **asdict(self.asked),
             "same_inputs": found.same_inputs,
+            "moved": self.moved,
+            "window": self.window,
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
             "operations": [self._operation(n) for n in range(total)],
@@ -131,9 +150,17 @@ class Walked(Answer):
             "differing": one.differing,
             "max_ulp": one.max_ulp,
             "scaled": one.scaled,
+            "moved": one.moved,
+            "window": one.window,
+            "by_index": None if one.by_index is None else self._by_index(one.by_index),
             "growth": self._growth(one),
             "decisions": [asdict(each) for each in self.decisions(one)],
         }
+
+    @staticmethod
+    def _by_index(one: Pair) -> dict[str, Any]:
+        differing = None if one.first is None else one.differing  # digests alone were kept
+        return {"compared": one.compared, "differing": differing, "max_ulp": one.max_ulp}
 
     def _growth(self, one: Pair) -> float | None:
         """Returns how the difference over the largest value compares with the first source's."""
@@ -170,16 +197,35 @@ class Walked(Answer):
         total = len(self.found.operations)
         asked = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
         name = f"{self.asked.model}, " if self.asked.model else ""
-        return f"{name}{asked}, {self.found.difference.examined:,} compared", *self.ending()
+        first, last = self.ending()
+        if any(ASSUMED in note for note in self.found.notes):  # ahead, as long lines are cut
+            last = f"with what is {ASSUMED} (notes): {last}"
+        return f"{name}{asked}, {self.found.difference.examined:,} compared", first, last
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
         first = self.found.first
         if first is None:
-            return self._no_source(), self.outcome()
+            return self._elsewhere() or self._no_source(), self.outcome()
         causes = self.found.causes.values()
         sought = any(one.kind or "can't be run alone" not in one.why for one in causes)
-        return said(first, sought), self.outcome()
+        inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
+        return f"{inside}{said(first, sought)}", self.outcome()
+
+    def _elsewhere(self) -> str:
+        """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
+        outputs = [one for one in self.found.difference.outputs if one.by_index is not None]
+        size = sum(one.by_index.compared for one in outputs if one.by_index is not None)
+        what = f" of {counted(size, 'output')}"
+        told = []
+        if self.moved:
+            verb = "stands" if self.moved == 1 else "stand"
+            told.append(f"moved: {self.moved:,}{what} {verb} at another index")
+        if self.window:
+            verb = "reads" if self.window == 1 else "read"
+            told.append(f"window: {self.window:,}{what * (not told)} {verb} different inputs")
+        first = [one for one in self.found.operations if one.cause == "window"][:1]
+        return "; ".join([*told, *(f"from {placed(one)} on" for one in first)])
 
     def _no_source(self) -> str:
         counts = self.counts()
@@ -199,6 +245,8 @@ class Walked(Answer):
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
+        if worst is not None and self.words and not worst.differing:
+            return self._by_indices()
         if worst is None or not worst.compared:
             return "it is not known which outputs must agree"
         if not worst.differing:
@@ -206,10 +254,25 @@ class Walked(Answer):
             whole = sum(one.compared for one in self.found.difference.outputs)
             return f"{agree(whole)}{self._others()}{more}"
         text = differ(worst.differing, worst.compared, worst.max_ulp)
+        if self.words:
+            text = f"{self._elsewhere()}; compared with what computes the same, {text}"
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
         report = [f"{how} writes a report"] if self.found.first and how else []
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
+
+    def _by_indices(self) -> str:
+        """Returns how many outputs differ by index, and how many agree where they are computed."""
+        outputs = self.found.difference.outputs
+        some = [one.by_index for one in outputs if one.by_index is not None]
+        told = "by index, outputs differ"
+        if all(one.first is not None for one in some):
+            differing = sum(one.differing for one in some)
+            told = f"by index, {differ(differing, sum(one.compared for one in some), None)}"
+        whole = sum(one.compared for one in outputs)
+        verb = "agrees" if whole == 1 else "agree"
+        same = f"compared with what computes the same, {counted(whole, 'output')} {verb}"
+        return f"{told}; {same}" if whole else told
 
     def _others(self) -> str:
         """Returns how many outputs of the smaller run need not agree, as far as known."""

@@ -98,7 +98,10 @@ def size(text: str) -> int:
 @click.argument("right", metavar="RUN", type=PATH)
 @option("--report", "DIR", REPORT, type=PATH)
 @option("--trust", None, TRUST, is_flag=True)
-@fail_on_option(finding="outputs that must agree differ, or whether they do is unknown")
+@fail_on_option(
+    finding="outputs that must agree differ, stand elsewhere or read different inputs, or this is "
+    "unknown"
+)
 @output_options
 def diff(
     left: Path, right: Path, report: Path | None, trust: bool, fail_on: str | None, out: Output

@@ -40,6 +40,10 @@ class Pair:
 
     ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
     isn't known of the rest whether it must agree. ``hollow``: neither has any element.
+
+    Of outputs of one shape: ``moved``: how many compute what an element at another index of the
+    right computes; ``window``: how many read different inputs; ``by_index``: all elements compared
+    by their index, None if they agree by index or that was not asked.
     """
 
     left: int
@@ -54,6 +58,14 @@ class Pair:
     scaled: float = 0.0
     first: tuple[int, ...] | None = None
     hollow: bool = False
+    moved: int = 0
+    window: int = 0
+    by_index: Pair | None = None
+
+    @classmethod
+    def of_all(cls, left: int, right: int, size: int) -> Pair:
+        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
+        return cls(left, right, Selection((), None, None, ((), ())), True, size)
 
 
 @dataclass
@@ -140,8 +152,11 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
-        if any(one.differing for one in self.outputs):
+        """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
+
+        Outputs that stand at other indices or read different inputs differ, too.
+        """
+        if any(one.differing or one.moved or one.window for one in self.outputs):
             return "differs"
         judged = all((one.known or one.selection.whole) and one.compared for one in self.outputs)
         return "equal" if judged and self.outputs else "unknown"
@@ -300,8 +315,14 @@ def _grouped(
     given = {(n, told.values[0].get(n, -1)) for n in ends[0]}
     given |= {(told.values[1].get(n, -1), n) for n in ends[1]}
     made.gives = [pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
-    one = counterparts.group(ours, made.left, told.values[0])
-    two = counterparts.group(theirs, made.right, told.values[1])
+    ahead, back = told.values
+    if made.assumed:
+        # No label says which results follow from which part of what is read: a value that agrees in
+        # part is no boundary, or what differs in the rest of it would be called a source here.
+        ahead = {n: m for n, m in ahead.items() if pair(n, m).selection.whole}
+        back = {m: n for m, n in back.items() if pair(n, m).selection.whole}
+    one = counterparts.group(ours, made.left, ahead)
+    two = counterparts.group(theirs, made.right, back)
     values = {(n, told.values[0][n]) for n in one.reads}
     values |= {(told.values[1][n], n) for n in two.reads}
     made.reads = [pair(*numbers) for numbers in sorted(values)]

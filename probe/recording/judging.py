@@ -383,7 +383,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"
     if adds(meaning) or settled(meaning):
         return ""
-    return "its result may depend on the position in an unknown manner"
+    return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:

@@ -182,11 +182,7 @@ def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
         kind, why = one.unsteady()
         if why:
             return ("" if kind == "other" else kind), why
-    for one in sides:
-        if one.reads_more(reads):
-            why = "its outputs depend on operands that it was not expected to read"
-            return "", f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
-    return "", ""
+    return "", _reads_more(sides, reads)
 
 
 def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
@@ -204,6 +200,35 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
         dtype = sides[1].side.recording.values[one.right].dtype
         if not same(other, mixed.reshape(other.shape), dtype):
             return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+    return ""
+
+
+def refuted(left: Side, right: Side, aligned: Aligned) -> str:
+    """Returns why an operation is no source, though its inputs were taken to agree; empty if
+    nothing was found against it. It is run alone once a side; what can't be is not refuted."""
+    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
+    if aligned.left is None or aligned.right is None or output is None:
+        return ""
+    pair = aligned.gives[output]
+    try:
+        if aligned.groups is not None:
+            left, right, aligned = composed.of(left, right, aligned)
+            output = 0
+        assert aligned.left is not None and aligned.right is not None
+        numbers = enumerate(((left, aligned.left), (right, aligned.right)))
+        sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
+        if any(one.again is None for one in sides):
+            return ""
+        return _other_operands(sides, aligned.reads) or _reads_more(sides, aligned.reads)
+    except Exception:  # left out of a recording, or a library raises what it likes
+        return ""
+
+
+def _reads_more(sides: list[Alone], reads: list[Pair]) -> str:
+    for one in sides:
+        if one.reads_more(reads):
+            why = "its outputs depend on operands that it was not expected to read"
+            return f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
     return ""
 
 

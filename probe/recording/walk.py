@@ -19,7 +19,7 @@ import numpy as np
 from probe import floats
 from probe.errors import Nondeterministic
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed
+from probe.recording import alone, assumed, moved
 from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
@@ -208,6 +208,7 @@ def compared(
         difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
     found.notes += filter(None, [assumed.places(difference, asked.same_inputs)])
+    found.notes += moved.by_index(left, right, difference, asked.same_inputs)
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
     if asked.refused is not None:
@@ -219,7 +220,47 @@ def compared(
     _set_aside(found)
     if explain:
         _explain(found, tell, seconds)
+    else:
+        _refute(found, seconds)
+    _orphaned(found.difference)
     return found
+
+
+NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
+
+
+def _orphaned(found: Difference) -> None:
+    """What is carried comes from a source before it; else something was missed, and it is unknown
+    whether the operation only passes a difference on."""
+    apart: tuple[set[int], set[int]] = set(), set()
+    for run, some, ends in (
+        (found.left, apart[0], [(one, one.left) for one in found.operations]),
+        (found.right, apart[1], [(one, one.right) for one in found.operations]),
+    ):
+        for one, number in ends:
+            if number is not None and (one.verdict == "source" or one.own):
+                some.update(run.operations[number].gives)
+        for op in run.operations:
+            if some.intersection(op.reads):
+                some.update(op.gives)
+    for one in found.operations:
+        if one.verdict != "carried":
+            continue
+        behind = any(pair.left in apart[0] or pair.right in apart[1] for pair in one.reads)
+        if not behind:
+            one.verdict, one.note = "unknown", NO_SOURCE
+
+
+def _refute(found: Walk, seconds: float) -> None:
+    """Takes the verdict from what isn't a source when it is run alone: explaining asks this too."""
+    refuted = import_module("probe.recording.source").refuted
+    begun = time.monotonic()
+    every = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
+    for done, (_, one) in enumerate(_at_hand(found, every)):
+        if done and time.monotonic() - begun > seconds:
+            return
+        if why := refuted(found.left, found.right, one):
+            one.verdict, one.note = "unknown", why
 
 
 def _set_aside(found: Walk) -> None:

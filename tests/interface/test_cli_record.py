@@ -20,6 +20,11 @@ from tests.recording.taped import Taped, apart, network, normal
 X = normal(6, 32)
 left, right = apart(X)
 part, other, noisy = network(X[:2]), network(X, seed=3), Taped(lambda tape: tape.noise(X))
+W = normal(32, 6, seed=1)
+plain, turned = (
+    Taped(lambda tape, turn=turn: tape.turn(tape.dense(X, tape.weight(W)), *turn))
+    for turn in ((0, 1), (1, 0))
+)
 """
 X = normal(6, 32)
 
@@ -59,6 +64,18 @@ def test_record_and_diff_say_what_first_difference_says(capsys, planted):
     assert told["outputs"] == live["outputs"] and told["first"] == live["first"] == "block.first"
     assert ran(capsys, "diff left right --fail-on finding")[0] == 1
     assert ran(capsys, "diff left left --fail-on finding")[0] == 0
+
+
+def test_outputs_that_stand_at_another_index_are_a_finding(capsys):
+    for name in ("plain", "turned"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    status, out, _ = ran(capsys, "diff plain turned --fail-on finding")
+    assert status == 1 and "verdict: differs (moved)" in out
+    assert "moved: 30 of 36 outputs stand at another index" in out
+    assert "by index, 30 of 36 outputs differ; compared with what computes the same, 36" in out
+    told = json.loads(ran(capsys, "diff plain turned --json")[1])
+    assert (told["verdict"], told["moved"], told["window"]) == ("differs", 30, 0)
+    assert told["outputs"][0]["by_index"]["differing"] == 30
 
 
 def test_the_json_has_the_words_of_the_design(planted):

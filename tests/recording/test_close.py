@@ -248,6 +248,7 @@ def test_what_an_operation_gives_besides_and_nothing_reads_is_left_alone() -> No
     )
     (one,) = (one for one in found.found.operations if one.assumed)
     assert one.verdict == "source" and one.compared == rows.numel() and not one.reads
+    assert "assumed to mean the same" in repr(found)
 
 
 def test_one_side_may_take_parts_of_an_input_where_all_outputs_are_close() -> None:

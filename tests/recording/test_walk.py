@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from probe.answers.first_difference import Asked, Walked
 from probe.errors import InputError, Nondeterministic
 from probe.recording import walk
 from probe.recording.assumed import in_common
-from probe.recording.meaning import Moves, Reshapes
+from probe.recording.meaning import Each, Moves, Reshapes
 from probe.recording.recording import Live
 from tests.recording import causes
 from tests.recording.taped import Tape, Taped, apart, network, normal
@@ -62,6 +63,44 @@ def test_what_reads_more_than_was_said_is_no_source(monkeypatch):
     found = walk.walk(*apart(X))
     assert found.first is None and found.operations[0].verdict == "unknown"
     assert found.operations[0].note == cause.why
+    # nothing is carried from what is no source
+    assert set(verdicts(found)) <= {"unknown", "equal", "healed"}
+    assert walk.NO_SOURCE in {one.note for one in found.operations}
+
+
+def test_what_reads_more_than_was_said_is_no_source_without_its_explanation_either():
+    """A function that is said to be one of each element reads the rows of the whole batch."""
+
+    def program(x):
+        def run(tape):
+            y = tape.ran("Odd", Each("odd"), lambda a: a + a.sum(0), tape.relu(x))
+            return tape.add(y, tape.relu(y))
+
+        return Taped(run)
+
+    rows = np.abs(X) + 1
+    for explain in (True, False):
+        found = walk.walk(program(rows[:3]), program(rows), explain=explain)
+        odd = next(one for one in found.operations if one.op == "Odd")
+        assert found.first is None and odd.verdict == "unknown" and odd.differing
+        assert "expected to read" in odd.note and "carried" not in verdicts(found)
+    found = walk.walk(*apart(X), explain=False)
+    assert found.first is found.operations[0]  # and what is one stays one
+
+
+def test_bits_that_differ_inside_of_equal_outputs_are_said_to():
+    left, right = apart(X)
+
+    def rounded(recorder):
+        def program(tape):
+            y = recorder.program(tape)
+            return tape.ran("Sign", Each("sign"), np.sign, y)
+
+        return Taped(program)
+
+    found = Walked(walk.walk(rounded(left), rounded(right), explain=False), Asked())
+    assert found.verdict == "equal" and found.found.first is not None
+    assert found.lines()[1].startswith("the outputs agree, the bits inside differ; first: Dense")
 
 
 def test_a_sum_the_other_way_round_passes_a_difference_on():

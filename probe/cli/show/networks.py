@@ -151,7 +151,7 @@ def _verdict(one: PaddedComparison) -> str:
         what = counted(one.lacking, "output")
         return f"padding: {what} are missing or read different values; pad to {one.need.padded:,}"
     if one.verdict == "rounding":
-        causes = "+".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
+        causes = ", ".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
         return f"rounding ({causes or 'not explained'}), {'' if one.explained else 'not '}replayed"
     if one.verdict == "program":
         return (

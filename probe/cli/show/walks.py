@@ -39,9 +39,10 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
     """Returns everything that is said of two runs; ``after``: commands, what they do."""
     first, second, _ = found.lines()
     colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    words = f" ({', '.join(found.words)})" if found.words else ""
     parts: list[RenderableType] = [
         Text(first),
-        Text(f"verdict: {found.verdict}", f"bold {colour}"),
+        Text(f"verdict: {found.verdict}{words}", f"bold {colour}"),
         Text(second),
         Text(found.outcome("--report DIR")),
     ]
