@@ -43,6 +43,10 @@ class Ordered(Answer):
             "refusal": side.refusal or None,
             "evidence": side.evidence or None,
         }
+        if side.pooled is not None:
+            pooled: dict[str, Any] = {"orders": side.pooled.orders(side.pooled.index)}
+            pooled |= {"replayed": int(side.replays.sum()), "not_a_sum": 0, "certified": False}
+            return told | pooled | {"calls": None, "checks": None, "seconds": None}
         if side.orders is None:
             none: dict[str, Any] = {"orders": [], "replayed": 0, "not_a_sum": 0}
             none["certified"] = False
@@ -63,6 +67,9 @@ class Ordered(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         side, told = self.found, self.report()
+        if side.pooled is not None:
+            counts = f"replayed {told['replayed']:,} of {told['outputs']:,} outputs"
+            return (self._asked(), f"{counts}; not certified", side.evidence)
         if not told["orders"]:
             why = "not a sum in one order" if told["not_a_sum"] else side.refusal or "not known"
             about = f"{why}: {told['outputs']:,} of {told['outputs']:,} outputs have no order"
