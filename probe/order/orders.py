@@ -236,6 +236,13 @@ def check_sets(summands: int) -> list[str]:
     return ["cancel"] * 8 + ["normal"] * 4 if summands < 16 else ["cancel"] * 4 + ["normal"] * 2
 
 
+ENOUGH = 128
+"""Outputs of check operands, all sets together, up to which further sets are replayed."""
+KINDS_OF_MORE = ("normal", "cancel", "image")
+MOST_NUMBERS = 1 << 22
+"""Operands of all further sets together."""
+
+
 class _Work:
     """The outputs of one call on their way from open to settled."""
 
@@ -276,6 +283,17 @@ class _Work:
         self.checks += 1
         y, behind = self.operator.apply(x, w, b), self.operator.behind
         return Operands(case, x, w, b, y, behind=behind)
+
+    def _more(self) -> Iterator[Operands]:
+        """Yields further operands where a call has few outputs.
+
+        A function that nearly adds (a mean, times how many) gives one output's bits on a dozen sets
+        by luck. Made as they are needed: of long sums each takes memory.
+        """
+        size = max(int(np.prod(self.case.input_shape())), self.case.summands * self.case.filters)
+        count = min(ENOUGH // self.open.size, MOST_NUMBERS // size)
+        for seed in range(len(self.sets), count):
+            yield self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed)
 
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
@@ -330,7 +348,8 @@ class _Work:
         leaves = {self.case.summands if leaf == BIAS else leaf for leaf in summation.tree.leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
-        for each in self.sets if asked else [*self.sets, *self.tiny]:
+        tried = self.sets if asked else [*self.sets, *self.tiny]
+        for each in itertools.chain(tried, self._more()):
             if not len(positions):
                 return
             agreed = each.agrees(summation, positions, filters)
@@ -449,7 +468,8 @@ class _Work:
         unproved = int(doubtful.sum())
         if unproved and not self.result.evidence:
             self.result.evidence = (
-                f"{unproved} outputs agree with a tree whose replay gives different bits"
+                f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its replay "
+                "gives different bits"
             )
 
     def _mixes(self, number: int) -> np.ndarray:
