@@ -134,7 +134,7 @@ def order(
     ``what`` is a case with its length set, run on ``target``; or any Python function that adds,
     with ``n``, how many: ``probe.order(f, n)``. Then ``f(x)`` adds the n numbers of the array x, or
     ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
-    some 2 n times, and on up to 128 sets of operands (fewer of more than 32,768 numbers) that are
+    some 2 n times, and on up to 128 sets of operands (fewer of more than 2,048 numbers) that are
     replayed. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes two
     arrays; None: as many as it needs. ``certify``: test every output for every addition and every
     fusion, which costs some n / 3 calls more, and as much again for each edge. What is not a sum in

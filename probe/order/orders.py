@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -239,7 +240,7 @@ def check_sets(summands: int) -> list[str]:
 ENOUGH = 128
 """Outputs of check operands, all sets together, up to which further sets are replayed."""
 KINDS_OF_MORE = ("normal", "cancel", "image")
-MOST_NUMBERS = 1 << 22
+MOST_NUMBERS = 1 << 18
 """Operands of all further sets together."""
 
 
@@ -284,16 +285,41 @@ class _Work:
         y, behind = self.operator.apply(x, w, b), self.operator.behind
         return Operands(case, x, w, b, y, behind=behind)
 
-    def _more(self) -> Iterator[Operands]:
-        """Yields further operands where a call has few outputs.
+    @cached_property
+    def _more(self) -> list[Operands]:
+        """Further operands where a call has few outputs.
 
         A function that nearly adds (a mean, times how many) gives one output's bits on a dozen sets
-        by luck. Made as they are needed: of long sums each takes memory.
+        by luck.
         """
         size = max(int(np.prod(self.case.input_shape())), self.case.summands * self.case.filters)
         count = min(ENOUGH // self.open.size, MOST_NUMBERS // size)
-        for seed in range(len(self.sets), count):
-            yield self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed)
+        seeds = range(len(self.sets), count)
+        return [self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed) for seed in seeds]
+
+    def _agree_more(
+        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
+    ) -> np.ndarray:
+        """Returns where the replay gives the bits of all further operands: one bool a pair.
+
+        All sets are replayed at once: a long chain costs much more than its outputs.
+        """
+        sets, dtype, bias = self._more, self.case.dtype, BIAS in summation.tree.leaves
+        groups = filters // (self.case.filters // self.case.groups)
+        pairs = list(zip(groups.tolist(), positions.tolist(), strict=True))
+        x = [[one.columns[group][:, at] for group, at in pairs] for one in sets]
+        w = np.concatenate([one.weights[:, filters] for one in sets], axis=1)
+        if self.case.bias is None or not bias:
+            b = None
+        else:
+            b = np.concatenate([one.b[filters] for one in sets if one.b is not None])
+        given = np.stack([column for columns in x for column in columns], axis=1)
+        found = replay(summation, given, w, dtype, b).reshape(len(sets), -1)
+        alike = np.ones(len(positions), bool)
+        for one, y in zip(sets, found, strict=True):
+            made = y if one.behind is None else one.behind.apply(y, positions, filters)
+            alike &= ~ulp.apart(made, one.y[positions, filters], dtype, one.zeros)
+        return alike
 
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
@@ -348,11 +374,13 @@ class _Work:
         leaves = {self.case.summands if leaf == BIAS else leaf for leaf in summation.tree.leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
-        tried = self.sets if asked else [*self.sets, *self.tiny]
-        for each in itertools.chain(tried, self._more()):
+        for each in self.sets if asked else [*self.sets, *self.tiny]:
             if not len(positions):
                 return
             agreed = each.agrees(summation, positions, filters)
+            positions, filters = positions[agreed], filters[agreed]
+        if len(positions) and self._more:
+            agreed = self._agree_more(summation, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
         if len(positions) and not asked and not self.tiny:
             flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
@@ -468,8 +496,8 @@ class _Work:
         unproved = int(doubtful.sum())
         if unproved and not self.result.evidence:
             self.result.evidence = (
-                f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its replay "
-                "gives different bits"
+                f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its "
+                "replay gives different bits"
             )
 
     def _mixes(self, number: int) -> np.ndarray:
@@ -490,11 +518,17 @@ class _Work:
         group = filters // (case.filters // case.groups)
         met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
         x, w = floats.widen(met, case.dtype), floats.widen(weights[leaf, filters], case.dtype)
-        fits = np.abs(y - x * w) <= 2 * floats.eps(case.dtype) * np.abs(x * w)
-        for grid in ("bfloat16", "tf32"):  # operands, or the result too, may be kept in fewer bits
-            exact = floats.nearest(x, grid) * floats.nearest(w, grid)
-            near = np.where(y == floats.nearest(y, grid), floats.eps(grid), floats.eps(case.dtype))
-            fits |= np.abs(y - exact) <= 2 * near * np.abs(exact)
+        # operands, both or one, or the result too, may be kept in fewer bits
+        near = np.full(y.shape, floats.eps(case.dtype))
+        for form in ("tf32", "bfloat16"):
+            near[y == floats.nearest(y, form)] = floats.eps(form)
+        fits = np.zeros(y.shape, bool)
+        with np.errstate(all="ignore"):
+            for one, other in itertools.product(_shortened(x), _shortened(w)):
+                eps = floats.eps(case.dtype) if one is x and other is w else near
+                exact = one * other
+                fits |= np.abs(y - exact) <= 2 * eps * np.abs(exact)
+                fits |= (y == exact) | (np.isnan(y) & np.isnan(exact))
         return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
@@ -503,6 +537,17 @@ class _Work:
         powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
         scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
         return floats.round_to(scaled, self.case.dtype)
+
+
+def _shortened(values: np.ndarray) -> list[np.ndarray]:
+    """Returns float64 values as they are, and as short formats have them, rounded or cut."""
+    found = [values]
+    found += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
+    for form in ("bfloat16", "tf32"):
+        digits = floats.format_of(form).precision
+        fraction, power = np.frexp(values)
+        found.append(np.ldexp(np.trunc(np.ldexp(fraction, digits)), power - digits))
+    return found
 
 
 def _grid(piece: Refused | Revealed, wanted: np.ndarray) -> np.ndarray:

@@ -69,7 +69,8 @@ class Rounding:
 
     ``fused``: leaves whose exact product enters the addition. ``operand_format``: what both
     operands are rounded to before they are multiplied (``"bfloat16"``, ``"tf32"``), None: left as
-    they are. ``accumulator_format``: that of partial sums, None: the dtype. ``rounded``: nodes
+    they are. ``input_format``, ``weight_format``: the same of one operand alone.
+    ``accumulator_format``: that of partial sums, None: the dtype. ``rounded``: nodes
     whose value is then rounded to the dtype too, where partial sums are wider. ``product_format``:
     what a product that is not fused is rounded to, None: the format of partial sums. ``truncated``:
     nodes that are rounded to the dtype toward zero, not to nearest; the root, -1 in a tree of one
@@ -91,6 +92,12 @@ class Rounding:
 
     fused: frozenset[int] = _numbers("fused", leaves=True)
     operand_format: str | None = _format("products", text="operands rounded to {}")
+    input_format: str | None = _format(
+        "input_format", rare=True, quiet=True, text="inputs rounded to {}"
+    )
+    weight_format: str | None = _format(
+        "weight_format", rare=True, quiet=True, text="weights rounded to {}"
+    )
     accumulator_format: str | None = _format("nodes", sums=True, text="partial sums in {}")
     rounded: frozenset[int] = _numbers("narrow", sums=True)
     product_format: str | None = _format("product_format", sums=True)

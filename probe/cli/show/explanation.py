@@ -32,7 +32,8 @@ MEANING = {
     "algorithm": "computes a different formula, such as a maximum that passes over NaN",
     "nondeterministic": "does not repeat its own bits, so no cause can be given",
     "place": "computes a function differently at this place: the remainder of a vectorised loop",
-    "not-a-sum": "does not add the products (Winograd, FFT), so there is no order to compare",
+    "not-a-sum": "is not the sum of the products (Winograd, FFT, or a sum that is clipped, rounded "
+    "to integers or put through a function), so there is no order to compare",
     "unexplained": "the replay gave different bits, so the cause is unknown",
 }
 """What each cause says of an output."""
