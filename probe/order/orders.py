@@ -28,7 +28,7 @@ from probe.order.replay import replay
 from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
 from probe.order.rounding import Revealed, reveal_roundings
 from probe.order.summation import Row, Summation, ranges
-from probe.order.tree import BIAS
+from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
 ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
@@ -219,6 +219,7 @@ def reveal(
         work.settle(summation, work.open)
     while work.open.any():
         work.reveal_next()
+    work.check_doubted()
     work.judge()
     if budget:
         work.certify(budget)
@@ -243,6 +244,10 @@ KINDS_OF_MORE = ("normal", "cancel", "image")
 MOST_NUMBERS = 1 << 18
 """Operands of all further sets together."""
 
+DOUBTED = 192
+"""Sets on which a summation is replayed again that failed where outputs answered for it: as many,
+or fewer where these are more than 64 times ``MOST_NUMBERS``."""
+
 
 class _Work:
     """The outputs of one call on their way from open to settled."""
@@ -264,6 +269,7 @@ class _Work:
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
         )
         self.numbers: dict[Summation, int] = {}
+        self.doubted: set[Tree] = set()  # they did not replay where outputs answered for them
         self.sizes = np.array([len(read) for read in self.leaves])
         self.answers = Answers(self.masks, self.classes, self.leaves)
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
@@ -426,8 +432,29 @@ class _Work:
             left = mine & self.open
             if apart:  # the tree fits the answers and not the bits
                 self.open &= ~left
+                self.doubted |= {each.summation.tree} if left.any() else set()
             else:
                 self.apart |= left
+
+    def check_doubted(self) -> None:
+        """Replays more operands where a tree failed at other outputs that answered for it.
+
+        A sum that rounds in a way that no question shows gives many of its outputs on a few sets.
+        """
+        doubted = [n for n, one in enumerate(self.result.summations) if one.tree in self.doubted]
+        left = np.isin(self.result.index, doubted)
+        size = int(np.prod(self.case.input_shape()))
+        for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
+            each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
+            for number in np.unique(self.result.index[left]):
+                positions, filters = np.nonzero(left & (self.result.index == number))
+                summation = self.result.summations[number]
+                wrong = ~each.agrees(summation, positions, filters)
+                places = positions[wrong], filters[wrong]
+                self.result.index[places], self.result.replayed[places] = -1, False
+                left[places] = False
+            if not left.any():
+                return
 
     def certify(self, budget: int) -> None:
         """Tests every addition of every output; those that differ are revealed again."""
