@@ -92,12 +92,6 @@ class Rounding:
 
     fused: frozenset[int] = _numbers("fused", leaves=True)
     operand_format: str | None = _format("products", text="operands rounded to {}")
-    input_format: str | None = _format(
-        "input_format", rare=True, quiet=True, text="inputs rounded to {}"
-    )
-    weight_format: str | None = _format(
-        "weight_format", rare=True, quiet=True, text="weights rounded to {}"
-    )
     accumulator_format: str | None = _format("nodes", sums=True, text="partial sums in {}")
     rounded: frozenset[int] = _numbers("narrow", sums=True)
     product_format: str | None = _format("product_format", sums=True)
@@ -124,6 +118,12 @@ class Rounding:
     flushed_sums: frozenset[int] = _flushed("flushed_sums", leaves=False)
     tininess: str | None = _format("tininess", rare=True, quiet=True, cause="flush")
     zero: str | None = _format("zero", rare=True, quiet=True, cause="zero", text="-0: {}")
+    input_format: str | None = _format(
+        "input_format", rare=True, quiet=True, text="inputs rounded to {}"
+    )
+    weight_format: str | None = _format(
+        "weight_format", rare=True, quiet=True, text="weights rounded to {}"
+    )
 
     @classmethod
     def fused_everywhere(cls, tree: Tree, accumulator_format: str | None = None) -> Rounding:
