@@ -60,7 +60,7 @@ def _nines(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
         kept = [part for part in parts if part is not None]
         return tuple(kept) if len(kept) > 1 else kept[0] if kept else None
 
-    total = None
+    total: Any = None
     for start in range(0, len(places), 9):
         p = [*places[start : start + 9], *[None] * 8]
         left = some(some(some(p[0], p[1]), p[8]), some(p[6], p[7]))
@@ -348,7 +348,12 @@ class Pooled:
         for number, way in enumerate(self.ways):
             count = int((numbers == number).sum())
             if isinstance(way, Average) and count:
-                about = {"id": way.tree.id, "tree": way.tree.text, "fused": [], "rounding": "none"}
+                about: dict[str, Any] = {
+                    "id": way.tree.id,
+                    "tree": way.tree.text,
+                    "fused": [],
+                    "rounding": "none",
+                }
                 about |= {"accumulator": way.kept, "last": way.words, "outputs": count}
                 told.append(about)
         return sorted(told, key=lambda one: -one["outputs"])
