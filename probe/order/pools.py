@@ -332,7 +332,7 @@ class Pooled:
         """Returns how most outputs are pooled, how many ways there are, and what is not known."""
         counts = np.bincount(self.index[self.index >= 0], minlength=len(self.ways))
         unknown = int((self.index < 0).sum())
-        told = f"{unknown:,} of {self.index.size:,} outputs are pooled in no way that was tried"
+        told = f"no way that was tried gives {unknown:,} of {self.index.size:,} outputs"
         if not counts.sum():
             return told
         used = int((counts > 0).sum())

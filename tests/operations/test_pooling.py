@@ -267,6 +267,8 @@ def test_a_pool_is_not_asked_about_its_order(tmp_path):
     case = Case("avg_pool1d", 3, in_channels=4)
     swept = probe.sweep(case, range(4, 8), ["reference"], by="order").to_json()
     assert not swept["certified"] and swept["compared"] == 0
+    with pytest.raises(InputError, match="has no weights that could show an order"):
+        probe.thresholds(case, "reference", upto=9)
     told = probe.order(case.with_(length=9), "reference")
     assert told.to_json()["replayed"] == 28 and "not certified" in repr(told)
     assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"
