@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.arguments import count
 from probe.case import Case
+from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import counted
 from probe.progress import Say
@@ -95,6 +96,9 @@ def thresholds(
     size.
     """
     case, where = case_of(case), target_of(target)
+    if case.pool:
+        why = "a pool has no weights that could show an order"
+        raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
     given = {"scanned": scan, "seconds": seconds}
     longest = UPTO.get(vary, 1) if upto is None else count("upto", upto)

@@ -32,12 +32,13 @@ from probe.comparison.runs import (
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.order import arithmetic
+from probe.order.pools import Pooled
 from probe.order.tree import BIAS
 from probe.progress import VOICE
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("nondeterministic", "not-a-sum", "unexplained"),
+    *("algorithm", "nondeterministic", "not-a-sum", "unexplained"),
 )
 
 
@@ -203,6 +204,8 @@ class Comparison:
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
             return ["nondeterministic"] * len(which)
+        if self.left.pooled is not None and self.right.pooled is not None:
+            return self._of_pools(which, self.left.pooled, self.right.pooled)
         if refusals:
             same = self.pairs.same_window[which].tolist()
             return ["not-a-sum" if alike else "window" for alike in same]
@@ -214,6 +217,14 @@ class Comparison:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
         return found.tolist()  # type: ignore[no-any-return]
+
+    def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
+        """Returns the cause of each of these pairs of two pools."""
+        pairs = self.pairs.some(which)
+        found = left.causes(right, pairs.left, pairs.right)
+        same = pairs.same_window.tolist()
+        causes = zip(found, same, strict=True)
+        return [(cause or "unexplained") if alike else "window" for cause, alike in causes]
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
         """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
@@ -260,6 +271,8 @@ class Comparison:
 
     @cached_property
     def _apart(self) -> tuple[dict[str, np.ndarray], int]:
+        if self.left.pooled is not None and self.right.pooled is not None:
+            return self._pools_apart(self.left.pooled, self.right.pooled)
         if self.left.orders is None or self.right.orders is None:
             return {}, 0
         same = np.flatnonzero(self.pairs.same_window)
@@ -271,6 +284,22 @@ class Comparison:
         found = np.array(names, object)[number.reshape(-1)]
         apart = {name: proved[found == name] for name in dict.fromkeys(names) if name}
         return apart, len(same) - len(proved)
+
+    def _pools_apart(self, left: Pooled, right: Pooled) -> tuple[dict[str, np.ndarray], int]:
+        """As ``_apart``: pairs whose ways differ in more than what the operands let be flushed."""
+        same = np.flatnonzero(self.pairs.same_window)
+        numbers = (
+            side.index[tuple(places[same].T)]
+            for side, places in ((left, self.pairs.left), (right, self.pairs.right))
+        )
+        found: dict[str, list[int]] = {}
+        unknown = 0
+        for pair, one, two in zip(same.tolist(), *(each.tolist() for each in numbers), strict=True):
+            if one < 0 or two < 0:
+                unknown += 1
+            elif names := left.ways[one].apart(right.ways[two]):  # type: ignore[arg-type]
+                found.setdefault("+".join(names), []).append(pair)
+        return {name: np.array(some) for name, some in found.items()}, unknown
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
@@ -328,9 +357,11 @@ class Comparison:
 
     def orders(self, side: Run) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
+        places = self.pairs.left if side is self.left else self.pairs.right
+        if side.pooled is not None:
+            return side.pooled.orders(side.pooled.index[tuple(places.T)])
         if side.orders is None:
             return []
-        places = self.pairs.left if side is self.left else self.pairs.right
         numbers = side.orders.index[tuple(places.T)]
         found = [
             summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}

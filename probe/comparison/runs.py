@@ -19,6 +19,7 @@ from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders, reveal
+from probe.order.pools import Pooled, reveal_ways
 from probe.order.reach import Reach
 from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
@@ -129,7 +130,8 @@ class Run:
     output reads, as ``read_windows`` gives it, where that was asked. ``reach``: which outputs the
     operands' infinities and NaNs reach from elsewhere; None where all are finite. ``reached``:
     outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs are added
-    whose products overflow before that, by (position, filter).
+    whose products overflow before that, by (position, filter). ``pooled``: of a pool, how it comes
+    to its outputs, instead of ``orders``.
     """
 
     target: Target
@@ -144,6 +146,7 @@ class Run:
     reach: Reach | None = None
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     variants: dict[tuple[int, int], Summation] = field(default_factory=dict)
+    pooled: Pooled | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
@@ -184,6 +187,9 @@ class Run:
         """
         if self.refusal:
             return self
+        if self.case.pool:
+            self._pool(session, wanted)
+            return self
         try:
             with VOICE.doing(f"revealing orders on {self.target.text}, {self._size}"):
                 self.orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
@@ -196,6 +202,17 @@ class Run:
             if known and ((self.orders.index >= 0) & ~self.replays).any():
                 return self.reveal(session, (), wanted, budget)
         return self
+
+    def _pool(self, session: AnySession, wanted: np.ndarray | None) -> None:
+        """Finds how a pool comes to its outputs; those that came out again are ``replays``."""
+        given = self.operands
+
+        def ask(x: np.ndarray) -> np.ndarray:
+            return outputs(session, self.case, (x, given.w, None))
+
+        with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
+            self.pooled = reveal_ways(self.case, ask, given.x, given.y, given.zeros, wanted)
+        self.replays, self.evidence = self.pooled.index >= 0, self.pooled.words
 
     def prove(self, session: AnySession, orders: Orders) -> None:
         """Takes these orders and replays them on the run's operands."""
@@ -317,8 +334,8 @@ class Revealer:
 
     def reveal(self, one: Run, session: AnySession, wanted: np.ndarray | None = None) -> Run:
         """Adds a run's orders, as ``Run.reveal`` does."""
-        if one.refusal:
-            return one
+        if one.refusal or one.case.pool:
+            return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
         if self.recall(one, session) and one.replays[asked].all():
             return one

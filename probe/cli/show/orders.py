@@ -210,6 +210,11 @@ def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
 
 
 def _headline(side: Run, found: Mapping[str, Any]) -> Text:
+    if side.pooled is not None:
+        total, replayed = found["outputs"], found["replayed"]
+        text = Text(f"{side.pooled.words}; ")
+        text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
+        return text.append(", not certified", "dim")
     if side.orders is None:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
