@@ -208,7 +208,9 @@ class Walked(Answer):
         text = differ(worst.differing, worst.compared, worst.max_ulp)
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
-        report = [f"{how} writes a report"] if self.found.first and how else []
+        first = self.found.first
+        offered = first is not None and not first.arguments  # the library did what it was asked
+        report = [f"{how} writes a report"] if offered and how else []
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def _others(self) -> str:
@@ -230,11 +232,15 @@ class Walked(Answer):
         """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
-        ``operations``. InputError: there is none, or the folder exists.
+        ``operations``. InputError: there is none, the two runs give it different arguments, or the
+        folder exists.
         """
         number = self._source(source)
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
+        if one.arguments:
+            why = f"{DIFFERENT}: {one.arguments}"
+            raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         if one.own:  # what it reads differs too: its right side is run on what agrees
@@ -278,13 +284,17 @@ def said(one: Aligned, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
     text = f"first: {placed(one)}, {one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
-    return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
+    text += f": {one.why or (NOT_YET if sought else NOT_SOUGHT)}"
+    also = one.arguments and "argument" not in one.cause
+    return f"{text}; the arguments differ: {one.arguments}" if also else text
 
 
 def placed(one: Aligned) -> str:
     """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
     return f"{one.op} at {one.path}" if one.path else one.op
 
+
+DIFFERENT = "the two runs ask for different things"
 
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from probe import floats, memory, ulp
-from probe.recording import counterparts
+from probe.recording import arguments, counterparts
+from probe.recording.arguments import Argued
 from probe.recording.counterparts import Counterparts
 from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
 from probe.recording.labels import NOTHING, Selection, agreeing
@@ -65,7 +66,8 @@ class Aligned:
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``groups``: where labels have paired what does not read the same values one by
     one, the operations of either side that belong together; ``reads`` are then those values before
-    them that have a counterpart.
+    them that have a counterpart. ``arguments``: how the two are asked for different things, in
+    words: ``eps 1e-05 against 1e-06``; empty where they aren't.
     """
 
     name: str
@@ -81,11 +83,17 @@ class Aligned:
     own: int | None = None
     groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     assumed: bool = False
+    arguments: str = ""
 
     @property
     def differing(self) -> int:
         """Returns elements of its outputs that must agree and don't."""
         return sum(one.differing for one in self.gives)
+
+    @property
+    def why(self) -> str:
+        """Returns its cause in words, with the arguments that differ; empty if there is none."""
+        return f"{self.cause}: {self.arguments}" if "argument" in self.cause else self.cause
 
     @property
     def compared(self) -> int:
@@ -111,17 +119,22 @@ class Aligned:
             "cause": self.cause or None,
             "note": self.note or None,
             "own": self.own,
+            "arguments": self.arguments or None,
         }
 
 
 @dataclass
 class Difference:
-    """Two runs compared; ``operations`` in the order of the run, those of one side between."""
+    """Two runs compared; ``operations`` in the order of the run, those of one side between.
+
+    ``argued``: operations that labels take for the same though their arguments differ.
+    """
 
     left: Recording
     right: Recording
     operations: list[Aligned]
     outputs: list[Pair]
+    argued: Argued = field(default_factory=dict)
 
     @property
     def first(self) -> Aligned | None:
@@ -175,14 +188,21 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
     filled(right, ours)
     same = same or {}
     found = _by_labels(ours, theirs, same)
+    aligned = [(one.left, one.right) for one in found.operations if one.groups is None]
+    argued = arguments.every(ours, theirs, [(a, b) for a, b in aligned if None not in (a, b)])
+    if any((one.left, one.right) in argued and not _alike(one) for one in found.operations):
+        found = _by_labels(ours, theirs, same, argued=argued)
     if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
         MOST_MIXED
     ):
-        again = _by_labels(ours, theirs, same, written=True)
+        again = _by_labels(ours, theirs, same, written=True, argued=found.argued)
         if not any(one.selection.empty for one in again.outputs):
             found = again
     judge(left, right, _of(found.operations, found.outputs))
     for each in found.operations:
+        told = None if each.groups else argued.get((each.left or 0, each.right or 0))
+        both = each.left is not None and each.right is not None
+        each.arguments = told.text if both and told is not None else ""
         each.verdict = each.verdict or _verdict(each)
         each.note = "" if each.verdict == "equal" else each.note
     _handed_on(found)
@@ -203,13 +223,24 @@ def _handed_on(found: Difference) -> None:
                 one.verdict = "carried"
 
 
+def _alike(one: Aligned) -> bool:
+    """Returns whether labels say that all of what two operations give must agree."""
+    return all(pair.selection.whole for pair in one.gives)
+
+
 def _by_labels(
-    ours: Recording, theirs: Recording, same: Mapping[int, int], written: bool = False
+    ours: Recording,
+    theirs: Recording,
+    same: Mapping[int, int],
+    written: bool = False,
+    argued: Argued | None = None,
 ) -> Difference:
     """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    argued = argued or {}
+    like = {other: one for (_, other), one in argued.items()}
     labels = (
         labelled(ours, theirs, written, {n: n for n in same}),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}),
+        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -233,7 +264,7 @@ def _by_labels(
     found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, found, outputs)
+    return Difference(ours, theirs, found, outputs, argued)
 
 
 def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
