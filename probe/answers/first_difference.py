@@ -211,6 +211,7 @@ class Walked(Answer):
         first = self.found.first
         offered = first is not None and not first.arguments  # the library did what it was asked
         report = [f"{how} writes a report"] if offered and how else []
+        report = [DIFFERENT] if first is not None and first.arguments else report
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def _others(self) -> str:
@@ -282,11 +283,12 @@ class Asked:
 
 def said(one: Aligned, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
-    text = f"first: {placed(one)}, {one.differing:,} of {one.compared:,} differ"
+    text = f"{one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
-    text += f": {one.why or (NOT_YET if sought else NOT_SOUGHT)}"
-    also = one.arguments and "argument" not in one.cause
-    return f"{text}; the arguments differ: {one.arguments}" if also else text
+    if "argument" in one.cause:  # first, as lines are cut at their end
+        return f"first: {placed(one)}: {one.why}; {text}"
+    also = f"; the arguments differ: {one.arguments}" if one.arguments else ""
+    return f"first: {placed(one)}, {text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}{also}"
 
 
 def placed(one: Aligned) -> str:

@@ -12,8 +12,11 @@ left aside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -73,7 +76,11 @@ def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwi
     alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
     if not alike and not _same_but_for_numbers(one.meaning, two.meaning):
         return None
-    told = [*_attributes(one, two), *_told(one, scalars)]
+    inside = getattr(one.meaning, "differing", None)  # of programs, which have a body besides
+    body = _attributes(one, two) if inside is None else inside(two.meaning)
+    if body is None:
+        return None
+    told = [*body, *_told(one, scalars)]
     if not alike:
         sizes = _sizes(left), _sizes(right)
         told = [each for each in told if not _of_sizes(each, sizes)]
@@ -88,15 +95,63 @@ def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwi
     return Otherwise(text, one, labels)
 
 
-def every(left: Recording, right: Recording, pairs: list[tuple[int, int]]) -> dict[Any, Otherwise]:
-    """Returns the operations of both runs whose arguments differ."""
+def every(
+    left: Recording, right: Recording, aligned: Sequence[tuple[int | None, int | None]]
+) -> dict[tuple[int, int], Otherwise]:
+    """Returns the operations of both runs whose arguments differ. ``aligned``: as names and labels
+    pair them; of the rest those of the same kind are taken in their order, as layers of Keras have
+    names of their own in each model."""
+    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
+    free = (
+        sorted(a for a, b in aligned if a is not None and b is None),
+        sorted(b for a, b in aligned if a is None and b is not None),
+    )
+    kinds = [
+        [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
+    ]
+    matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
+    for start, begin, count in matched:
+        pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
     found = {both: between(left, right, *both) for both in pairs}
-    return {both: one for both, one in found.items() if one is not None}
+    if not any(found.values()):
+        return {}
+    read_by = _read_by(left), _read_by(right)
+    return {
+        both: one
+        for both, one in found.items()
+        if one is not None and _counterparts(left, right, both, read_by)
+    }
+
+
+def _counterparts(
+    left: Recording, right: Recording, both: tuple[int, int], read_by: Sequence[Mapping[int, Any]]
+) -> bool:
+    """Returns whether two operations stand for each other: a module of one name calls them, or the
+    same operations read what they give. ``x * 0.5`` is no ``x * 0.25 * 2`` with another factor."""
+    one, two = left.operations[both[0]], right.operations[both[1]]
+    if one.path and one.path == two.path:
+        return True
+    ends = [
+        sorted(r for n in op.gives for r in some[n])
+        for op, some in zip((one, two), read_by, strict=True)
+    ]
+    return ends[0] == ends[1]
+
+
+def _read_by(run: Recording) -> Mapping[int, list[str]]:
+    """Returns by value which operations read it, and which outputs of the run it is."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for one in run.operations:
+        for n in one.reads:
+            found[n].append(one.op)
+    for place, n in enumerate(run.outputs):
+        found[n].append(f"output {place}")
+    return found
 
 
 def _comparable(one: Meaning, two: Meaning) -> bool:
-    """Returns whether arguments say all of two operations: programs have a body besides."""
-    if any(isinstance(m, Compiled | Made) or hasattr(m, "parts") for m in (one, two)):
+    """Returns whether arguments may say how two operations differ."""
+    if type(one) is not type(two) or isinstance(one, Compiled | Made):
         return False
     exact = [isinstance(m, Exact) and not isinstance(m, Unknown) for m in (one, two)]
     movers = [m for m, is_exact in zip((one, two), exact, strict=True) if is_exact]
@@ -113,9 +168,9 @@ def _scalars(
     pairs: of a sum or a product of two either way round."""
     turned = list(reversed(ours))
     some = _apart(ours, theirs)
-    if len(ours) == 2 and getattr(op.meaning, "word", "") in COMMUTE and not some:
-        if both := _apart(turned, theirs):
-            return both, (turned, theirs)
+    commutes = len(ours) == 2 and getattr(op.meaning, "word", "") in COMMUTE
+    if commutes and not some and (both := _apart(turned, theirs)):
+        return both, (turned, theirs)
     return some, (ours, theirs)
 
 
@@ -156,7 +211,7 @@ NOT_GIVEN = _NotGiven()
 def _name(name: str) -> str:
     """Returns an argument's name; arguments without one have their number, from 1 on."""
     number = name.removeprefix("argument")
-    return f"argument {int(number) + 1}" if number != name and number.isdigit() else name
+    return f"operand {int(number) + 1}" if number != name and number.isdigit() else name
 
 
 def _told(op: Operation, scalars: Scalars) -> Iterator[Told]:
@@ -176,7 +231,10 @@ def _number(value: Any, dtype: str) -> Any:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, float) and np.float32(value) == value:  # 1e-05, as it was written
+        value = float(str(np.float32(value)))
     text = value if isinstance(value, str) else repr(value)
+    text = re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
     return text if len(text) <= TOLD else f"{text[: TOLD - 3]}..."
 
 
@@ -186,8 +244,6 @@ def _real(value: Any) -> bool:
 
 def _same_but_for_numbers(one: Meaning, two: Meaning) -> bool:
     """Returns whether one meaning may be taken at the other's shapes: they differ in numbers."""
-    if type(one) is not type(two):
-        return False
     if isinstance(one, Each):
         return True
     fields = {name: getattr(one, name) for name in ("numbers",) if hasattr(one, name)}

@@ -18,7 +18,7 @@ import numpy as np
 
 from probe import floats, memory, ulp
 from probe.recording import arguments, counterparts
-from probe.recording.arguments import Argued
+from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
 from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
 from probe.recording.labels import NOTHING, Selection, agreeing
@@ -189,8 +189,9 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
     same = same or {}
     found = _by_labels(ours, theirs, same)
     aligned = [(one.left, one.right) for one in found.operations if one.groups is None]
-    argued = arguments.every(ours, theirs, [(a, b) for a, b in aligned if None not in (a, b)])
-    if any((one.left, one.right) in argued and not _alike(one) for one in found.operations):
+    argued = arguments.every(ours, theirs, aligned)
+    alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
+    if argued.keys() - alike:  # else labels say the same of both, as of another momentum
         found = _by_labels(ours, theirs, same, argued=argued)
     if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
         MOST_MIXED
@@ -200,9 +201,7 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
             found = again
     judge(left, right, _of(found.operations, found.outputs))
     for each in found.operations:
-        told = None if each.groups else argued.get((each.left or 0, each.right or 0))
-        both = each.left is not None and each.right is not None
-        each.arguments = told.text if both and told is not None else ""
+        each.arguments = _arguments(each, ours, theirs, argued)
         each.verdict = each.verdict or _verdict(each)
         each.note = "" if each.verdict == "equal" else each.note
     _handed_on(found)
@@ -221,6 +220,19 @@ def _handed_on(found: Difference) -> None:
             op = side.operations[number]
             if isinstance(op.meaning, Passes) and differing & set(op.reads):
                 one.verdict = "carried"
+
+
+def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued) -> str:
+    """Returns the arguments that differ, in words; also of operations of one kind that are taken for
+    the same as their results are close."""
+    if one.left is None or one.right is None:
+        return ""
+    if one.groups is None:
+        told = argued.get((one.left, one.right))
+    else:
+        single = one.assumed and one.groups == ((one.left,), (one.right,))
+        told = arguments.between(ours, theirs, one.left, one.right) if single else None
+    return "" if told is None else told.text
 
 
 def _alike(one: Aligned) -> bool:
@@ -261,7 +273,10 @@ def _by_labels(
         return bool(both) and all(each.selection.empty for each in both)
 
     told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing, same)
-    found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
+    found = [
+        _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
+        for both in told.operations
+    ]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
     return Difference(ours, theirs, found, outputs, argued)
@@ -279,6 +294,7 @@ def _aligned(
     both: tuple[int | None, int | None],
     told: Counterparts,
     pair: Callable[[int, int], Pair],
+    argued: Otherwise | None = None,
 ) -> Aligned:
     """Returns the operations of both sides, or of one, with the pairs of values to be compared."""
     mine, other = both
@@ -289,6 +305,9 @@ def _aligned(
         return made
     two = theirs.operations[other]
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
+    if argued is not None:  # single numbers are arguments, and not read by both
+        numbers = {two.reads[place] for place in argued.scalars}
+        reads = [(mine, other) for mine, other in reads if other not in numbers]
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
     if made.assumed or (mine, other) in told.by_labels:

@@ -204,7 +204,7 @@ def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
     if (elsewhere or not _as_one(sides)) and near(aligned.gives[made.output], dtype):
         made.why = (
             f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
-            "how they lie in memory or a switch: which of these changes the bits is unknown"
+            "how they lie in memory or a switch: it is unknown which of these changes the bits"
         )
         return made
     made.kind, made.why = "argument", aligned.arguments
