@@ -223,9 +223,9 @@ def _handed_on(found: Difference) -> None:
 
 
 def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued) -> str:
-    """Returns the arguments that differ, in words; also of operations of one kind that are taken for
-    the same as their results are close."""
-    if one.left is None or one.right is None:
+    """Returns the arguments that differ, in words; also of operations of one kind that are assumed
+    to be the same, as their results are close."""
+    if one.left is None or one.right is None or not one.compared:
         return ""
     if one.groups is None:
         told = argued.get((one.left, one.right))
