@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.recording.contract import WEIGHT
 from probe.recording.labels import Labels, of_content
 from probe.recording.meaning import (
     COMMUTE,
@@ -180,8 +181,10 @@ def _apart(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Val
 
 
 def _single(value: Value) -> bool:
-    """Returns whether a value is a number that is known, rather than computed from arrays."""
+    """Returns whether a value is a number that is known, rather than computed from arrays, and no
+    weight: a bias of one filter has an axis."""
     known = value.content is not None and (value.given < 0 or value.plain)
+    known &= value.role != WEIGHT or value.shape == ()
     return known and value.content is not None and value.content.size == 1
 
 

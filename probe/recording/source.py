@@ -207,6 +207,7 @@ def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
         )
         return made
+    # the same operands on the same target, so nothing but the arguments can decide
     made.kind, made.why = "argument", aligned.arguments
     both = [one.operation.meaning for one in sides]
     if all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]:
