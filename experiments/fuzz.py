@@ -8,7 +8,7 @@ was missed, and whether one was reported that is not there. An hour on two proce
 
 Then pairs of functions whose difference is planted, so that the cause is known: another argument,
 order, rounding, formula, remainder of a vector loop, or none. What `first_difference` answers has
-to be the planted cause, or unknown. About six minutes.
+to be the planted cause, or unknown. About five minutes.
 
 Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws
 other trials, a larger `TRIALS` goes on from here; what is stored already is not tried again.
@@ -66,7 +66,7 @@ TARGETS = {
     "numpy": Drawing({"float32": 3, "float64": 1, "float16": 1}, HERE, PRODUCTS),
 }
 
-PLANTED = {"numpy": 300, "torch": 200, "jax": 120, "tensorflow": 120}
+PLANTED = {"numpy": 400, "torch": 300, "jax": 160, "tensorflow": 160}
 """Pairs of functions of each library whose difference is planted."""
 
 QUICK_PLANTED = {"numpy": 26}
