@@ -258,7 +258,10 @@ class Walked(Answer):
             text = f"{self._elsewhere()}; compared with what computes the same, {text}"
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
-        report = [f"{how} writes a report"] if self.found.first and how else []
+        first = self.found.first
+        offered = first is not None and not first.arguments  # the library did what it was asked
+        report = [f"{how} writes a report"] if offered and how else []
+        report = [DIFFERENT] if first is not None and first.arguments else report
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def _by_indices(self) -> str:
@@ -293,11 +296,15 @@ class Walked(Answer):
         """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
-        ``operations``. InputError: there is none, or the folder exists.
+        ``operations``. InputError: there is none, the two runs give it different arguments, or the
+        folder exists.
         """
         number = self._source(source)
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
+        if one.arguments:
+            why = f"{DIFFERENT}: {one.arguments}"
+            raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         if one.own:  # what it reads differs too: its right side is run on what agrees
@@ -339,15 +346,20 @@ class Asked:
 
 def said(one: Aligned, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
-    text = f"first: {placed(one)}, {one.differing:,} of {one.compared:,} differ"
+    text = f"{one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
-    return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
+    if "argument" in one.cause:  # first, as lines are cut at their end
+        return f"first: {placed(one)}: {one.why}; {text}"
+    also = f"; the arguments differ: {one.arguments}" if one.arguments else ""
+    return f"first: {placed(one)}, {text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}{also}"
 
 
 def placed(one: Aligned) -> str:
     """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
     return f"{one.op} at {one.path}" if one.path else one.op
 
+
+DIFFERENT = "the two runs ask for different things"
 
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 

@@ -289,20 +289,27 @@ def given(
 
     ``after``: the next commands, each with what it does.
     """
+    from probe.answers.first_difference import DIFFERENT
     from probe.cli.show import walks
 
     failed = ""
-    if report is not None and found.first is not None:
+    first = found.first
+    if first is not None and first.arguments:  # nothing to report: it did what it was asked
+        why = f"{DIFFERENT}: {first.arguments}"
+    elif first is None:
+        why = "no operation differs"
+    else:
+        why = ""
+    if report is not None and not why:
         try:
             with out.working(f"writing {report}"), of_user():
                 found.reproduce(report)
         except NotReproduced as error:  # what was found stays true, and is printed
-            failed = str(error)
+            failed = why = str(error)
     with of_user():  # values are asked of the model once more
         told = found.report()
     out.give(told, lambda: walks.walked(found, after))
     if report is not None:
-        why = failed or ("no operation differs" if found.first is None else "")
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
     return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
 

@@ -165,6 +165,19 @@ def fuzzed(store: Path, done: Tally) -> bool:
     return told(done, shown)
 
 
+def answered(store: Path, done: Tally) -> bool:
+    """Prints how many causes of planted doubles are right, unknown and false; whether Ctrl-C ended
+    it."""
+    rows = load(store).planted
+    counts = rows.answer.value_counts()
+    shown = (
+        f"{done.found} planted doubles now, {done.before} were stored before. Of {len(rows)}: "
+        + ", ".join(f"{counts.get(word, 0)} {word}" for word in ("right", "unknown", "false"))
+        + f", {int(rows.reason.notna().sum())} not run"
+    )
+    return told(done, shown)
+
+
 def walked(store: Path, done: Tally) -> bool:
     """Prints how many pairs of runs differ, and how many sources are explained."""
     rows, sources = load(store).walks, load(store).sources

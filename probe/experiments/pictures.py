@@ -32,6 +32,7 @@ CAUSES = {
     "flush": "#8c564b",
     "nondeterministic": "#f0e442",
     "place": "#d55e00",
+    "argument": "#c7e9c0",
     "not-a-sum": "#999999",
     "unexplained": "#000000",
 }

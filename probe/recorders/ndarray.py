@@ -10,6 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import (
+    COMMUTE,
     Chooses,
     Contracts,
     Each,
@@ -187,6 +189,10 @@ def _holes(value: Any) -> bool:
     return isinstance(value, _Hole) or (isinstance(value, tuple | list) and any(map(_holes, value)))
 
 
+def _arrays(value: Any) -> bool:
+    return isinstance(value, np.ndarray | tuple | list)
+
+
 def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | None:
     if not hasattr(np, name):
         return None
@@ -239,6 +245,11 @@ class Watched(np.ndarray):
             )
         name = ufunc.__name__
         means = UFUNCS[name](*args, **words) if name in UFUNCS else Unknown(name)
+        numbers = tuple((n, one) for n, one in enumerate(args) if not _run_of(one))
+        if isinstance(means, Each) and numbers and not any(_arrays(one) for _, one in numbers):
+            either = means.word in COMMUTE  # a factor stands on either side
+            given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)
+            means = replace(means, numbers=given)
         if into is None:
             return run.done(name, ufunc, args, words, means)
         function = ufunc

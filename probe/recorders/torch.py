@@ -445,6 +445,7 @@ def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], li
         every += [one for one in changed if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in at]
 
+    again.lies = [(one.strides, one.offset) for one in slots]  # type: ignore[attr-defined]
     return again
 
 

@@ -212,10 +212,11 @@ def _other_weights(
 ) -> InputError | None:
     """Returns the error of weights of one shape that are read on both sides, each by one side.
 
-    A weight that the other side reads elsewhere is one of branches that ran in another order.
+    A weight that the other side reads elsewhere is one of branches that ran in another order. A
+    single number without axes, as bounds and factors in files are, is an argument.
     """
     held = [{v.digest for v in side.values if v.role == WEIGHT} for side in (left, right)]
-    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
+    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT and one[0].shape]
     own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
     other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
     for one, where in own:

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from probe import floats, memory, ulp
-from probe.recording import counterparts
+from probe.recording import arguments, counterparts
+from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
 from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
 from probe.recording.labels import NOTHING, Selection, agreeing
@@ -77,7 +78,8 @@ class Aligned:
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``groups``: where labels have paired what does not read the same values one by
     one, the operations of either side that belong together; ``reads`` are then those values before
-    them that have a counterpart.
+    them that have a counterpart. ``arguments``: how the two are asked for different things, in
+    words: ``eps 1e-05 against 1e-06``; empty where they aren't.
     """
 
     name: str
@@ -93,11 +95,17 @@ class Aligned:
     own: int | None = None
     groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     assumed: bool = False
+    arguments: str = ""
 
     @property
     def differing(self) -> int:
         """Returns elements of its outputs that must agree and don't."""
         return sum(one.differing for one in self.gives)
+
+    @property
+    def why(self) -> str:
+        """Returns its cause in words, with the arguments that differ; empty if there is none."""
+        return f"{self.cause}: {self.arguments}" if "argument" in self.cause else self.cause
 
     @property
     def compared(self) -> int:
@@ -123,17 +131,22 @@ class Aligned:
             "cause": self.cause or None,
             "note": self.note or None,
             "own": self.own,
+            "arguments": self.arguments or None,
         }
 
 
 @dataclass
 class Difference:
-    """Two runs compared; ``operations`` in the order of the run, those of one side between."""
+    """Two runs compared; ``operations`` in the order of the run, those of one side between.
+
+    ``argued``: operations that labels take for the same though their arguments differ.
+    """
 
     left: Recording
     right: Recording
     operations: list[Aligned]
     outputs: list[Pair]
+    argued: Argued = field(default_factory=dict)
 
     @property
     def first(self) -> Aligned | None:
@@ -190,14 +203,20 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
     filled(right, ours)
     same = same or {}
     found = _by_labels(ours, theirs, same)
+    aligned = [(one.left, one.right) for one in found.operations if one.groups is None]
+    argued = arguments.every(ours, theirs, aligned)
+    alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
+    if argued.keys() - alike:  # else labels say the same of both, as of another momentum
+        found = _by_labels(ours, theirs, same, argued=argued)
     if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
         MOST_MIXED
     ):
-        again = _by_labels(ours, theirs, same, written=True)
+        again = _by_labels(ours, theirs, same, written=True, argued=found.argued)
         if not any(one.selection.empty for one in again.outputs):
             found = again
     judge(left, right, _of(found.operations, found.outputs))
     for each in found.operations:
+        each.arguments = _arguments(each, ours, theirs, argued)
         each.verdict = each.verdict or _verdict(each)
         each.note = "" if each.verdict == "equal" else each.note
     _handed_on(found)
@@ -218,13 +237,37 @@ def _handed_on(found: Difference) -> None:
                 one.verdict = "carried"
 
 
+def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued) -> str:
+    """Returns the arguments that differ, in words; also of operations of one kind that are assumed
+    to be the same, as their results are close."""
+    if one.left is None or one.right is None or not one.compared:
+        return ""
+    if one.groups is None:
+        told = argued.get((one.left, one.right))
+    else:
+        single = one.assumed and one.groups == ((one.left,), (one.right,))
+        told = arguments.between(ours, theirs, one.left, one.right) if single else None
+    return "" if told is None else told.text
+
+
+def _alike(one: Aligned) -> bool:
+    """Returns whether labels say that all of what two operations give must agree."""
+    return all(pair.selection.whole for pair in one.gives)
+
+
 def _by_labels(
-    ours: Recording, theirs: Recording, same: Mapping[int, int], written: bool = False
+    ours: Recording,
+    theirs: Recording,
+    same: Mapping[int, int],
+    written: bool = False,
+    argued: Argued | None = None,
 ) -> Difference:
     """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    argued = argued or {}
+    like = {other: one for (_, other), one in argued.items()}
     labels = (
         labelled(ours, theirs, written, {n: n for n in same}),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}),
+        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -245,10 +288,13 @@ def _by_labels(
         return bool(both) and all(each.selection.empty for each in both)
 
     told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing, same)
-    found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
+    found = [
+        _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
+        for both in told.operations
+    ]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, found, outputs)
+    return Difference(ours, theirs, found, outputs, argued)
 
 
 def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
@@ -263,6 +309,7 @@ def _aligned(
     both: tuple[int | None, int | None],
     told: Counterparts,
     pair: Callable[[int, int], Pair],
+    argued: Otherwise | None = None,
 ) -> Aligned:
     """Returns the operations of both sides, or of one, with the pairs of values to be compared."""
     mine, other = both
@@ -273,6 +320,9 @@ def _aligned(
         return made
     two = theirs.operations[other]
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
+    if argued is not None:  # single numbers are arguments, and not read by both
+        numbers = {two.reads[place] for place in argued.scalars}
+        reads = [(mine, other) for mine, other in reads if other not in numbers]
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
     if made.assumed or (mine, other) in told.by_labels:

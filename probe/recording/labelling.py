@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from probe import floats
 from probe.recording.labels import Labels, of_content, of_digest, tag
 from probe.recording.meaning import Attends, Contracts, Steps, Unknown, Windows
 from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
+
+if TYPE_CHECKING:
+    from probe.recording.arguments import Otherwise
 
 LARGE = 1 << 24
 """Elements up to which an input is known element by element, where one side takes a part of it: a
@@ -43,10 +48,13 @@ def labelled(
     other: Recording,
     written: bool = False,
     same: Mapping[int, int] | None = None,
+    like: Mapping[int, Otherwise] | None = None,
 ) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with.
 
     ``same``: values that are taken for the same as one of the other run, by what both are called.
+    ``like``: by number, operations that get the labels of one of the other run, whose arguments
+    are different.
 
     ``written``: no label is left out. What is computed of labels that are left out has other labels
     than what is computed of those that are not, and whether they are may depend on the batch: a
@@ -75,12 +83,28 @@ def labelled(
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
             continue
-        for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
+        for number, label in zip(one.gives, _labels(side, one, found, like), strict=True):
             if found[number] is None:
                 name = None if same is None else same.get(number)
                 found[number] = label if name is None else _assumed(side.values[number], name)
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
+
+
+def _labels(
+    side: Recording,
+    one: Operation,
+    found: list[Labels | None],
+    like: Mapping[int, Otherwise] | None,
+) -> list[Labels]:
+    taken = (like or {}).get(one.number)
+    if taken is None:
+        return given_labels(side, one, found)
+    own = list(found)
+    for place, label in taken.scalars.items():
+        own[one.reads[place]] = label
+    asked = replace(one, meaning=taken.like.meaning, attributes=taken.like.attributes)
+    return given_labels(side, asked, own)
 
 
 def _written_out(side: Recording, other: Recording) -> None:

@@ -25,9 +25,11 @@ from probe.order.tree import BIAS
 from probe.recording import composed, place
 from probe.recording.alone import Alone, same, unequal
 from probe.recording.cases import as_cases
+from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.meaning import (
     Contracts,
+    Convolution,
     Each,
     Meaning,
     Normalises,
@@ -51,7 +53,7 @@ PRODUCTS = 1 << 27
 
 KINDS = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("place", "algorithm", "nondeterministic", "uninitialised"),
+    *("place", "argument", "algorithm", "nondeterministic", "uninitialised"),
 )
 """Classes of causes; those of sums may be joined by ``+``."""
 
@@ -151,6 +153,8 @@ def explain(
     except KeyError:
         made.why = "its operands were left out of the recording"
         return made
+    if aligned.arguments:
+        return _argued(made, sides, aligned)
     if any(one.again is None for one in sides):
         made.why = "the operation can't be run alone"
     else:
@@ -174,6 +178,56 @@ def explain(
         made.why = "not explained yet: different formulas whose results are close"
         return made
     return _classed(made, sides, aligned.reads, most, {} if known is None else known)
+
+
+def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
+    """Fills in the class of operations whose arguments differ, though their operands agree.
+
+    It is the arguments that decide where nothing else can: operands of one size that lie alike in
+    memory, on one target. Else the difference has to be larger than any rounding.
+    """
+    elsewhere = False  # whether something around a call decides its bits, such as a switch
+    try:
+        for one in sides if all(one.again is not None for one in sides) else ():
+            kind, why = one.unsteady()
+            if kind in ("nondeterministic", "uninitialised"):
+                made.kind, made.why = kind, why
+                made.causes = {kind: made.differing}
+                return made
+            made.alone, elsewhere = not why, bool(why)
+            if why:
+                break
+    except Exception as error:  # a library raises what it likes
+        made.why = f"alone, the operation raises {type(error).__name__}"
+        return made
+    dtype = sides[0].value.dtype
+    if (elsewhere or not _as_one(sides)) and near(aligned.gives[made.output], dtype):
+        made.why = (
+            f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
+            "how they lie in memory or a switch: it is unknown which of these changes the bits"
+        )
+        return made
+    # the same operands on the same target, so nothing but the arguments can decide
+    made.kind, made.why = "argument", aligned.arguments
+    both = [one.operation.meaning for one in sides]
+    if all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]:
+        made.kind = "window+argument"
+    made.causes = {made.kind: made.differing}
+    made.examined = made.replayed = made.differing if made.alone else 0
+    return made
+
+
+def _as_one(sides: list[Alone]) -> bool:
+    """Returns whether two calls differ in their arguments at most, as far as that is known."""
+    left, right = (
+        (
+            one.side.recording.target,
+            [array.shape for array in one.reads],
+            getattr(one.again, "lies", None),
+        )
+        for one in sides
+    )
+    return left == right
 
 
 def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:

@@ -211,6 +211,11 @@ def compared(
     found.notes += moved.by_index(left, right, difference, asked.same_inputs)
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
+    found.notes += [
+        f"{one.name}: the arguments differ ({one.arguments}); on these inputs the outputs agree"
+        for one in found.operations
+        if one.arguments and one.verdict == "equal" and difference.argued
+    ]
     if asked.refused is not None:
         found.notes.append(assumed.folded(asked.refused, left.recording, difference))
     _suspect(found)

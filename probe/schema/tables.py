@@ -279,6 +279,29 @@ TRIALS = since(
     Column("seconds", "float", "time for both sides, their reveals and the direct calls", "s"),
 )
 
+NOT_RUN = "not run: see `reason`"
+
+PLANTED = since(
+    6,
+    RUN,
+    key("number", "int", "the pair's place in the draw"),
+    TARGET,
+    Column("title", "text", "what was done to one of two functions, in words", null=NOT_RUN),
+    Column("planted", "text", "the causes that are right, or `nothing`", null=NOT_RUN),
+    Column("direct", "int", "outputs that differ in direct calls", "outputs", null=NOT_RUN),
+    Column("verdict", "text", "of the outputs: `equal`, `differs`, `unknown`", null=NOT_RUN),
+    Column(
+        *("differing", "int", "outputs that differ as probe says", "outputs"),
+        null="the verdict is `unknown`, or not run",
+    ),
+    Column("cause", "text", "the first operation's cause", null="none, or unknown"),
+    Column("arguments", "text", "its arguments that differ", null="none do", foreign=True),
+    Column("answer", "text", "`right`, `unknown` or `false`", null=NOT_RUN),
+    Column("why", "text", "the cause in a sentence", null="no operation differs", foreign=True),
+    Column("reason", "text", "why it was not run", null="it was", foreign=True),
+    Column("seconds", "float", "time for the direct calls and the answer", "s"),
+)
+
 NO_WALK = "refused: see `reason`"
 MODEL = (
     key("model", "text", "name of the model, of those that the experiment lists"),

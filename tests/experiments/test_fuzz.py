@@ -11,7 +11,7 @@ import pytest
 from probe import Case, Target, load, operands
 from probe.comparison import Shapes
 from probe.errors import InputError
-from probe.experiments import fuzzing, referee
+from probe.experiments import fuzzing, planted, referee
 from probe.experiments.fuzzing import Drawing, Trial, tried
 from probe.launch import open_session
 from probe.store import Store
@@ -39,10 +39,36 @@ def test_a_quick_run_explains_all_that_differs(quick):
     assert found.unrefereed.notna().all(), "the reference has no library to call directly"
 
 
+def test_a_quick_run_names_no_cause_that_was_not_planted(quick):
+    found = load(quick).planted
+    assert len(found) == fuzz.QUICK_PLANTED["numpy"] and found.reason.isna().all()
+    assert set(found.answer) <= {"right", "unknown"}
+    right = found[found.answer == "right"]
+    words = {"order", "rounding", "precision", "flush", "place", "algorithm", "argument", "nothing"}
+    assert words <= set(right.planted)
+
+
+def test_a_false_cause_is_called_false():
+    """A cause that was not planted, one where nothing was, and differences that no call shows."""
+    answer = planted._answer
+    assert answer("place", "place", 3, 3) == answer("order+rounding", "order", 3, 3) == "right"
+    assert answer("place", "", 3, 3) == answer("place", "", 3, None) == "unknown"
+    assert answer("place", "algorithm", 3, 3) == answer("nothing", "argument", 0, 0) == "false"
+    assert answer("argument", "argument", 3, 0) == answer("place", "order+place", 3, 3) == "false"
+
+
+@pytest.mark.parametrize("target", ["numpy"])
+def test_planted_doubles_are_the_same_for_a_seed(target):
+    count = len(planted.PLANTED[target])
+    titles = [[planted.drawn(target, n, seed).title for n in range(count)] for seed in (1, 1, 2)]
+    assert titles[0] == titles[1] != titles[2]
+
+
 def test_a_second_run_tries_nothing_again(quick):
-    before = load(quick).trials.seconds.tolist()
+    names = ("trials", "planted")
+    before = [getattr(load(quick), name).seconds.tolist() for name in names]
     fuzz.main(["--quick", "--store", str(quick)], standalone_mode=False)
-    assert load(quick).trials.seconds.tolist() == before
+    assert [getattr(load(quick), name).seconds.tolist() for name in names] == before
 
 
 def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):

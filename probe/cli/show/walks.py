@@ -80,7 +80,7 @@ def _operations(found: Walked) -> RenderableType | None:
             "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
             rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
             _verdict(one),
-            one.cause or one.note,
+            one.why or one.note,
         )
     left_out = len(operations) - len(found.found.computed)
     more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
