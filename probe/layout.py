@@ -33,6 +33,8 @@ WORDS = (CONTIGUOUS, TRANSPOSED, CHANNELS_LAST, "strided")
 OFFSET = "offset:"
 #: Numbers of the words, from 1 on, are their places; those of offsets are this and the bytes.
 OFFSETS = 1000
+#: Bytes by whose multiples addresses are told apart: a cache line, the longest vector register.
+BOUNDARY = 64
 #: The largest offset, in bytes: a page.
 FARTHEST = 4096
 HOW = f"use {', '.join(WORDS)} or {OFFSET}N, N in bytes"

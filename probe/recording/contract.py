@@ -29,6 +29,8 @@ class Seen:
     place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
     container array (:mod:`probe.floats`: bfloat16 as uint16), a copy or a view that is valid until
     the next operation. ``role`` and ``name``: of values that no operation of the run gave.
+    ``address``: how many bytes behind a multiple of 64 its memory begins, by which libraries choose
+    kernels; None where the recorder can't say.
     """
 
     key: Hashable
@@ -37,6 +39,7 @@ class Seen:
     array: Callable[[], np.ndarray]
     role: str = INPUT
     name: str = ""
+    address: int | None = None
 
 
 @dataclass(slots=True)
@@ -48,8 +51,9 @@ class Event:
     it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
     arrays, in the order in which ``again`` takes them; ``gives``: its results. ``attributes``: all
     other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
-    called, on container arrays in the place of what it reads, and returns what it gives; None
-    where it can't be run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
+    called, on container arrays in the place of what it reads, laid at the recorded addresses, and
+    returns what it gives; None where it can't be run alone. Where it has ``moved(addresses)``, that
+    gives the same with operands at others. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
     lines of Python that compute y, a sequence where it gives several; None where there is no such
     text. ``imports``: what they need.
     ``view``: where its results are the very memory that it reads, seen in another shape or order:

@@ -39,7 +39,8 @@ class Value:
 
     ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
     inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what
-    the operation's meaning noticed, such as where a softmax gave exact zeros.
+    the operation's meaning noticed, such as where a softmax gave exact zeros. ``address``: as of
+    ``Seen``, in the run that was recorded.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +51,7 @@ class Value:
     name: str = ""
     content: np.ndarray | None = None
     zeros: np.ndarray | None = None
+    address: int | None = None
 
     @property
     def floating(self) -> bool:
@@ -224,10 +226,12 @@ class Live:
 
         def met(number: int, seen: Seen, given: int) -> None:
             if given >= 0:
-                found.values.append(Value(seen.shape, seen.dtype, bits(seen), given))
+                value = Value(seen.shape, seen.dtype, bits(seen), given, address=seen.address)
+                found.values.append(value)
                 return
             array = seen.array()
             value = Value(seen.shape, seen.dtype, digest(array), given, seen.role, seen.name)
+            value.address = seen.address
             plain = not value.floating or seen.role == CONSTANT
             if seen.role == INPUT or array.size == 1 or (plain and array.size <= SMALL):
                 value.content = np.array(array)

@@ -51,7 +51,7 @@ PRODUCTS = 1 << 27
 
 KINDS = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("place", "algorithm", "nondeterministic", "uninitialised"),
+    *("place", "algorithm", "alignment", "nondeterministic", "uninitialised"),
 )
 """Classes of causes; those of sums may be joined by ``+``."""
 
@@ -157,6 +157,7 @@ def explain(
         made.why = _other_operands(sides, aligned.reads)
         made.refuted = bool(made.why)
     if made.why:
+        made.why += f"; {apart}" if (apart := _addresses(sides, aligned.reads).text) else ""
         return made
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
@@ -173,7 +174,60 @@ def explain(
             return _placed(made, added)
         made.why = "not explained yet: different formulas whose results are close"
         return made
-    return _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    made = _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    return _of_addresses(made, sides, aligned.reads)
+
+
+@dataclass
+class _Addresses:
+    """Where operands begin. ``text``: those that begin elsewhere on the other side, empty if none
+    is known to; ``left`` and ``right``: a side's operands at the other side's addresses."""
+
+    text: str
+    left: list[int | None]
+    right: list[int | None]
+
+
+def _addresses(sides: list[Alone], reads: list[Pair]) -> _Addresses:
+    ours, theirs = (one.addresses for one in sides)
+    found, said = _Addresses("", list(ours), list(theirs)), []
+    pairs = {pair.left: pair.right for pair in reads}
+    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
+    for at, number in enumerate(sides[0].operation.reads):
+        other = right.get(pairs.get(number, -1))
+        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+            continue
+        found.left[at], found.right[other] = theirs[other], ours[at]
+        name = sides[0].side.recording.values[number].name or f"operand {at + 1}"
+        said.append(f"{name} {ours[at]} bytes on the left and {theirs[other]} on the right")
+    if said:
+        found.text = f"operands begin at different addresses: {', '.join(said)} behind a multiple of 64"
+    return found
+
+
+def _of_addresses(made: Cause, sides: list[Alone], reads: list[Pair]) -> Cause:
+    """Names the addresses of operands as the cause where each side, run alone on its own operands
+    at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
+    what each side adds; what else differs between the sides then changes nothing."""
+    if not (apart := _addresses(sides, reads)).text:
+        return made
+    moved = sides[0].moved(apart.left), sides[1].moved(apart.right)
+    if moved[0] is None or moved[1] is None:
+        made.why += f"; {apart.text}"
+        return made
+    ours, theirs, dtype = sides[0].outputs, sides[1].outputs, sides[0].value.dtype
+    differ = unequal(ours, theirs, dtype)
+    gone = differ & ~unequal(moved[0], theirs, dtype) & ~unequal(moved[1], ours, dtype)
+    count, every = int(gone.sum()), int(differ.sum())
+    if count < every:
+        made.why += f"; {apart.text}, which explains {count} of {every}"
+        return made
+    if not made.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
+        made.why, made.examined, made.replayed = "", every, every
+    exchanged = f"{apart.text}; with the addresses exchanged, each side gives the other's bits"
+    made.kind, made.causes = "alignment", {"alignment": every}
+    made.why = f"{exchanged}; {made.why}" if made.why else exchanged
+    return made
 
 
 def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
@@ -252,7 +306,8 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
             if not len(told.differing):
                 continue
             shapes = tuple(str(view.case.to_json()) for view in views)
-            key = sides[0].operation.op, shapes
+            at = tuple(tuple(one.addresses) for one in sides)  # orders may go with these too
+            key = sides[0].operation.op, shapes, at
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
             _told(made, told, _revealed(sides, views, told, most, revealer))
     except (ProbeError, ValueError, IndexError) as error:
@@ -304,7 +359,7 @@ def compared_cases(
     for views in zip(*(_views(one) for one in sides), strict=True):
         told = _compared(sides, views)
         for one, view, side, places in _each(sides, views, told):
-            key = sides[0].operation.op, str(view.case.to_json())
+            key = sides[0].operation.op, str(view.case.to_json()), tuple(one.addresses)
             revealer = known.setdefault(key, made())
             revealer.reveal(side, _session(one, view), side.mask(places))
         yield told

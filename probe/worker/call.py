@@ -14,7 +14,6 @@ from probe.backends import elementwise, rewritten
 from probe.backends.contract import Unsupported
 from probe.worker import compare
 
-BOUNDARY = 64
 #: Sets of lines that keep the operands of a call at a time.
 BOUND = 16
 
@@ -151,9 +150,9 @@ def realigned(array):
     Off by 4 bytes, or by one element where that is more.
     """
     step = max(4, array.dtype.itemsize)
-    off = step if array.ctypes.data % BOUNDARY == 0 else 0
-    raw = np.empty(array.nbytes + 2 * BOUNDARY, np.uint8)
-    start = -raw.ctypes.data % BOUNDARY + off
+    off = step if array.ctypes.data % layout.BOUNDARY == 0 else 0
+    raw = np.empty(array.nbytes + 2 * layout.BOUNDARY, np.uint8)
+    start = -raw.ctypes.data % layout.BOUNDARY + off
     copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
