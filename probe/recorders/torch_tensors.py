@@ -182,6 +182,12 @@ def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     return view.expand(values.shape)
 
 
+def laid(tensor: torch.Tensor, address: int) -> torch.Tensor:
+    """Returns a copy that lies in memory alike, and begins that many bytes behind a multiple of
+    64."""
+    return placed(array(tensor), slot_of(tensor)._replace(address=address))
+
+
 def _memory(slot: Slot, count: int) -> torch.Tensor:
     """Returns zeros for so many numbers, at the slot's address.
 

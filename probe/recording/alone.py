@@ -215,14 +215,18 @@ IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "ja
 
 
 def computed(
-    imports: Sequence[str], lines: Sequence[str], given: Sequence[np.ndarray], dtypes: Sequence[str]
+    imports: Sequence[str],
+    lines: Sequence[str],
+    given: Sequence[np.ndarray],
+    dtypes: Sequence[str],
+    names: Mapping[str, Any] | None = None,
 ) -> list[np.ndarray]:
     """Runs the lines of an operation, which a user trusts, on container arrays.
 
-    They take the library's own values, or where that fails, NumPy's.
+    ``names``: what the lines may use besides. They take the library's own values, or where that fails, NumPy's.
     """
     library = next((name for name in WAYS if any(name in line for line in imports)), "")
-    space: dict[str, Any] = {"np": np}
+    space: dict[str, Any] = {"np": np, **(names or {})}
     more = [IMPORTS[library]] if library else []
     more += ["import jax.numpy as jnp"] if library == "jax" else []
     exec("\n".join([*more, *imports]), space)

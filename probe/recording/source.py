@@ -19,6 +19,7 @@ import numpy as np
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
 from probe.errors import ProbeError
+from probe.layout import BOUNDARY
 from probe.order.reveal import SHORT
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
@@ -199,9 +200,10 @@ def _addresses(sides: list[Alone], reads: list[Pair]) -> _Addresses:
             continue
         found.left[at], found.right[other] = theirs[other], ours[at]
         name = sides[0].side.recording.values[number].name or f"operand {at + 1}"
-        said.append(f"{name} {ours[at]} bytes on the left and {theirs[other]} on the right")
+        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
     if said:
-        found.text = f"operands begin at different addresses: {', '.join(said)} behind a multiple of 64"
+        head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+        found.text = f"{head}: {', '.join(said)}"
     return found
 
 
@@ -219,8 +221,8 @@ def _of_addresses(made: Cause, sides: list[Alone], reads: list[Pair]) -> Cause:
     differ = unequal(ours, theirs, dtype)
     gone = differ & ~unequal(moved[0], theirs, dtype) & ~unequal(moved[1], ours, dtype)
     count, every = int(gone.sum()), int(differ.sum())
-    if count < every:
-        made.why += f"; {apart.text}, which explains {count} of {every}"
+    if count < every:  # none: where they begin changes nothing, and is not mentioned
+        made.why += f"; {apart.text}, which explains {count} of {every}" * bool(count)
         return made
     if not made.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
         made.why, made.examined, made.replayed = "", every, every
