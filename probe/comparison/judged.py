@@ -30,15 +30,18 @@ from probe.comparison.runs import (
     run,
 )
 from probe.launch import AnySession
-from probe.layout import CONTIGUOUS
+from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
 from probe.order.tree import BIAS
 from probe.progress import VOICE
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("nondeterministic", "not-a-sum", "unexplained"),
+    *("alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
+
+OF_SUMS = {"order", "rounding", "precision", "flush"}
+"""Causes that two replayed summations show."""
 
 
 @dataclass
@@ -203,6 +206,8 @@ class Comparison:
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
             return ["nondeterministic"] * len(which)
+        if "alignment" in refusals:
+            return ["alignment"] * len(which)
         if refusals:
             same = self.pairs.same_window[which].tolist()
             return ["not-a-sum" if alike else "window" for alike in same]
@@ -213,7 +218,19 @@ class Comparison:
         for place in np.flatnonzero(told)[self._unflushed(which[told])]:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
+        if self.by_address:  # what the sums show follows from it, and stays the proof
+            found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
         return found.tolist()  # type: ignore[no-any-return]
+
+    @property
+    def by_address(self) -> bool:
+        """Returns whether both sides differ in nothing but where their operands begin in memory."""
+        sides = self.left, self.right
+        words = [one.case.layout for one in sides]
+        plain = [one.case.with_(layout=CONTIGUOUS) for one in sides]
+        begins = all(word == CONTIGUOUS or offset(word) >= 0 for word in words)
+        same = plain[0] == plain[1] and self.left.target.text == self.right.target.text
+        return begins and same and words[0] != words[1]
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
         """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.

@@ -28,6 +28,7 @@ MEANING = {
     "rounding": "fuses different products into their additions (FMA), or truncates its result",
     "precision": "keeps products or partial sums in a different format",
     "flush": "flushes subnormal numbers to zero that the other side keeps",
+    "alignment": "depends on where its operands begin in memory, by which a kernel is chosen",
     "nondeterministic": "does not repeat its own bits, so no cause can be given",
     "place": "computes a function differently at this place: the remainder of a vectorised loop",
     "not-a-sum": "does not add the products (Winograd, FFT), so there is no order to compare",

@@ -78,6 +78,8 @@ def _numbers(one: TargetSummary) -> tuple[str, str, str]:
 def _verdict(one: TargetSummary) -> Text:
     if one.nondeterministic:
         return Text("does not repeat its own bits", "magenta")
+    if one.alignment:
+        return Text("depends on the memory address", "magenta")
     if one.differing:
         return Text("differs", "bold red")
     if not one.comparisons:
