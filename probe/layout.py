@@ -26,6 +26,8 @@ Targets' interpreters import this (Python 3.6).
 
 from typing import Any, Dict, Tuple
 
+import numpy as np
+
 CONTIGUOUS = "contiguous"
 TRANSPOSED = "transposed"
 CHANNELS_LAST = "channels_last"
@@ -89,6 +91,20 @@ def kept(word: str, words: Tuple[str, ...]) -> bool:
     return (OFFSET + "N" if word.startswith(OFFSET) else word) in words
 
 
+def behind(array: np.ndarray) -> int:
+    """Returns how many bytes behind a multiple of ``BOUNDARY`` an array begins."""
+    return int(array.ctypes.data % BOUNDARY)
+
+
+def copied(array: np.ndarray, address: int = 0) -> np.ndarray:
+    """Returns a copy, C order, that begins so many bytes behind a multiple of ``BOUNDARY``."""
+    raw = np.empty(array.nbytes + 2 * BOUNDARY, np.uint8)
+    raw = raw[-raw.ctypes.data % BOUNDARY + address :][: array.nbytes]
+    copy = raw.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 def shifted(x, word):
     """Returns lines that copy the NumPy array of a name to an offset's place; none for no offset.
 
@@ -98,8 +114,8 @@ def shifted(x, word):
     if count < 0:
         return []
     return [
-        f"room = np.zeros({x}.nbytes + {64 + count}, np.uint8)",
-        f"room = room[-room.ctypes.data % 64 + {count} :][: {x}.nbytes].view({x}.dtype)",
+        f"room = np.zeros({x}.nbytes + {BOUNDARY + count}, np.uint8)",
+        f"room = room[-room.ctypes.data % {BOUNDARY} + {count} :][: {x}.nbytes].view({x}.dtype)",
         f"room[:] = {x}.reshape(-1)",
         f"{x} = room.reshape({x}.shape)",
     ]

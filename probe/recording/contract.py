@@ -10,11 +10,12 @@ nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from probe import layout
 from probe.recording.meaning import Meaning
 
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
@@ -70,6 +71,30 @@ class Event:
     lines: Callable[[Sequence[str], str], list[str]] | None = None
     imports: Sequence[str] = ()
     view: Hashable = None
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as
+    of ``Seen``."""
+
+    run: Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+    addresses: Sequence[int | None]
+
+    def moved(self, addresses: Sequence[int | None]) -> Laid:
+        """Returns the same with operands at other addresses."""
+        return replace(self, addresses=addresses)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        both = zip(arrays, self.addresses, strict=True)
+        return self.run([layout.copied(np.asarray(one), at or 0) for one, at in both])
+
+
+def laid(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
+    """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
+    both = zip(names, addresses, strict=True)
+    every = (layout.shifted(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16)
+    return [line for lines in every for line in lines]
 
 
 Visit = Callable[[Event], None]

@@ -150,12 +150,7 @@ def realigned(array):
     Off by 4 bytes, or by one element where that is more.
     """
     step = max(4, array.dtype.itemsize)
-    off = step if array.ctypes.data % layout.BOUNDARY == 0 else 0
-    raw = np.empty(array.nbytes + 2 * layout.BOUNDARY, np.uint8)
-    start = -raw.ctypes.data % layout.BOUNDARY + off
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
+    return layout.copied(array, 0 if layout.behind(array) else step)
 
 
 class Network:
