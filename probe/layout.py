@@ -19,7 +19,8 @@ over; the weights of a convolution are a layer's own and stay ``contiguous``, bu
 ``strided``        every second element of a larger buffer along the last axis of the tensor: the
                    length where there are windows, the axis that is summed up in a product or sum
 ``offset:N``       as contiguous, but the storage starts N bytes behind an address that is a
-                   multiple of 64; N is a multiple of the element's size
+                   multiple of 64; N is a multiple of the element's size. A difference against
+                   another offset, or contiguous, has the cause ``alignment``
 
 Targets' interpreters import this (Python 3.6).
 """

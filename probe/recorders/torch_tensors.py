@@ -114,8 +114,8 @@ def _named(kind: torch.dtype) -> str:
 
 
 class Slot(NamedTuple):
-    """The place of an operand in a call. ``address``: as ``begins`` has it. ``number``: which of the
-    arrays that are read, None where it isn't read, but written or asked for its shape."""
+    """The place of an operand in a call. ``address``: as ``begins`` has it. ``number``: which of
+    the arrays that are read, None where it isn't read, but written or asked for its shape."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -229,8 +229,8 @@ class Geometry(NamedTuple):
 
 
 class Lay:
-    """How tensors of one device, format, shape, strides, offset and address lie: made once for all of them,
-    so that two are the same where they are the same object.
+    """How tensors of one device, format, shape, strides, offset and address lie: made once for all
+    of them, so that two are the same where they are the same object.
 
     ``geometry`` and its ``number``: the same where only strides of axes of size 1 differ; ``like``:
     the same where operands of a run alone would lie alike. ``address``: as ``begins`` has it, None

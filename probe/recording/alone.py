@@ -223,7 +223,8 @@ def computed(
 ) -> list[np.ndarray]:
     """Runs the lines of an operation, which a user trusts, on container arrays.
 
-    ``names``: what the lines may use besides. They take the library's own values, or where that fails, NumPy's.
+    ``names``: what the lines may use besides. They take the library's own values, or where that
+    fails, NumPy's.
     """
     library = next((name for name in WAYS if any(name in line for line in imports)), "")
     space: dict[str, Any] = {"np": np, **(names or {})}

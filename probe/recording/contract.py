@@ -54,9 +54,9 @@ class Event:
     other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
     called, on container arrays in the place of what it reads, laid at the recorded addresses, and
     returns what it gives; None where it can't be run alone. Where it has ``moved(addresses)``, that
-    gives the same with operands at others. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
-    lines of Python that compute y, a sequence where it gives several; None where there is no such
-    text. ``imports``: what they need.
+    gives the same with operands at others. ``lines``: how a user writes it:
+    ``lines(["x", "w"], "y")`` gives lines of Python that compute y, a sequence where it gives
+    several; None where there is no such text. ``imports``: what they need.
     ``view``: where its results are the very memory that it reads, seen in another shape or order:
     what tells that way of seeing it from every other; else None.
     """

@@ -76,7 +76,9 @@ def test_a_function_whose_order_goes_with_the_address_has_one_order():
     for n in (5, 40, 300):
         told = probe.order(by_address, n).to_json()
         assert told["replayed"] == 1 and len(told["orders"]) == 1
-        assert told["orders"][0]["tree"] == probe.order(in_sequence, n).to_json()["orders"][0]["tree"]
+        assert (
+            told["orders"][0]["tree"] == probe.order(in_sequence, n).to_json()["orders"][0]["tree"]
+        )
 
 
 def test_a_fused_multiply_add_is_seen():

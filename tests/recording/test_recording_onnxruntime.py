@@ -106,9 +106,7 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     """Eigen's sums start where whole vectors do."""
     x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]
     content = model(nodes, {"x": x}, ["y"], opened=())
-    sides = [
-        Live(onnxruntime.Recorder(content, {"x": layout.copied(x, at)})) for at in (0, offset)
-    ]
+    sides = [Live(onnxruntime.Recorder(content, {"x": layout.copied(x, at)})) for at in (0, offset)]
     assert [one.recording.values[0].address for one in sides] == [0, offset]
     found = difference.compare(*sides)
     lines = sides[1].event(0).lines(["x0"], "y")

@@ -303,7 +303,9 @@ def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
     seen: list[list[int]] = []
 
     class Watching(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if func is torch.ops.aten.add.Tensor:
                 seen.append([one.data_ptr() % 64 for one in args])
             return func(*args, **(kwargs or {}))

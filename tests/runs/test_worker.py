@@ -109,7 +109,8 @@ class Addressed:
 
 
 @pytest.mark.parametrize(
-    ("period", "found"), [(None, "alignment differs"), (2, "differs"), (1, "differs"), (99, "equal")]
+    ("period", "found"),
+    [(None, "alignment differs"), (2, "differs"), (1, "differs"), (99, "equal")],
 )
 def test_a_control_tells_an_address_from_what_does_not_repeat(period, found):
     operator = Addressed(period)
