@@ -377,12 +377,14 @@ def _laid(name: str, slot: Slot) -> list[str]:
     if not slot.address:
         made = f"torch.empty_strided({shape}, {strides}, dtype={name}.dtype)"
         return [f"{name} = {made}.copy_({name})"]
+    said = f"# {name} begins {slot.address} bytes behind a multiple of {BOUNDARY}"
     count = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
     if slot.address % slot.dtype.itemsize == 0:
         made = f"torch.empty({start + count}, dtype={name}.dtype)"
-        return [f"{name} = {made}.as_strided({shape}, {strides}, {start}).copy_({name})"]
+        return [said, f"{name} = {made}.as_strided({shape}, {strides}, {start}).copy_({name})"]
     size = count * slot.dtype.itemsize  # PyTorch's own views begin at whole numbers, NumPy's don't
     return [
+        said,
         f"room = np.zeros({size + 2 * BOUNDARY}, np.uint8)",
         f"room = room[-room.ctypes.data % {BOUNDARY} + {slot.address} :][:{size}]",
         f"room = torch.from_numpy(room).view({name}.dtype)",

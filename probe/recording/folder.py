@@ -322,8 +322,8 @@ class Stored:
         container(dtype)
         if not NAME.fullmatch(f"{name}.npy"):
             raise self.broken(f"{name[:40]!r} is not a digest")
-        given, words = int(one.get("given", -1)), (str(one.get(k, "")) for k in ("role", "name"))
-        found = Value(shape, dtype, name, given, *words)
+        given, role = int(one.get("given", -1)), str(one.get("role", ""))
+        found = Value(shape, dtype, name, given, role, str(one.get("name", "")))
         if one.get("address") is not None:  # folders of earlier releases do not have it
             found.address = int(one["address"])
             if not 0 <= found.address < layout.BOUNDARY:

@@ -92,6 +92,16 @@ class Recording:
     outputs: tuple[int, ...] = ()
 
 
+def name_of(run: Recording, number: int) -> str:
+    """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
+    the weight's. Empty if there is none."""
+    value = run.values[number]
+    if value.name or value.given < 0:
+        return value.name
+    op = run.operations[value.given]
+    return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
+
+
 Part = tuple[int, Selection]
 """The number of a value, and which of its elements are meant."""
 

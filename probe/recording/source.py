@@ -36,7 +36,7 @@ from probe.recording.meaning import (
     Unknown,
     Windows,
 )
-from probe.recording.recording import Side
+from probe.recording.recording import Side, name_of
 from probe.recording.session import Session
 from probe.recording.terms import of_terms
 from probe.recording.view import AsCase
@@ -158,7 +158,7 @@ def explain(
         made.why = _other_operands(sides, aligned.reads)
         made.refuted = bool(made.why)
     if made.why:
-        made.why += f"; {apart}" if (apart := _addresses(sides, aligned.reads).text) else ""
+        made.why += f"; {text}" if (text := _addresses(sides, aligned.reads).text) else ""
         return made
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
@@ -199,7 +199,7 @@ def _addresses(sides: list[Alone], reads: list[Pair]) -> _Addresses:
         if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
             continue
         found.left[at], found.right[other] = theirs[other], ours[at]
-        name = sides[0].side.recording.values[number].name or f"operand {at + 1}"
+        name = name_of(sides[0].side.recording, number) or f"operand {at + 1}"
         said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
     if said:
         head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"

@@ -30,7 +30,7 @@ from probe.recording.difference import (
     compare,
     itemsize,
 )
-from probe.recording.recording import Live, Recording, Side, digest
+from probe.recording.recording import Live, Recording, Side, digest, name_of
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -189,7 +189,7 @@ def _misaligned(one: Live, two: Live, number: int) -> str:
     except Exception:  # it can not be run alone, or a library raises what it likes
         return ""
     said = [
-        f"{runs[0].values[n].name or f'operand {at + 1}'} at {ours[at]}, then at {theirs[at]}"
+        f"{name_of(runs[0], n) or f'operand {at + 1}'} at {ours[at]}, then at {theirs[at]}"
         for at, n in enumerate(op.reads)
         if ours[at] != theirs[at]
     ]
