@@ -350,11 +350,15 @@ def _evenly(some: np.ndarray, most: int) -> np.ndarray:
     return some[np.unique(np.linspace(0, len(some) - 1, most).astype(int))]
 
 
+def begins(address: int | None) -> int | None:
+    """Returns what orders go with of an address: modulo 16 bytes, as MKL's and Eigen's do. NumPy
+    allocates at any multiple of 16, so that more of it would tell the same call from itself."""
+    return None if address is None else address % 16
+
+
 def _begins(one: Alone) -> Hashable:
-    """Returns what its orders go with besides its shapes: where operands begin, in 16 bytes. NumPy
-    allocates at any multiple of 16; what goes with more of it does not replay, and is asked anew.
-    """
-    return tuple(None if at is None else at % 16 for at in one.addresses)
+    """Returns what its orders go with besides its shapes: where its operands begin."""
+    return tuple(map(begins, one.addresses))
 
 
 def compared_cases(

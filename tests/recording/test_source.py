@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probe import layout
-from probe.recording import source
+from probe.recording import judging, source
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Contracts, Each, Meaning, Normalises, Reduces, Unknown, Windows
 from probe.recording.recording import Live
@@ -312,6 +312,13 @@ class TestAddresses:
         left, right = ({"x": one, "w": layout.copied(w, at)} for one, at in ((x[:1], 0), (x, 4)))
         _, cause = explained(Contracts("mk,kn->mn"), product, left, right)
         assert cause.kind == "order" and "address" not in cause.why
+
+    def test_a_call_at_another_address_is_not_the_very_same_call(self) -> None:
+        x, step = normal(3, 40), Step("double", Each("f"), np.tanh, ["x"])
+        sides = [Live(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
+        for other, same in ((1, True), (2, False)):
+            (one,) = compare(sides[0], sides[other]).operations
+            assert judging.one_call(one, sides[0], sides[other]) == same
 
     def test_what_is_not_run_says_where_operands_begin(self) -> None:
         x, w = normal(3, 40), normal(40, 30)
