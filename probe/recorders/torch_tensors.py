@@ -133,7 +133,7 @@ def begins(tensor: torch.Tensor) -> int:
     puts weights at multiples of 8). MKL's order of additions depends on it.
     """
     try:
-        return int(tensor.data_ptr()) % BOUNDARY
+        return tensor.data_ptr() % BOUNDARY
     except RuntimeError:  # it has no memory of its own, as where PyTorch traces
         return 0
 

@@ -240,7 +240,7 @@ def test_a_difference_in_where_operands_begin_alone_is_called_alignment(started)
     found.left.case = found.left.case.with_(layout="offset:4")
     assert found.by_address and found.causes == {"alignment": len(found.differing)}
     assert found.replayed == 5 and "alignment: " in found.lines()[2]
-    found.left.case = found.left.case.with_(dtype="float64")
+    found.left.case = found.left.case.with_(in_channels=200)
     assert not found.by_address
 
 
