@@ -30,7 +30,7 @@ from probe.comparison.runs import (
     run,
 )
 from probe.launch import AnySession
-from probe.layout import CONTIGUOUS
+from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
 from probe.order.pools import Pooled
 from probe.order.tree import BIAS
@@ -38,8 +38,11 @@ from probe.progress import VOICE
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("algorithm", "nondeterministic", "not-a-sum", "unexplained"),
+    *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
+
+OF_SUMS = {"order", "rounding", "precision", "flush"}
+"""Causes that two replayed summations show."""
 
 
 @dataclass
@@ -204,6 +207,8 @@ class Comparison:
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
             return ["nondeterministic"] * len(which)
+        if "alignment" in refusals:
+            return ["alignment"] * len(which)
         if self.left.pooled is not None and self.right.pooled is not None:
             return self._of_pools(which, self.left.pooled, self.right.pooled)
         if refusals:
@@ -216,6 +221,8 @@ class Comparison:
         for place in np.flatnonzero(told)[self._unflushed(which[told])]:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
+        if self.by_address:  # what the sums show follows from it, and stays the proof
+            found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
         return found.tolist()  # type: ignore[no-any-return]
 
     def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
@@ -225,6 +232,16 @@ class Comparison:
         same = pairs.same_window.tolist()
         causes = zip(found, same, strict=True)
         return [(cause or "unexplained") if alike else "window" for cause, alike in causes]
+
+    @property
+    def by_address(self) -> bool:
+        """Returns whether both sides differ in nothing but where their operands begin in memory."""
+        sides = self.left, self.right
+        words = [one.case.layout for one in sides]
+        plain = [one.case.with_(layout=CONTIGUOUS) for one in sides]
+        begins = all(word == CONTIGUOUS or offset(word) >= 0 for word in words)
+        same = plain[0] == plain[1] and self.left.target.text == self.right.target.text
+        return begins and same and words[0] != words[1]
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
         """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.

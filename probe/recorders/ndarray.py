@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from probe import layout
 from probe.errors import InputError
-from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.meaning import (
     COMMUTE,
     Chooses,
@@ -116,6 +117,7 @@ class _Run:
         return Seen(
             *(key, plain.shape, plain.dtype.name, lambda: plain),
             *(getattr(value, "role", INPUT), getattr(value, "name", "")),
+            layout.behind(value) if isinstance(value, np.ndarray) else None,
         )
 
     def done(
@@ -131,10 +133,11 @@ class _Run:
         held = _replaced((args, words), put)
         seen = [self.seen(one) for one in reads]
 
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            filled = _filled(held, [np.array(one) for one in arrays])
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            filled = _filled(held, arrays)
             return [np.asarray(one) for one in _several(function(*filled[0], **filled[1]))]
 
+        addresses = [one.address for one in seen]
         plain = _filled(held, [np.asarray(one) for one in reads])
         found = function(*plain[0], **plain[1])
         if into is not None:
@@ -145,7 +148,7 @@ class _Run:
         self.visit(
             Event(
                 *(name, getattr(_local, "path", ""), seen, [self.seen(one) for one in gives]),
-                *(means, _attributes(held), again, _lines(name, held)),
+                *(means, _attributes(held), Laid(run, addresses), _lines(name, held, addresses)),
                 ("import numpy as np",),
             )
         )
@@ -193,7 +196,9 @@ def _arrays(value: Any) -> bool:
     return isinstance(value, np.ndarray | tuple | list)
 
 
-def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | None:
+def _lines(
+    name: str, held: Any, addresses: Sequence[int | None]
+) -> Callable[[Sequence[str], str], list[str]] | None:
     if not hasattr(np, name):
         return None
 
@@ -207,7 +212,7 @@ def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | 
     def lines(names: Sequence[str], y: str) -> list[str]:
         given = [written(one, names) for one in held[0]]
         given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
-        return [f"{y} = np.{name}({', '.join(given)})"]
+        return [*laid(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
 
     return lines
 

@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -401,7 +402,9 @@ class _Mode(TorchDispatchMode):
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
         call.reads = [slot_of(one) for one in reads]
-        again = None if call.random else _again(call, at)
+        again = None
+        if not call.random:
+            again = Repeat(call.func, call.tree(), call.reads, torch.get_num_threads(), at)
         lines = call.writer(at, len(every)) if every else None
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
         told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
@@ -429,24 +432,44 @@ class _Mode(TorchDispatchMode):
         return given
 
 
-def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """Returns what runs the operation alone, as it was run: operands in memory, and threads."""
-    func, slots = call.func, list(call.reads)
-    tree, threads = call.tree(), torch.get_num_threads()
+@dataclass(frozen=True)
+class Repeat:
+    """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
-    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        operands = [placed(a, slot) for a, slot in zip(arrays, slots, strict=True)]
+    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for.
+    """
+
+    func: Any
+    tree: Any
+    slots: Sequence[Slot]
+    threads: int
+    at: Sequence[int]
+
+    @property
+    def addresses(self) -> list[int | None]:
+        """Returns how many bytes behind a multiple of 64 each operand begins."""
+        return [slot.address if slot.strides is not None else None for slot in self.slots]
+
+    @property
+    def lies(self) -> list[tuple[Any, ...]]:
+        """Returns how each operand lies in memory, to be compared with another call's."""
+        return [(slot.strides, slot.offset, slot.address) for slot in self.slots]
+
+    def moved(self, addresses: Sequence[int | None]) -> Repeat:
+        """Returns the same with operands at other addresses; None: where it is."""
+        both = zip(self.slots, addresses, strict=True)
+        return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
         fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
-        args, kwargs = replaced(tree, fill)
-        with torch.no_grad(), _on(threads):
-            given = func(*args, **kwargs)
+        args, kwargs = replaced(self.tree, fill)
+        with torch.no_grad(), _on(self.threads):
+            given = self.func(*args, **kwargs)
         every = tensors(given)
-        changed = Call(func, args, kwargs).changed()
+        changed = Call(self.func, args, kwargs).changed()
         every += [one for one in changed if not any(one is other for other in every)]
-        return [np.array(array(every[n])) for n in at]
-
-    again.lies = [(one.strides, one.offset) for one in slots]  # type: ignore[attr-defined]
-    return again
+        return [np.array(array(every[n])) for n in self.at]
 
 
 @contextmanager

@@ -52,6 +52,23 @@ class Alone:
     gives: list[np.ndarray]
     again: Again | None
 
+    @property
+    def addresses(self) -> list[int | None]:
+        """How many bytes behind a multiple of 64 each operand begins, None where that isn't known:
+        where it is run alone, which a run of the whole that allocates anew may not repeat."""
+        known: list[int | None] | None = getattr(self.again, "addresses", None)
+        values = self.side.recording.values
+        return [values[n].address for n in self.operation.reads] if known is None else known
+
+    def moved(self, addresses: Sequence[int | None]) -> np.ndarray | None:
+        """Returns ``outputs`` with its own operands at other addresses; None where it can't be."""
+        moved = getattr(self.again, "moved", None)
+        again = None if moved is None else moved(addresses)
+        if again is None:
+            return None
+        there = replace(self, again=again)
+        return there.chosen(there.call())
+
     @classmethod
     def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
         """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
@@ -187,7 +204,7 @@ def unequal(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
 
 
 WAYS = {
-    "torch": ("torch.from_numpy({0})", "torch.from_numpy({0}).view(torch.bfloat16)"),
+    "torch": ("torch.tensor({0})", "torch.tensor({0}).view(torch.bfloat16)"),
     "tensorflow": ("tf.constant({0})", "tf.bitcast({0}, tf.bfloat16)"),
     "jax": ("jnp.asarray({0})", "jax.lax.bitcast_convert_type(jnp.asarray({0}), jnp.bfloat16)"),
 }
@@ -198,14 +215,19 @@ IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "ja
 
 
 def computed(
-    imports: Sequence[str], lines: Sequence[str], given: Sequence[np.ndarray], dtypes: Sequence[str]
+    imports: Sequence[str],
+    lines: Sequence[str],
+    given: Sequence[np.ndarray],
+    dtypes: Sequence[str],
+    names: Mapping[str, Any] | None = None,
 ) -> list[np.ndarray]:
     """Runs the lines of an operation, which a user trusts, on container arrays.
 
-    They take the library's own values, or where that fails, NumPy's.
+    ``names``: what the lines may use besides. They take the library's own values, or where that
+    fails, NumPy's.
     """
     library = next((name for name in WAYS if any(name in line for line in imports)), "")
-    space: dict[str, Any] = {"np": np}
+    space: dict[str, Any] = {"np": np, **(names or {})}
     more = [IMPORTS[library]] if library else []
     more += ["import jax.numpy as jnp"] if library == "jax" else []
     exec("\n".join([*more, *imports]), space)

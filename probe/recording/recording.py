@@ -39,7 +39,8 @@ class Value:
 
     ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
     inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what
-    the operation's meaning noticed, such as where a softmax gave exact zeros.
+    the operation's meaning noticed, such as where a softmax gave exact zeros. ``address``: as of
+    ``Seen``, in the run that was recorded.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +51,7 @@ class Value:
     name: str = ""
     content: np.ndarray | None = None
     zeros: np.ndarray | None = None
+    address: int | None = None
 
     @property
     def floating(self) -> bool:
@@ -88,6 +90,16 @@ class Recording:
     values: list[Value] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
+
+
+def name_of(run: Recording, number: int) -> str:
+    """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
+    the weight's. Empty if there is none."""
+    value = run.values[number]
+    if value.name or value.given < 0:
+        return value.name
+    op = run.operations[value.given]
+    return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
 
 
 Part = tuple[int, Selection]
@@ -224,10 +236,12 @@ class Live:
 
         def met(number: int, seen: Seen, given: int) -> None:
             if given >= 0:
-                found.values.append(Value(seen.shape, seen.dtype, bits(seen), given))
+                value = Value(seen.shape, seen.dtype, bits(seen), given, address=seen.address)
+                found.values.append(value)
                 return
             array = seen.array()
             value = Value(seen.shape, seen.dtype, digest(array), given, seen.role, seen.name)
+            value.address = seen.address
             plain = not value.floating or seen.role == CONSTANT
             if seen.role == INPUT or array.size == 1 or (plain and array.size <= SMALL):
                 value.content = np.array(array)

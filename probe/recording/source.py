@@ -19,6 +19,7 @@ import numpy as np
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
 from probe.errors import ProbeError
+from probe.layout import BOUNDARY
 from probe.order.reveal import SHORT
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
@@ -37,7 +38,7 @@ from probe.recording.meaning import (
     Unknown,
     Windows,
 )
-from probe.recording.recording import Side
+from probe.recording.recording import Side, name_of
 from probe.recording.session import Session
 from probe.recording.terms import of_terms
 from probe.recording.view import AsCase
@@ -53,7 +54,7 @@ PRODUCTS = 1 << 27
 
 KINDS = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("place", "argument", "algorithm", "nondeterministic", "uninitialised"),
+    *("place", "argument", "algorithm", "alignment", "nondeterministic", "uninitialised"),
 )
 """Classes of causes; those of sums may be joined by ``+``."""
 
@@ -161,6 +162,7 @@ def explain(
         made.why = _other_operands(sides, aligned.reads)
         made.refuted = bool(made.why)
     if made.why:
+        made.why += f"; {text}" if (text := _addresses(sides, aligned.reads).text) else ""
         return made
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
@@ -177,7 +179,61 @@ def explain(
             return _placed(made, added)
         made.why = "not explained yet: different formulas whose results are close"
         return made
-    return _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    made = _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    return _of_addresses(made, sides, aligned.reads)
+
+
+@dataclass
+class _Addresses:
+    """Where operands begin. ``text``: those that begin elsewhere on the other side, empty if none
+    is known to; ``left`` and ``right``: a side's operands at the other side's addresses."""
+
+    text: str
+    left: list[int | None]
+    right: list[int | None]
+
+
+def _addresses(sides: list[Alone], reads: list[Pair]) -> _Addresses:
+    ours, theirs = (one.addresses for one in sides)
+    found, said = _Addresses("", list(ours), list(theirs)), []
+    pairs = {pair.left: pair.right for pair in reads}
+    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
+    for at, number in enumerate(sides[0].operation.reads):
+        other = right.get(pairs.get(number, -1))
+        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+            continue
+        found.left[at], found.right[other] = theirs[other], ours[at]
+        name = name_of(sides[0].side.recording, number) or f"operand {at + 1}"
+        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
+    if said:
+        head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+        found.text = f"{head}: {', '.join(said)}"
+    return found
+
+
+def _of_addresses(made: Cause, sides: list[Alone], reads: list[Pair]) -> Cause:
+    """Names the addresses of operands as the cause where each side, run alone on its own operands
+    at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
+    what each side adds; what else differs between the sides then changes nothing."""
+    if not (apart := _addresses(sides, reads)).text:
+        return made
+    moved = sides[0].moved(apart.left), sides[1].moved(apart.right)
+    if moved[0] is None or moved[1] is None:
+        made.why += f"; {apart.text}"
+        return made
+    ours, theirs, dtype = sides[0].outputs, sides[1].outputs, sides[0].value.dtype
+    differ = unequal(ours, theirs, dtype)
+    gone = differ & ~unequal(moved[0], theirs, dtype) & ~unequal(moved[1], ours, dtype)
+    count, every = int(gone.sum()), int(differ.sum())
+    if count < every:  # none: where they begin changes nothing, and is not mentioned
+        made.why += f"; {apart.text}, which explains {count} of {every}" * bool(count)
+        return made
+    if not made.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
+        made.why, made.examined, made.replayed = "", every, every
+    exchanged = f"{apart.text}; with the addresses exchanged, each side gives the other's bits"
+    made.kind, made.causes = "alignment", {"alignment": every}
+    made.why = f"{exchanged}; {made.why}" if made.why else exchanged
+    return made
 
 
 def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
@@ -331,7 +387,7 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
             if not len(told.differing):
                 continue
             shapes = tuple(str(view.case.to_json()) for view in views)
-            key = sides[0].operation.op, shapes
+            key = sides[0].operation.op, shapes, *map(_begins, sides)
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
             _told(made, told, _revealed(sides, views, told, most, revealer))
     except (ProbeError, ValueError, IndexError) as error:
@@ -373,6 +429,17 @@ def _evenly(some: np.ndarray, most: int) -> np.ndarray:
     return some[np.unique(np.linspace(0, len(some) - 1, most).astype(int))]
 
 
+def begins(address: int | None) -> int | None:
+    """Returns what orders go with of an address: modulo 16 bytes, as MKL's and Eigen's do. NumPy
+    allocates at any multiple of 16, so that more of it would tell the same call from itself."""
+    return None if address is None else address % 16
+
+
+def _begins(one: Alone) -> Hashable:
+    """Returns what its orders go with besides its shapes: where its operands begin."""
+    return tuple(map(begins, one.addresses))
+
+
 def compared_cases(
     sides: list[Alone], known: Known, made: Callable[[], Revealer]
 ) -> Iterator[Recorded]:
@@ -383,7 +450,7 @@ def compared_cases(
     for views in zip(*(_views(one) for one in sides), strict=True):
         told = _compared(sides, views)
         for one, view, side, places in _each(sides, views, told):
-            key = sides[0].operation.op, str(view.case.to_json())
+            key = sides[0].operation.op, str(view.case.to_json()), _begins(one)
             revealer = known.setdefault(key, made())
             revealer.reveal(side, _session(one, view), side.mask(places))
         yield told

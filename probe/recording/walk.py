@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.errors import Nondeterministic
+from probe.errors import Misaligned, Nondeterministic
+from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
 from probe.recording import alone, assumed, moved
 from probe.recording.assumed import MOVING, NAMES
@@ -29,7 +30,7 @@ from probe.recording.difference import (
     compare,
     itemsize,
 )
-from probe.recording.recording import Live, Recording, Side, digest
+from probe.recording.recording import Live, Recording, Side, digest, name_of
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -159,10 +160,47 @@ def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
     op = ours.operations[number]
     where = f"{op.op} at {op.path}" if op.path else op.op
-    return Nondeterministic(
+    found = (
         f"{start}: the first operation that does is {where}, number {number + 1} of "
-        f"{len(ours.operations)}; {FIX}"
+        f"{len(ours.operations)}"
     )
+    if said := _misaligned(one, two, number):
+        return Misaligned(f"{found}, {said}; {ALLOCATE}")
+    return Nondeterministic(f"{found}; {FIX}")
+
+
+def _misaligned(one: Live, two: Live, number: int) -> str:
+    """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
+    alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
+    runs = one.recording, two.recording
+    op = runs[0].operations[number]
+    ours, theirs = ([run.values[n].address for n in op.reads] for run in runs)
+    if ours == theirs:
+        return ""
+    try:
+        moved = getattr(one.again(number), "moved", None)
+        arrays = one.arrays(set(op.reads))
+        if moved is None:
+            return ""
+        for run, addresses in zip(runs, (ours, theirs), strict=True):
+            found = moved(addresses)([np.array(arrays[n]) for n in op.reads])
+            if [digest(a) for a in found] != [run.values[n].digest for n in op.gives]:
+                return ""
+    except Exception:  # it can not be run alone, or a library raises what it likes
+        return ""
+    said = [
+        f"{name_of(runs[0], n) or f'operand {at + 1}'} at {ours[at]}, then at {theirs[at]}"
+        for at, n in enumerate(op.reads)
+        if ours[at] != theirs[at]
+    ]
+    head = f"whose operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+    return f"{head}: {', '.join(said)}"
+
+
+ALLOCATE = (
+    "copy what is not allocated by the library (NumPy's arrays, mapped files, views) once before "
+    "the runs, with .clone() for example, so that it begins at the same address in each"
+)
 
 
 FIX = (

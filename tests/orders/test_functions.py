@@ -82,6 +82,20 @@ def test_the_lines_say_whether_a_sum_is_certified():
     assert probe.order(halves, 5, certify=True).lines()[1].endswith("; certified")
 
 
+def test_a_function_whose_order_goes_with_the_address_has_one_order():
+    """NumPy allocates at any multiple of 16 bytes: the function gets its copies at one address."""
+
+    def by_address(x):
+        return in_sequence(x if x.ctypes.data % 64 == 0 else x[::-1])
+
+    for n in (5, 40, 300):
+        told = probe.order(by_address, n).to_json()
+        assert told["replayed"] == 1 and len(told["orders"]) == 1
+        assert (
+            told["orders"][0]["tree"] == probe.order(in_sequence, n).to_json()["orders"][0]["tree"]
+        )
+
+
 def test_a_fused_multiply_add_is_seen():
     def fused(x, w):
         total = 0.0

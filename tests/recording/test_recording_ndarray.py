@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from probe import layout
 from probe.recorders.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
+from probe.recording import source
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Chooses, Contracts, Each, Reduces, Turns, Windows
 from probe.recording.recording import Live
@@ -337,3 +339,29 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
     assert [one.tobytes() for one in live.outputs] == [
         one.tobytes() for one in live.recorder.plain()
     ]
+
+
+@pytest.mark.parametrize("offset", [4, 8, 20])
+def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
+    w = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
+
+    def added(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return product(x, w) if w.ctypes.data % 16 == 0 else product(x[:, ::-1], w[::-1])
+
+    made = operation("matmul", Contracts("mk,kn->mn"))(added)
+    run = lambda x, w: made(x, w)  # noqa: E731
+    sides = [Live(Recorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
+    first = compare(*sides).first
+    assert first is not None and sides[1].recording.values[1].address == offset
+    (one,) = sides[1].recording.operations
+    arrays = sides[1].arrays({*one.reads, *one.gives})
+    (found,) = sides[1].again(0)([arrays[n] for n in one.reads])
+    assert found.tobytes() == arrays[one.gives[0]].tobytes()
+    cause = source.explain(*sides, first)
+    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
+    space: dict[str, Any] = {"np": np, "x0": x, "x1": w}
+    lines = sides[1].event(0).lines
+    assert lines is not None
+    exec("\n".join(lines(["x0", "x1"], "y")), space)
+    assert space["x1"].ctypes.data % 64 == offset and (space["x1"] == w).all()

@@ -13,7 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 import probe  # noqa: E402
+from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_tensors import placed, slot_of  # noqa: E402
@@ -22,6 +25,7 @@ from probe.recording.judging import settled  # noqa: E402
 from probe.recording.labelling import labelled  # noqa: E402
 from probe.recording.meaning import Moves, Unknown  # noqa: E402
 from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
+from probe.reproduction import recorded  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)
@@ -284,6 +288,62 @@ def test_operands_lie_in_memory_as_they_did() -> None:
     assert placed(np.ones((5, 6), np.float32), slot_of(wide[:24].view(6, 4).T)).stride() == (1, 5)
     uneven = placed(np.arange(18, dtype=np.float32).reshape(3, 6), slot_of(wide[:6].expand(3, 6)))
     assert uneven[2, 5] == 17
+
+
+def laid_at(one: torch.Tensor, address: int) -> torch.Tensor:
+    """The same values in memory that somebody else has allocated: mapped, or NumPy's."""
+    bits = one.contiguous().view(torch.uint8).numpy().reshape(-1)
+    return torch.from_numpy(layout.copied(bits, address)).view(one.dtype).view(one.shape)
+
+
+@pytest.mark.parametrize("address", [*range(0, 64, 4), 2, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
+    whole = laid_at(torch.arange(24).reshape(4, 6).to(dtype), address)
+    seen: list[list[int]] = []
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.aten.add.Tensor:
+                seen.append([one.data_ptr() % 64 for one in args])
+            return func(*args, **(kwargs or {}))
+
+    for one in (whole, whole.T, whole[1:, ::2], whole[:1].expand(4, 6), whole[2, 3]):
+        at = one.data_ptr() % 64
+        ((event, arrays, gives),) = _events(lambda one=one: torch.add(one, one))  # type: ignore[misc]
+        assert [read.address for read in event.reads] == [at, at]
+        assert event.again is not None and _bits(event.again(arrays)) == _bits(gives)
+        with Watching():
+            event.again(arrays)
+            event.again.moved([12, None])(arrays)  # type: ignore[attr-defined]
+        assert seen[-2:] == [[at, at], [12, at]]
+        scope: dict[str, Any] = {"np": np, "torch": torch}
+        scope |= {f"x{n}": torch.tensor(a).view(dtype) for n, a in enumerate(arrays)}
+        exec("\n".join(event.lines(["x0", "x1"], "y")), scope)
+        assert [scope[f"x{n}"].data_ptr() % 64 for n in (0, 1)] == [at, at]
+        assert scope["x0"].stride() == one.stride() and torch.equal(scope["x0"], one)
+
+
+def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
+    tmp_path: Path,
+) -> None:
+    """As safetensors puts it: 8 bytes behind a multiple of 16, in memory that it maps."""
+    x, w, b = X.reshape(-1)[:96].reshape(1, 96), torch.randn(64, 96), torch.randn(64)
+    other = [laid_at(w, at) for at in (4, 8, 12, 32)]
+    rows = [F.linear(x, one, b) for one in (w, *other)]
+    apart = next((n for n, row in enumerate(rows) if not torch.equal(row, rows[0])), None)
+    if apart is None:
+        pytest.skip("this processor's product does not depend on the address")
+    moved = other[apart - 1]
+    found = probe.first_difference(lambda: F.linear(x, w, b), lambda: F.linear(x, moved, b))
+    (cause,), walked = found.found.causes.values(), found.found
+    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
+    assert walked.first is not None
+    both = walked.left, walked.right
+    made = recorded.write(tmp_path / "out", *both, walked.first, cause, times=1)
+    assert f"{cause.differing} of 64 outputs differ" in repr(made)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

@@ -8,16 +8,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from probe import layout
 from probe.answers.first_difference import Asked, Walked
-from probe.errors import InputError, Nondeterministic
+from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
 from probe.recording.assumed import in_common
-from probe.recording.meaning import Each, Moves, Reshapes
+from probe.recording.meaning import Contracts, Each, Moves, Reshapes
 from probe.recording.recording import Live
 from tests.recording import causes
+from tests.recording.doubles import Doubles, Step, added
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
 X = normal(6, 32)
+RANDOM = np.random.default_rng()
 
 
 def verdicts(found):
@@ -264,3 +267,26 @@ def test_a_batch_of_pictures_as_large_as_networks_take_is_known_row_by_row():
     found = walk.walk(of(1), of(8), explain=False)
     assert found.difference.outputs[0].compared == 4
     assert verdicts(found)[0] == "left" and "unknown" not in verdicts(found)
+
+
+def test_operands_that_move_from_run_to_run_are_not_called_nondeterministic():
+    w, at = normal(32, 24), [0, 4, 8, 12]
+
+    def moving(x, w):
+        order = range(32) if w.ctypes.data % 16 in (0, 8) else range(32)[::-1]
+        return added(x[..., :, None] * w, list(order))
+
+    class Moving(Doubles):
+        def record(self, visit):
+            at.append(at.pop(0))
+            self.inputs["w"] = layout.copied(w, at[0])
+            return super().record(visit)
+
+    step = Step("Dense", Contracts("mk,kn->mn"), moving, ["x", "w"])
+    with pytest.raises(Misaligned, match="bytes behind a multiple of 64: w at .*, then at") as told:
+        walk.watched(Moving({"x": X}, [step]), "it")
+    assert "number 1 of 1" in str(told.value) and "nondeterministic" not in str(told.value)
+    drawn = Step("Noise", Contracts("mk,kn->mn"), lambda x, w: x @ w * RANDOM.random(), ["x", "w"])
+    with pytest.raises(Nondeterministic) as told:
+        walk.watched(Moving({"x": X}, [drawn]), "it")
+    assert not isinstance(told.value, Misaligned)

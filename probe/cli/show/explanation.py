@@ -30,6 +30,7 @@ MEANING = {
     "precision": "keeps products or partial sums in a different format",
     "flush": "flushes subnormal numbers to zero that the other side keeps",
     "algorithm": "computes a different formula, such as a maximum that passes over NaN",
+    "alignment": "depends on where its operands begin in memory, by which a kernel is chosen",
     "nondeterministic": "does not repeat its own bits, so no cause can be given",
     "place": "computes a function differently at this place: the remainder of a vectorised loop",
     "not-a-sum": "is not the sum of the products (Winograd, FFT, or a sum that is clipped, rounded "
