@@ -198,18 +198,41 @@ class Walked(Answer):
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
-        worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
-        if worst is None or not worst.compared:
-            return "it is not known which outputs must agree"
-        if not worst.differing:
+        outputs = self.found.difference.outputs
+        compared = sum(one.compared for one in outputs)
+        if not compared:
+            return NOT_KNOWN
+        differing = [one for one in outputs if one.differing]
+        if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            whole = sum(one.compared for one in self.found.difference.outputs)
-            return f"{agree(whole)}{self._others()}{more}"
-        text = differ(worst.differing, worst.compared, worst.max_ulp)
+            return f"{agree(compared)}{self._unjudged()}{self._others()}{more}"
+        ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
+        most = max(ulps) if len(ulps) == len(differing) else None
+        text = differ(sum(one.differing for one in differing), compared, most)
+        text += self._unjudged()
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
-        report = [f"{how} writes a report"] if self.found.first and how else []
-        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
+        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *self._offer(how)])
+
+    def _unjudged(self) -> str:
+        """Returns of how many of several outputs nothing could be compared."""
+        outputs = self.found.difference.outputs
+        some = sum(not one.compared and not one.hollow for one in outputs)
+        what = "it is not known what must agree"
+        return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
+
+    def _offer(self, how: str) -> list[str]:
+        """Returns what writes a report of the first source, where one can be written."""
+        first = self.found.first
+        if first is None or not how:
+            return []
+        cause = self.found.causes.get(self.found.operations.index(first))
+        if cause is not None and not cause.alone:
+            return []
+        ends = (self.found.left, first.left), (self.found.right, first.right)
+        if any(getattr(side, "scripted", {}).get(number) is False for side, number in ends):
+            return []  # the recorder has no lines of it: reproduce() would refuse
+        return [f"{how} writes a report if a script repeats the difference"]
 
     def _others(self) -> str:
         """Returns how many outputs of the smaller run need not agree, as far as known."""
@@ -286,6 +309,7 @@ def placed(one: Aligned) -> str:
     return f"{one.op} at {one.path}" if one.path else one.op
 
 
+NOT_KNOWN = "it is not known which outputs must agree"
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 

@@ -247,6 +247,13 @@ class Call:
     def __getitem__(self, name: str) -> Any:
         return self.bound()[name]
 
+    def same(self, *names: str) -> bool:
+        """Returns whether arguments are one tensor, rather than several that lie alike."""
+        self.looked = True  # which tensor it is stands in no signature
+        values = self._values()
+        first, *others = (values[name] for name in names)
+        return all(one is first or _one(one, first) for one in others)
+
     def content(self, name: str) -> np.ndarray | None:
         """Returns the integers in an argument; None where there are too many or they aren't."""
         self.looked = True
@@ -306,6 +313,12 @@ class Call:
             return found
 
         return lines
+
+
+def _one(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Returns whether two tensors show the same memory in the same way."""
+    ends = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in (left, right)]
+    return ends[0] == ends[1]
 
 
 OWN = {

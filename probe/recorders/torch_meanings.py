@@ -386,9 +386,23 @@ def _encoder_layer(call: Call) -> Meaning:
 
 @row("_native_multi_head_attention")
 def _native_attention(call: Call) -> Meaning:
-    if call["query"] is None or call["mask"] is not None or call["key"] != call["query"]:
-        return Unknown("attention with a mask or with keys that differ from the queries")
-    return Whole(((0, 0),), "multi_head_attention", call.numbers())
+    if not call.same("query", "key", "value"):
+        return Unknown("attention with keys or values that differ from the queries")
+    mask, numbers = call["mask"], call.numbers("mask_type")
+    count, shapes = len(call.reads), call.shapes
+    made: Meaning = Encodes("multi_head_attention", numbers)
+    if len(shapes) > 1 and mask is not None:
+        return Unknown("attention with a mask that gives its weights too")
+    if len(shapes) > 1:
+        made = Whole(((0, 0),), "multi_head_attention", numbers)
+    elif mask is not None:
+        if len(mask.shape) != 2 or call["mask_type"] not in (0, 1):
+            return Unknown("attention with a mask for each head")
+        rows, dtype = call["mask_type"] == 1, str(mask.dtype).removeprefix("torch.")
+        made = Encodes("multi_head_attention", numbers, mask.number - 2, rows, dtype)
+    # what it reads stands three times in the call: as queries, keys and values
+    step = Step(made, (0, *range(3, count)), shapes[0], tuple(shapes[1:]))
+    return Steps((step,), tuple(range(count, count + len(shapes))))
 
 
 @row("mkldnn_rnn_layer")

@@ -214,6 +214,7 @@ class Live:
         self.suspects: set[int] = set()
         self.digests_again: dict[int, str] = {}
         self.able: dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None] = {}
+        self.scripted: dict[int, bool] = {}  # of those: whether the recorder writes them as lines
         self.views: dict[Hashable, str] = getattr(recorder, "views", {})
         self.recording = self.watched()
 
@@ -371,6 +372,7 @@ class Live:
         def done(number: int, event: Event, *_: Any) -> None:
             if number in rest:
                 self.able[number] = event.again
+                self.scripted[number] = event.lines is not None
 
         if missing or rest:
             self._rerun(met, done)
