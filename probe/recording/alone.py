@@ -125,7 +125,7 @@ class Alone:
             if pair is None:
                 continue  # an input or a weight, whose label says what it holds
             dtype = self.dtypes[number]
-            rest = ~pair.selection.mask(one.shape, self.place)
+            rest = pair.selection.rest(one.shape, self.place)
             if dtype in floats.FORMATS and rest.any():
                 other = floats.round_to(floats.widen(one, dtype) * 1.25, dtype)
                 given[number], changed = np.where(rest, other, one), True
