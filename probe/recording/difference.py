@@ -19,7 +19,7 @@ import numpy as np
 from probe import floats, memory, ulp
 from probe.recording import counterparts
 from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
+from probe.recording.labelling import MOST_MIXED, cost, filled, labelled, one_sided
 from probe.recording.labels import NOTHING, Selection, agreeing
 from probe.recording.meaning import Passes
 from probe.recording.recording import Recording, Side, Value
@@ -207,9 +207,11 @@ def _by_labels(
     ours: Recording, theirs: Recording, same: Mapping[int, int], written: bool = False
 ) -> Difference:
     """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    aligned = align(ours, theirs)
+    formulas = one_sided(ours, theirs, aligned)
     labels = (
-        labelled(ours, theirs, written, {n: n for n in same}),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}),
+        labelled(ours, theirs, written, {n: n for n in same}, formulas[0]),
+        labelled(theirs, ours, written, {m: n for n, m in same.items()}, formulas[1]),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -229,7 +231,7 @@ def _by_labels(
         both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
         return bool(both) and all(each.selection.empty for each in both)
 
-    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing, same)
+    told = counterparts.found((ours, theirs), labels, aligned, nothing, same)
     found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]

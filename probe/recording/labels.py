@@ -270,9 +270,19 @@ def _matched(mine: tuple, other: tuple, left: Labels, right: Labels) -> Selectio
     alike = len(kept) == ours.size == theirs.size and left.shape == right.shape
     if alike and np.array_equal(found, np.arange(ours.size)):
         return Selection((), None, None, ((), ()))
-    again = np.flatnonzero(_among(theirs, ours))
-    again = np.setdiff1d(again[np.isin(theirs[again], ours)], found[kept])
+    again = _again(theirs, np.sort(ours[kept]), found[kept])
     return Selection(axes, kept, found[kept], (sizes[0], sizes[1]), flat, again)
+
+
+def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """Returns places of labels, other than ``taken``, that stand in ``known``, which is sorted."""
+    if not len(known):
+        return taken[:0]
+    free = _among(labels, known)
+    free[taken] = False
+    found = np.flatnonzero(free)
+    place = np.searchsorted(known, labels[found]).clip(max=len(known) - 1)
+    return found[known[place] == labels[found]]
 
 
 MOST_BITS = 26
