@@ -79,6 +79,12 @@ class Nondeterministic(ProbeError):
     exit_code = 3
 
 
+class TimeOver(ProbeError):
+    """The time that the user gave a comparison is over; what it found until then stays."""
+
+    exit_code = 3
+
+
 class NotASum(ProbeError):
     """The operator's results for the masks fit no tree (Winograd, FFT, a non-linearity)."""
 

@@ -130,9 +130,7 @@ class _Run:
             *(getattr(value, "role", INPUT), getattr(value, "name", "")),
         )
 
-    def done(
-        self, name: str, function: Any, args: Any, words: Any, means: Meaning
-    ) -> Any:
+    def done(self, name: str, function: Any, args: Any, words: Any, means: Meaning) -> Any:
         """Runs an operation on plain arrays and reports it."""
         reads: list[Any] = []
 

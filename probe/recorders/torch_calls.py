@@ -260,6 +260,15 @@ class Call:
         value = self._values()[name]
         return _integers(value)
 
+    def lacking(self, name: str) -> str:
+        """Returns why ``content`` gives nothing: its elements, and how many are read."""
+        value = self._values()[name]
+        every = [one for one in leaves(value) if isinstance(one, torch.Tensor)]
+        if not every or any(one.is_floating_point() or one.is_complex() for one in every):
+            return f"its argument {name} is not an array of integers"
+        most = max(one.numel() for one in every)
+        return f"its argument {name} has {most:,} elements, and at most {SMALL:,} are read"
+
     def contents(self, name: str) -> list[np.ndarray | None] | None:
         """Returns the integers in a list of arguments, None for those that aren't given."""
         self.looked = True

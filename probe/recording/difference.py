@@ -65,7 +65,8 @@ class Aligned:
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``groups``: where labels have paired what does not read the same values one by
     one, the operations of either side that belong together; ``reads`` are then those values before
-    them that have a counterpart.
+    them that have a counterpart. ``reason``: why nothing is known of it
+    (:class:`probe.recording.reasons.Reason`).
     """
 
     name: str
@@ -81,6 +82,7 @@ class Aligned:
     own: int | None = None
     groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     assumed: bool = False
+    reason: Any = None
 
     @property
     def differing(self) -> int:
@@ -111,6 +113,7 @@ class Aligned:
             "cause": self.cause or None,
             "note": self.note or None,
             "own": self.own,
+            "reason": None if self.reason is None else str(self.reason),
         }
 
 

@@ -212,7 +212,6 @@ class Selection(NamedTuple):
         every = self.taken(np.ones(shape, bool), side)
         return self.put(np.zeros(shape, bool), every, side)
 
-
     def rest(self, shape: tuple[int, ...], side: int) -> np.ndarray:
         """Returns where a side's value need not agree with anything of the other's: bool."""
         found = ~self.mask(shape, side)

@@ -18,7 +18,7 @@ import numpy as np
 
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
-from probe.errors import ProbeError
+from probe.errors import ProbeError, TimeOver
 from probe.order.reveal import SHORT
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
@@ -152,7 +152,9 @@ def explain(
         made.why = "its operands were left out of the recording"
         return made
     if any(one.again is None for one in sides):
-        made.why = "the operation can't be run alone"
+        # of a recording that isn't trusted nothing was tried
+        tried = (getattr(side, "untried", "") for side in (left, right))
+        made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
         made.why = _other_operands(sides, aligned.reads)
         made.refuted = bool(made.why)
@@ -161,6 +163,8 @@ def explain(
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
         made.refuted = made.why.endswith(NO_SOURCE)
+    except TimeOver:
+        raise
     except Exception as error:  # a library raises what it likes
         made.why = f"alone, the operation raises {type(error).__name__}"
     if made.why:
@@ -255,6 +259,8 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
             key = sides[0].operation.op, shapes
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
             _told(made, told, _revealed(sides, views, told, most, revealer))
+    except TimeOver:
+        raise
     except (ProbeError, ValueError, IndexError) as error:
         made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
     return made

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
-from probe.errors import Nondeterministic
+from probe import budget, floats
+from probe.errors import Nondeterministic, TimeOver
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed
+from probe.recording import alone, assumed, reasons
 from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
@@ -203,7 +203,8 @@ def compared(
     taken = assumed.part_taken(difference)
     whole = asked.same_inputs and not taken
     same = whole and asked.same_weights
-    if (asked.same_inputs or asked.shared_inputs) and assumed.unlike(difference, whole):
+    related = asked.same_inputs or asked.shared_inputs
+    if related and not budget.spent() and assumed.unlike(difference, whole):
         tell("looking for values that are close")
         difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
@@ -219,6 +220,7 @@ def compared(
     _set_aside(found)
     if explain:
         _explain(found, tell, seconds)
+    reasons.fill(found.difference)
     return found
 
 
@@ -262,7 +264,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
     for number, one in _at_hand(found, asked + behind):
-        if time.monotonic() - begun > seconds and done:
+        if budget.spent() or (time.monotonic() - begun > seconds and done):
             break
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
@@ -270,17 +272,19 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         right, source = found.right, one
         if one.own:
             right, source = alone.as_source(one, found.left, found.right)
-        found.causes[number] = explaining(found.left, right, source, known=known)
+        try:
+            found.causes[number] = explaining(found.left, right, source, known=known)
+        except TimeOver:
+            break
         cause = found.causes[number]
         one.cause = cause.kind
         if cause.refuted and not one.own:
             one.verdict, one.note = "unknown", cause.why
         done += 1
     if done < len(asked) + len(behind):
-        found.notes.append(
-            f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were "
-            f"explained, which took {seconds:.0f} s"
-        )
+        some = f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were"
+        why = budget.spent() or f"it took {seconds:.0f} s"
+        found.notes.append(f"{some} explained: {why}")
 
 
 def _at_hand(found: Walk, asked: Sequence[tuple[int, Aligned]]) -> Iterator[tuple[int, Aligned]]:
