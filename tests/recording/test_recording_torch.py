@@ -557,18 +557,13 @@ def test_the_threads_are_those_that_operations_ran_on() -> None:
     assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
 
 
-ATTENDED: dict[str, tuple[bool, bool]] = {
-    "plain": (False, False),
-    "causal": (True, False),
-    "padded": (False, True),
-}
-
-
-@pytest.mark.parametrize("name", ATTENDED)
-def test_attention_in_evaluation_mode_is_compared(name: str) -> None:
-    causal, padded = ATTENDED[name]
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("name", ["plain", "causal", "bool", "padded", "bool padded"])
+def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> None:
+    padded = "padded" in name
     layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
-    mask = nn.Transformer.generate_square_subsequent_mask(5) if causal else None
+    mask = nn.Transformer.generate_square_subsequent_mask(5) if name == "causal" else None
+    mask = torch.ones(5, 5, dtype=torch.bool).triu(1) if "bool" in name else mask
     hidden = torch.zeros(4, 5, dtype=torch.bool)
     hidden[:, 3:] = True
 
@@ -576,7 +571,7 @@ def test_attention_in_evaluation_mode_is_compared(name: str) -> None:
         def call() -> torch.Tensor:
             some = x[:count]
             words = {"key_padding_mask": hidden[:count]} if padded else {}
-            return layer(some, some, some, attn_mask=mask, need_weights=False, **words)[0]  # type: ignore[no-any-return]
+            return layer(some, some, some, attn_mask=mask, need_weights=weighed, **words)[0]  # type: ignore[no-any-return]
 
         return call
 
