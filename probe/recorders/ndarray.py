@@ -257,11 +257,10 @@ class Watched(np.ndarray):
             raise InputError("out", ufunc.__name__, why, "leave out out=")
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         function = ufunc if method == "__call__" else getattr(ufunc, method)
+        means: Meaning = Unknown(f"{name} is not described in probe")
         if method == "at":  # adds in place: the first array is read and written
-            means = Unknown(f"{name} is not described in probe")
             run.into(args[0], name, _changing(function), args, words, means)
             return None
-        means = Unknown(f"{name} is not described in probe")
         if method == "__call__" and name in UFUNCS:
             means = _meaning(UFUNCS[name], args, words)
         if out[0] is None:

@@ -19,6 +19,7 @@ from probe.recording.meaning import Meaning, Unknown
 from probe.recording.recording import Recording
 
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
+PARTLY = "a part of it, or of what it reads, is not described in probe"
 ONE_SIDE = "no operation of the other run computes the same"
 LEFT_OUT = "a recording has left out its values"
 
@@ -84,7 +85,9 @@ def _plain(pair: Pair, found: Difference) -> str:
     values = found.left.values[pair.left], found.right.values[pair.right]
     if values[0].dtype != values[1].dtype:
         return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
-    return LEFT_OUT if not pair.known else NO_FORMULA
+    if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
+        return LEFT_OUT
+    return NO_FORMULA if pair.known else PARTLY
 
 
 def _told(roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]) -> Reason | None:

@@ -273,10 +273,12 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         if one.own:
             right, source = alone.as_source(one, found.left, found.right)
         try:
-            found.causes[number] = explaining(found.left, right, source, known=known)
+            cause = explaining(found.left, right, source, known=known)
         except TimeOver:
             break
-        cause = found.causes[number]
+        if budget.spent():  # whoever asked last may have taken no answer for one
+            break
+        found.causes[number] = cause
         one.cause = cause.kind
         if cause.refuted and not one.own:
             one.verdict, one.note = "unknown", cause.why
