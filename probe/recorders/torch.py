@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -97,6 +98,7 @@ class Recorder:
         self.views: dict[Hashable, str] = {}
         self.lays = Lays()
         self.trees = list[Tree]()
+        self.several = False  # whether its operations ran on several numbers of threads
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -109,7 +111,11 @@ class Recorder:
         mode = _Mode(self, visit)
         with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
-        self.target = f"torch,threads={torch.get_num_threads()}"  # which the function may set
+        # A function may set the threads for a part of what it does, and set them back: what counts
+        # is on how many its operations ran.
+        self.several = len(mode.threads) > 1
+        most = mode.threads.most_common(1)
+        self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
@@ -271,7 +277,8 @@ class _Mode(TorchDispatchMode):
         super().__init__()
         if SKIP is not None:
             eval_frame.set_code_exec_strategy(type(self).__torch_dispatch__.__code__, SKIP)
-        self.told = recorder.told
+        self.recorder, self.told = recorder, recorder.told
+        self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
         self.values = Values(visit, recorder.lays)
@@ -316,7 +323,9 @@ class _Mode(TorchDispatchMode):
         if not at:
             return given
         lies = tuple([None if one.key in keys else one.lay.like for one in after])
-        same = (id(func), same, lies, torch.get_num_threads())  # ``facts`` keeps the function
+        threads = torch.get_num_threads()
+        self.threads[threads] += 1
+        same = (id(func), same, lies, threads)  # ``facts`` keeps the function
         try:
             told = self.told.get(same)
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
@@ -382,7 +391,9 @@ class _Mode(TorchDispatchMode):
         """What is said of a call that has run, as its arguments are now."""
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
-        same: Hashable = (call.signature(), tuple(at), len(every), torch.get_num_threads())
+        threads = torch.get_num_threads()
+        self.threads[threads] += 1
+        same: Hashable = (call.signature(), tuple(at), len(every), threads)
         try:
             known = self.told.get(same)
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
@@ -406,6 +417,7 @@ class _Mode(TorchDispatchMode):
         if not call.random:
             again = Repeat(call.func, call.tree(), call.reads, torch.get_num_threads(), at)
         lines = call.writer(at, len(every)) if every else None
+        lines = None if lines is None else _threaded(lines, self.recorder)
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
         told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
         if same is not None and not call.looked:
@@ -481,6 +493,21 @@ def _on(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+Lines = Callable[[Sequence[str], str], list[str]]
+
+
+def _threaded(lines: Lines, recorder: Recorder) -> Lines:
+    """Lines that set the threads first where the run's operations had several numbers of them: a
+    target's text has room for one."""
+    threads = torch.get_num_threads()
+
+    def made(names: Sequence[str], result: str) -> list[str]:
+        first = [f"torch.set_num_threads({threads})"] if recorder.several else []
+        return first + lines(names, result)
+
+    return made
 
 
 def _filled(slot: Slot, operands: Sequence[torch.Tensor]) -> torch.Tensor:

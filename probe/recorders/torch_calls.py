@@ -248,11 +248,27 @@ class Call:
     def __getitem__(self, name: str) -> Any:
         return self.bound()[name]
 
+    def same(self, *names: str) -> bool:
+        """Returns whether arguments are one tensor, rather than several that lie alike."""
+        self.looked = True  # which tensor it is stands in no signature
+        values = self._values()
+        first, *others = (values[name] for name in names)
+        return all(one is first or _one(one, first) for one in others)
+
     def content(self, name: str) -> np.ndarray | None:
         """Returns the integers in an argument; None where there are too many or they aren't."""
         self.looked = True
         value = self._values()[name]
         return _integers(value)
+
+    def lacking(self, name: str) -> str:
+        """Returns why ``content`` gives nothing: its elements, and how many are read."""
+        value = self._values()[name]
+        every = [one for one in leaves(value) if isinstance(one, torch.Tensor)]
+        if not every or any(one.is_floating_point() or one.is_complex() for one in every):
+            return f"its argument {name} is not an array of integers"
+        most = max(one.numel() for one in every)
+        return f"its argument {name} has {most:,} elements, and at most {SMALL:,} are read"
 
     def contents(self, name: str) -> list[np.ndarray | None] | None:
         """Returns the integers in a list of arguments, None for those that aren't given."""
@@ -303,6 +319,12 @@ class Call:
             return found
 
         return lines
+
+
+def _one(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Returns whether two tensors show the same memory in the same way."""
+    ends = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in (left, right)]
+    return ends[0] == ends[1]
 
 
 OWN = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import budget, floats, ulp
 from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
 from probe.recording.meaning import Passes
 from probe.recording.recording import Operation, Side, Value
@@ -120,6 +120,7 @@ class Alone:
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Runs it alone on copies; on its own operands if there are no others."""
         assert self.again is not None
+        budget.check()
         given = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
@@ -142,7 +143,7 @@ class Alone:
             if pair is None:
                 continue  # an input or a weight, whose label says what it holds
             dtype = self.dtypes[number]
-            rest = ~pair.selection.mask(one.shape, self.place)
+            rest = pair.selection.rest(one.shape, self.place)
             if dtype in floats.FORMATS and rest.any():
                 other = floats.round_to(floats.widen(one, dtype) * 1.25, dtype)
                 given[number], changed = np.where(rest, other, one), True
@@ -278,7 +279,7 @@ def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -
     numbers = {one.right for one in paired if one.right is not None}
     begun, asked = time.monotonic(), 0
     for some in batches(paired, _bytes(found, paired)):
-        if asked and time.monotonic() - begun > seconds:
+        if budget.spent() or (asked and time.monotonic() - begun > seconds):
             break
         pairs = list({id(pair): pair for one in some for pair in (*one.reads, *one.gives)}.values())
         given = left.parts([(pair.left, pair.selection) for pair in pairs], 0)

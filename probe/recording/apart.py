@@ -128,6 +128,8 @@ class Elsewhere:
 class Ran(Stored):
     """A recording whose process still runs; ``kept``: how many bytes it has."""
 
+    untried = ""
+
     def __init__(self, folder: Path, apart: Apart, kept: Mapping[str, Any]) -> None:
         super().__init__(folder)
         self.apart, self.kept = apart, kept
@@ -187,6 +189,8 @@ class Trusted(Stored):
 
     A context manager. Where the target can't run here they are not run, and a note says so.
     """
+
+    untried = ""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

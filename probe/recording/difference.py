@@ -20,7 +20,7 @@ from probe import floats, memory, ulp
 from probe.recording import arguments, counterparts
 from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
+from probe.recording.labelling import MOST_MIXED, cost, filled, labelled, one_sided
 from probe.recording.labels import NOTHING, Selection, agreeing
 from probe.recording.meaning import Passes
 from probe.recording.recording import Recording, Side, Value
@@ -79,7 +79,8 @@ class Aligned:
     was not asked. ``groups``: where labels have paired what does not read the same values one by
     one, the operations of either side that belong together; ``reads`` are then those values before
     them that have a counterpart. ``arguments``: how the two are asked for different things, in
-    words: ``eps 1e-05 against 1e-06``; empty where they aren't.
+    words: ``eps 1e-05 against 1e-06``; empty where they aren't. ``reason``: why nothing is known
+    of it (:class:`probe.recording.reasons.Reason`).
     """
 
     name: str
@@ -96,6 +97,7 @@ class Aligned:
     groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     assumed: bool = False
     arguments: str = ""
+    reason: Any = None
 
     @property
     def differing(self) -> int:
@@ -132,6 +134,7 @@ class Aligned:
             "note": self.note or None,
             "own": self.own,
             "arguments": self.arguments or None,
+            "reason": None if self.reason is None else str(self.reason),
         }
 
 
@@ -265,9 +268,11 @@ def _by_labels(
     """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
     argued = argued or {}
     like = {other: one for (_, other), one in argued.items()}
+    aligned = align(ours, theirs)
+    formulas = one_sided(ours, theirs, aligned)
     labels = (
-        labelled(ours, theirs, written, {n: n for n in same}),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like),
+        labelled(ours, theirs, written, {n: n for n in same}, formulas=formulas[0]),
+        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like, formulas[1]),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -287,7 +292,7 @@ def _by_labels(
         both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
         return bool(both) and all(each.selection.empty for each in both)
 
-    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing, same)
+    told = counterparts.found((ours, theirs), labels, aligned, nothing, same)
     found = [
         _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
         for both in told.operations

@@ -213,7 +213,12 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
 
 
 class Stored:
-    """A recording on disk as one of two sides. InputError: the folder is none, or is damaged."""
+    """A recording on disk as one of two sides. InputError: the folder is none, or is damaged.
+
+    ``untried``: why its operations are not run, empty where they can be.
+    """
+
+    untried = "no code of a recording is run, so no cause was looked for"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,12 +49,14 @@ def labelled(
     written: bool = False,
     same: Mapping[int, int] | None = None,
     like: Mapping[int, Otherwise] | None = None,
+    formulas: Collection[int] = (),
 ) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with.
 
     ``same``: values that are taken for the same as one of the other run, by what both are called.
     ``like``: by number, operations that get the labels of one of the other run, whose arguments
     are different.
+    ``formulas``: values that are labelled by how they were computed, though their content is known.
 
     ``written``: no label is left out. What is computed of labels that are left out has other labels
     than what is computed of those that are not, and whether they are may depend on the batch: a
@@ -64,7 +66,7 @@ def labelled(
     theirs = {_key(v) for v in other.values if v.given < 0 and (alike or _by_digest(v))}
     _written_out(side, other)
     found: list[Labels | None] = []
-    for value in side.values:
+    for number, value in enumerate(side.values):
         label = None
         if (
             value.given < 0
@@ -75,7 +77,11 @@ def labelled(
         ):
             label = _whole(value)._replace(fixed=value.role == WEIGHT)
             label = label._replace(array=label.full()) if written else label
-        elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
+        elif (
+            value.content is not None
+            and number not in formulas
+            and (value.given < 0 or exact(value.content, value.dtype))
+        ):
             label = of_content(value.content)
         elif value.given < 0:
             label = _whole(value)
@@ -163,6 +169,28 @@ def exact(content: np.ndarray, dtype: str) -> bool:
         return "complex" not in dtype
     values = floats.widen(content, dtype)
     return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
+
+
+def one_sided(
+    ours: Recording, theirs: Recording, pairs: Sequence[tuple[int | None, int | None]]
+) -> tuple[set[int], set[int]]:
+    """Returns computed values of either run whose content is kept there, and not in the other.
+
+    A batch of 16 may have too many integers to be kept where a batch of 1 has not: a label by
+    content on one side and by formula on the other would never be equal. ``pairs``: operations.
+    """
+    found: tuple[set[int], set[int]] = set(), set()
+    for mine, other in pairs:
+        if mine is None or other is None:
+            continue
+        gives = ours.operations[mine].gives, theirs.operations[other].gives
+        for both in zip(*gives, strict=False):
+            values = ours.values[both[0]], theirs.values[both[1]]
+            kept = [value.content is not None for value in values]
+            if kept[0] != kept[1] and values[0].dtype == values[1].dtype:
+                side = 0 if kept[0] else 1
+                found[side].add(both[side])
+    return found
 
 
 def filled(side: Side, other: Recording) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
-from probe.errors import ProbeError
+from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
 from probe.order.reveal import SHORT
 from probe.order.summation import Summation
@@ -157,7 +157,9 @@ def explain(
     if aligned.arguments:
         return _argued(made, sides, aligned)
     if any(one.again is None for one in sides):
-        made.why = "the operation can't be run alone"
+        # of a recording that isn't trusted nothing was tried
+        tried = (getattr(side, "untried", "") for side in (left, right))
+        made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
         made.why = _other_operands(sides, aligned.reads)
         made.refuted = bool(made.why)
@@ -167,6 +169,8 @@ def explain(
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
         made.refuted = made.why.endswith(NO_SOURCE)
+    except TimeOver:
+        raise
     except Exception as error:  # a library raises what it likes
         made.why = f"alone, the operation raises {type(error).__name__}"
     if made.why:
@@ -330,6 +334,8 @@ def refuted(left: Side, right: Side, aligned: Aligned) -> str:
         if any(one.again is None for one in sides):
             return ""
         return _other_operands(sides, aligned.reads) or _reads_more(sides, aligned.reads)
+    except TimeOver:
+        raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return ""
 
@@ -390,6 +396,8 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
             key = sides[0].operation.op, shapes, *map(_begins, sides)
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
             _told(made, told, _revealed(sides, views, told, most, revealer))
+    except TimeOver:
+        raise
     except (ProbeError, ValueError, IndexError) as error:
         made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
     return made

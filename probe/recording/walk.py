@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
-from probe.errors import Misaligned, Nondeterministic
+from probe import budget, floats
+from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed, moved
+from probe.recording import alone, assumed, moved, reasons
 from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
@@ -241,7 +241,8 @@ def compared(
     taken = assumed.part_taken(difference)
     whole = asked.same_inputs and not taken
     same = whole and asked.same_weights
-    if (asked.same_inputs or asked.shared_inputs) and assumed.unlike(difference, whole):
+    related = asked.same_inputs or asked.shared_inputs
+    if related and not budget.spent() and assumed.unlike(difference, whole):
         tell("looking for values that are close")
         difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
@@ -263,9 +264,9 @@ def compared(
     _set_aside(found)
     if explain:
         _explain(found, tell, seconds)
-    else:
-        _refute(found, seconds)
+    _refute(found, seconds)
     _orphaned(found.difference)
+    reasons.fill(found.difference)
     return found
 
 
@@ -295,14 +296,20 @@ def _orphaned(found: Difference) -> None:
 
 
 def _refute(found: Walk, seconds: float) -> None:
-    """Takes the verdict from what isn't a source when it is run alone: explaining asks this too."""
+    """Takes the verdict from what isn't a source when it is run alone: explaining asks this too, so
+    that what it has come to is not asked again."""
     refuted = import_module("probe.recording.source").refuted
     begun = time.monotonic()
-    every = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
+    sources = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
+    every = [(n, one) for n, one in sources if n not in found.causes]
     for done, (_, one) in enumerate(_at_hand(found, every)):
-        if done and time.monotonic() - begun > seconds:
+        if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
-        if why := refuted(found.left, found.right, one):
+        try:
+            why = refuted(found.left, found.right, one)
+        except TimeOver:
+            return
+        if why:
             one.verdict, one.note = "unknown", why
 
 
@@ -346,7 +353,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
     for number, one in _at_hand(found, asked + behind):
-        if time.monotonic() - begun > seconds and done:
+        if budget.spent() or (time.monotonic() - begun > seconds and done):
             break
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
@@ -354,17 +361,21 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         right, source = found.right, one
         if one.own:
             right, source = alone.as_source(one, found.left, found.right)
-        found.causes[number] = explaining(found.left, right, source, known=known)
-        cause = found.causes[number]
+        try:
+            cause = explaining(found.left, right, source, known=known)
+        except TimeOver:
+            break
+        if budget.spent():  # whoever asked last may have taken no answer for one
+            break
+        found.causes[number] = cause
         one.cause = cause.kind
         if cause.refuted and not one.own:
             one.verdict, one.note = "unknown", cause.why
         done += 1
     if done < len(asked) + len(behind):
-        found.notes.append(
-            f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were "
-            f"explained, which took {seconds:.0f} s"
-        )
+        some = f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were"
+        why = budget.spent() or f"it took {seconds:.0f} s"
+        found.notes.append(f"{some} explained: {why}")
 
 
 def _at_hand(found: Walk, asked: Sequence[tuple[int, Aligned]]) -> Iterator[tuple[int, Aligned]]:

@@ -481,3 +481,21 @@ def test_a_file_says_its_inputs(tmp_path):
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="can't be read"):
         onnxruntime.opened(path)
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 40])
+def test_one_hot_rows_are_compared_whatever_their_number(limit, monkeypatch):
+    """With the small limit the integers of one side alone are too many to be kept."""
+    monkeypatch.setattr("probe.recording.recording.SMALL", limit)
+    monkeypatch.setattr("probe.recording.recording.LARGE", limit, raising=False)
+    nodes = [
+        helper.make_node("Unsqueeze", ["ids", "last"], ["u"]),
+        helper.make_node("Equal", ["u", "range"], ["hit"]),
+        helper.make_node("Cast", ["hit"], ["hot"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["hot", "table"], ["y"]),
+    ]
+    held = {"last": np.array([-1]), "range": np.arange(12)[None, None], "table": normal(12, 4)}
+    ids = np.arange(12).reshape(4, 3)
+    content = model(nodes, {"ids": ids}, ["y"], held)
+    found, _ = compared(content, {"ids": ids[:1]}, {"ids": ids})
+    assert found.verdict == "equal" and found.outputs[0].compared == 12

@@ -592,3 +592,89 @@ def test_heads_of_queries_that_share_keys_agree_with_keys_repeated() -> None:
     assert compared(whole, repeated) == q.numel()
     assert compared(lambda: attention(q[:, 3:], k[:, 1:], v[:, 1:]), whole) == q.numel() // 2
     assert compared(lambda: attention(q[:, 3:], k[:, :1], v[:, :1]), whole) == 0
+
+
+def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
+    """A function that sets the threads for itself, and sets them back."""
+
+    def run() -> Any:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return function()
+        finally:
+            torch.set_num_threads(before)
+
+    return run
+
+
+def test_the_threads_are_those_that_operations_ran_on() -> None:
+    sides = [Live(Recorder(on(n, lambda: X.sin()))) for n in (1, 3)]
+    assert [one.recording.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
+    mixed = Live(Recorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
+    assert mixed.recording.target == "torch,threads=3"
+    lines = [mixed.event(n).lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
+    assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("name", ["plain", "causal", "bool", "padded", "bool padded"])
+def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> None:
+    padded = "padded" in name
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
+    mask = nn.Transformer.generate_square_subsequent_mask(5) if name == "causal" else None
+    mask = torch.ones(5, 5, dtype=torch.bool).triu(1) if "bool" in name else mask
+    hidden = torch.zeros(4, 5, dtype=torch.bool)
+    hidden[:, 3:] = True
+
+    def run(count: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            some = x[:count]
+            words = {"key_padding_mask": hidden[:count]} if padded else {}
+            return layer(some, some, some, attn_mask=mask, need_weights=weighed, **words)[0]  # type: ignore[no-any-return]
+
+        return call
+
+    found = probe.first_difference(run(2), run(4))
+    with torch.no_grad():
+        differing = int((run(2)() != run(4)()[:2]).sum())
+    (one,) = found.difference.outputs
+    assert (one.compared, one.differing) == (2 * 5 * 16, differing)
+
+
+def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
+    """Keys that lie like the queries are not the queries."""
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
+    other = x.flip(1)  # lies as x does
+    with torch.no_grad():
+        recorded = [Live(Recorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
+    kinds = [[one.op for one in side.recording.operations] for side in recorded]
+    assert any("native_multi_head" in op for op in kinds[0])
+    found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
+    assert found.verdict != "equal"
+
+
+@pytest.mark.parametrize("how", ["index_add", "scatter_add", "index_put"])
+def test_sums_into_places_stay_sources_where_their_terms_are_permuted(how: str) -> None:
+    random = torch.Generator().manual_seed(1)
+    source, to = (torch.randint(0, 9, (80,), generator=random) for _ in range(2))
+    h, w = torch.randn(9, 4, generator=random), torch.randn(4, 4, generator=random)
+
+    def run(order: torch.Tensor) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            terms, at = (h @ w)[source[order]], to[order]
+            if how == "index_add":
+                return torch.zeros(9, 4).index_add_(0, at, terms).relu()
+            if how == "index_put":
+                return torch.zeros(9, 4).index_put((at,), terms, accumulate=True).relu()
+            return torch.zeros(9, 4).scatter_add(0, at[:, None].expand(-1, 4), terms).relu()
+
+        return call
+
+    for seed in range(8):
+        other = torch.randperm(80, generator=torch.Generator().manual_seed(seed))
+        found = probe.first_difference(run(torch.arange(80)), run(other))
+        if found.verdict == "differs":
+            assert found.first is not None and how in found.first.op
+            return
+    raise AssertionError("no order of 80 terms rounds otherwise")

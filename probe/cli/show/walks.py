@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.answers.first_difference import NAMED, Walked
+from probe.answers.first_difference import NAMED, NOT_SOUGHT, Walked
 from probe.answers.record import Recorded
 from probe.floats import rounded_text
 from probe.printing import counted, next_commands, table
@@ -16,6 +16,9 @@ from probe.recording.difference import Aligned
 
 MOST = 40
 """Rows of operations that are printed; --json has all."""
+
+MOST_REASONS = 6
+"""Reasons of unknown operations that are printed; --json has all."""
 
 MOVE = "move elements (reshape, transpose, slice and the like)"
 COLOURS = {
@@ -48,6 +51,12 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
     ]
     parts += [Text(text) for text in [found.same_bits()] if text]
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
+    told = found.unknown()
+    parts += [Text(one, "yellow") for one in told[:MOST_REASONS]]
+    if len(told) > MOST_REASONS:
+        parts.append(
+            Text(f"unknown for {len(told) - MOST_REASONS} more reasons: see --json", "dim")
+        )
     if shown := _operations(found):
         parts += ["", shown, Text(MEANS, "dim")]
     parts += [""] * bool(found.found.causes)
@@ -112,7 +121,8 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
 
 
 def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
-    told = Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
+    kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
+    told = Text(": ".join(filter(None, [f"{one.name} ({one.op})", kind])), "bold")
     yield told.append(f": {cause.why}", "not bold")
 
 
