@@ -24,6 +24,7 @@ from probe.order import certificate
 from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 from probe.remedies.invariants import Invariant
+from probe.thresholds.switches import threads_text
 
 WHOLE = (
     "for all of its operations leave out --target, or give --vary length with a target of its own "
@@ -232,6 +233,7 @@ def remedies(measured: Measured) -> RenderableType:
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
+    lines += f", with {threads_text(measured.threads)}"
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
     parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
