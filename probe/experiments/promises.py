@@ -206,6 +206,8 @@ def contradicted(
     """Returns of each set of sizes those at which a window has different bits than at another
     place or size of the set, by direct calls; and how many outputs were compared."""
     called = sorted(set().union(*alike), reverse=True)
+    if not called:  # at each size rows add differently
+        return [set() for _ in alike], 0
     each = [labels(asked.at(size), asked.vary) for size in called]
     known, every = np.unique(np.concatenate(each), return_inverse=True)
     places = np.split(every.reshape(-1), np.cumsum([len(one) for one in each])[:-1])

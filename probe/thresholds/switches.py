@@ -41,8 +41,8 @@ class Thresholds:
     which every output was tested for every addition and every fusion: both sides of each switch and
     the ends, or all lengths where all were run. At the others, summations were only recognised.
     ``vary``: ``length`` or ``batch``, whose sizes all of these are then. ``settled``: from this
-    size on all sizes up to the end of the scan show the period. ``threads``: how many the library took,
-    None where it doesn't say; with a different number all of this can be different.
+    size on all sizes up to the end of the scan show the period. ``threads``: how many the library
+    took, None where it doesn't say; with a different number all of this can be different.
     """
 
     case: Case
