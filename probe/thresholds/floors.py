@@ -131,7 +131,7 @@ def assigned(found: Thresholds) -> np.ndarray:
     """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
     kinds = np.full(found.upto - found.shortest + 1, NOT_RUN)
     for size, seen in found.patterns.items():
-        kinds[size - found.shortest] = _kind(seen)
+        kinds[size - found.shortest] = _kind(found, seen)
     return kinds
 
 
@@ -160,9 +160,9 @@ def expected(found: Thresholds) -> np.ndarray:
     return kinds
 
 
-def _kind(seen: Pattern) -> int:
-    whole = seen.whole and seen.steady
-    return MIXED if seen.tail or seen.elsewhere or seen.unknown or not whole else seen.interior
+def _kind(found: Thresholds, seen: Pattern) -> int:
+    several = seen.tail or seen.elsewhere or seen.unknown or not (seen.whole and seen.steady)
+    return MIXED if several or found.doubted(seen) else seen.interior
 
 
 def classes(found: Thresholds) -> list[SizeClass]:
@@ -246,7 +246,7 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
 def _lower(found: Thresholds, size: int, step: int, kind: int) -> int | None:
     """Returns the largest size below the floor that was run and adds differently, a multiple if
     there is one; None if there is none."""
-    other = [n for n, seen in found.patterns.items() if n < size and _kind(seen) != kind]
+    other = [n for n, seen in found.patterns.items() if n < size and _kind(found, seen) != kind]
     return max([n for n in other if n % step == 0] or other, default=None)
 
 
@@ -327,6 +327,8 @@ def _mixed(found: Thresholds, size: int) -> str:
         return f"{seen.unknown:,} outputs have no known order"
     if not seen.whole:
         return "not every output was looked at"
+    if found.doubted(seen):
+        return "the order that was recognised does not hold at a size that was tested"
     rows = sum(count for _, count in seen.tail)
     if not rows:
         return f"{seen.elsewhere:,} of {len(seen.kinds):,} are added differently"

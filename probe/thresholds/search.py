@@ -341,6 +341,7 @@ class _Search:
                 self.session.revive()
                 continue
             self.seen[length] = found
+            self.result.refuted |= set(before.kinds[found.kinds != before.kinds].tolist())
             if found.interior != before.interior:
                 self.result.violations.append(
                     f"{self.vary} {length} was recognised as kind {before.interior}, and every "

@@ -43,6 +43,8 @@ class Thresholds:
     ``vary``: ``length`` or ``batch``, whose sizes all of these are then. ``settled``: from this
     size on all sizes up to the end of the scan show the period. ``threads``: how many the library
     took, None where it doesn't say; with a different number all of this can be different.
+    ``refuted``: kinds that were recognised in rows which tests of every addition then found to add
+    differently; sizes that were only recognised as one of them are in no class.
     """
 
     case: Case
@@ -64,6 +66,11 @@ class Thresholds:
     vary: str = "length"
     settled: int = 1
     threads: int | None = None
+    refuted: set[int] = field(default_factory=set)
+
+    def doubted(self, seen: Pattern) -> bool:
+        """Returns whether a size was only recognised, as a kind that tests refuted elsewhere."""
+        return seen.interior in self.refuted and seen.length not in self.certified
 
     @property
     def threads_text(self) -> str:
