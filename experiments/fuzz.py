@@ -7,7 +7,7 @@ share no line with what probe runs: they say whether the outputs are right, whet
 was missed, and whether one was reported that is not there. An hour on two processors.
 
 Then random cases are asked at which sizes all rows add alike (`probe thresholds`), and every class,
-floor and piece that is promised is held against direct calls at each of its sizes. MINUTES.
+floor and piece that is promised is held against direct calls at each of its sizes. Ten minutes.
 
 Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws
 other trials, a larger `TRIALS` goes on from here; what is stored already is not tried again.

@@ -210,7 +210,8 @@ def _plan(plan: Plan) -> RenderableType:
         rows.add_row(span, f"{one.least:,}", Text(f"{one.padded:,}", moved), f"{one.kept:,}")
     head = Text("safe lengths" if not plan.part else "safe for the supported part", "bold")
     rule = plan.rule or "no single rule describes them; see the table"
-    head.append(f": {rule}", "default")
+    ran = " (of the sizes that were run)" * bool(plan.rule)  # the table alone is a promise
+    head.append(f": {rule}{ran}", "default")
     checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
     if plan.failed:
         checked.append(f"different bits at valid length {ranges(plan.failed)}", "red")
