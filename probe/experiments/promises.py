@@ -162,8 +162,7 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
     Errors: ``Unrefereed`` where there is no direct call; TargetError.
     """
     referee.outputs(asked.at(asked.sizes[0]), operands.generate(asked.at(asked.sizes[0])))
-    scan = {} if asked.scan is None else {"scanned": asked.scan}
-    found = search.find(session, asked.case, asked.upto, vary=asked.vary, **scan)
+    found = search.find(session, asked.case, asked.upto, vary=asked.vary, scanned=asked.scan)
     told = Switching(found).report()
     sure, likely = promises(told)
     broken, compared = contradicted(asked, [*sure, *likely], referee)
