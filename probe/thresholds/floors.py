@@ -56,13 +56,14 @@ class SizeClass:
 
     ``spans``: those that were run; ``certified``: at which of these every output was tested for
     every addition and every fusion. ``expected``: sizes that were not run, and that the period of
-    what was run gives to the class: no promise.
+    what was run gives to the class: no promise; ``whole``: with them those that were run.
     """
 
     kind: int
     spans: tuple[Span, ...]
     certified: tuple[int, ...]
     expected: tuple[Span, ...] = ()
+    whole: tuple[Span, ...] = ()
 
     @property
     def floor(self) -> int:
@@ -76,8 +77,8 @@ class SizeClass:
 
     @property
     def text(self) -> str:
-        """``{2..15}``, the sizes that were run; behind them what is expected of others."""
-        expected = f", and expected, not run: {_few(self.expected)}" if self.expected else ""
+        """``{2..15}``, the sizes that were run; behind them what is expected with others."""
+        expected = f" (expected: {_few(self.whole)})" if self.expected else ""
         return f"{{{_few(self.spans)}}}{expected}"
 
     def to_json(self) -> dict[str, Any]:
@@ -173,8 +174,9 @@ def classes(found: Thresholds) -> list[SizeClass]:
     for kind in sorted(set(run[run >= 0].tolist())):
         sizes, more = (found.shortest + np.flatnonzero(one == kind) for one in (run, filled))
         sure = tuple(size for size in sizes.tolist() if size in certified)
-        spans = _spans(sizes, found.period or 1), _spans(more, found.period or 1)
-        told.append(SizeClass(kind, spans[0], sure, spans[1]))
+        every = sizes, more, np.union1d(sizes, more)
+        spans = [_spans(one, found.period or 1) for one in every]
+        told.append(SizeClass(kind, spans[0], sure, *spans[1:]))
     return sorted(told, key=lambda one: one.floor)
 
 
@@ -224,23 +226,34 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
     """(size, step, kind) of the floor; the smallest step for which one is far from the end.
 
     The kind is what most rows of the largest size have. A size that was not run fits only where it
-    is expected to be of this kind, and the floor itself was run. Of multiples near the end there
-    have to be two, as one alone shows no step.
+    is expected to be of this kind, and the floor itself was run.
     """
     sizes = np.arange(found.shortest, found.upto + 1)
     run, kind = assigned(found) != NOT_RUN, found.patterns[max(found.patterns)].interior
     ways = []
-    for step in range(1, min(64, found.upto) + 1):
+    for step in _steps(found):
         mine = sizes % step == 0
         other = sizes[mine & (kinds != kind)]
         after = mine & (sizes > (other[-1] if len(other) else 0))
         if not (after & run).any():
             continue
         first = int(sizes[after & run][0])
-        if (after & (sizes >= first)).sum() > (step > 1):
+        # multiples of a step that no period shows may be alike by chance: there have to be a few
+        least = 1 if step == 1 else 2 if found.period else 4
+        if (after & (sizes >= first)).sum() >= least:
             ways.append((first, step, kind))
     far = [way for way in ways if 2 * way[0] <= found.upto]
     return min(far or ways, key=lambda way: way[1], default=None)
+
+
+def _steps(found: Thresholds) -> list[int]:
+    """Returns the steps whose multiples may add alike: any where no period is known, otherwise 1
+    and those that divide the period, or that it divides."""
+    every = range(1, min(64, found.upto) + 1)
+    if found.period is None:
+        return list(every)
+    period = found.period
+    return [n for n in every if n == 1 or (period > 1 and (period % n == 0 or n % period == 0))]
 
 
 def _lower(found: Thresholds, size: int, step: int, kind: int) -> int | None:

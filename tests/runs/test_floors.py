@@ -339,3 +339,9 @@ def test_a_kind_that_tests_refute_is_not_trusted_where_it_was_only_recognised(pr
     assert floors.floor(result).size is None
 
     assert "does not hold at a size that was tested" in floors._mixed(result, 20)
+
+
+def test_a_size_that_is_alike_by_chance_makes_no_step(pretend) -> None:
+    pretend(lambda n: (int(n <= 80 and n != 41), ()))
+    told = floors.floor(found("reference", upto=100))
+    assert (told.size, told.step) == (81, 1)

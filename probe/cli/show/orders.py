@@ -317,7 +317,10 @@ def _classes(found: Thresholds) -> Iterator[Text]:
     told = ", ".join(one.text for one in every[:LISTED]) or "none"
     yield Text(f"classes of {found.sizes} at which all rows add alike: {told}")
     if any(one.expected for one in every):
-        yield Text(f"a class holds the {found.sizes} that were run; the others are expected", "dim")
+        yield Text(
+            f"a class holds the {found.sizes} that were run; others are expected in it, not tested",
+            "dim",
+        )
     yield Text(floors.floor(found).text, "bold")
 
 
