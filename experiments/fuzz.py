@@ -72,13 +72,13 @@ PROMISES = {
     "tensorflow,isa=avx2": 12,
     "torch": 24,
     "torch,mkldnn=0": 12,
-    "jax": 12,
+    "jax": 5,
     "onnxruntime": 12,
     "keras": 6,
     "numpy": 24,
 }
 """Cases of each target whose classes and floors are asked for: those that are called directly
-without a model to convert for each size."""
+without a model to convert for each size; JAX compiles each call."""
 
 QUICK = {
     text: Drawing(SINGLE, {"normal": 1, "cancel": 1}, {"conv1d": 2, "matmul": 1})
