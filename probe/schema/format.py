@@ -22,6 +22,7 @@ from probe.schema.tables import (
     PADDED_LENGTHS,
     PLANTED,
     PROGRAMS,
+    PROMISES,
     REMEDIES,
     REPORTS,
     REPRODUCTIONS,
@@ -43,7 +44,7 @@ HISTORY: dict[int, str] = {
     3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
     4: "Models of any shape: `walks`, `sources`.",
     5: "The invariant mode: `invariances`.",
-    6: "Causes of functions, held against what was planted: `planted`.",
+    6: "Answers held against the truth: `planted` causes of functions, `promises` of thresholds.",
 }
 """What each version added. A column that is newer than a file reads as null."""
 
@@ -59,6 +60,7 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "reproductions": REPRODUCTIONS,
     "trials": TRIALS,
     "planted": PLANTED,
+    "promises": PROMISES,
     "walks": WALKS,
     "sources": SOURCES,
     "invariances": INVARIANCES,
@@ -82,6 +84,8 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "libraries give.",
     "planted": "One row per pair of functions whose difference is known, as it was planted: what "
     "probe answers.",
+    "promises": "One row per random case: at which sizes `probe thresholds` says that all rows add "
+    "alike, and what direct calls of the library say at each of them.",
     "walks": "One row per pair of runs of a model, compared operation by operation.",
     "sources": "One row per operation that differs although its inputs agree, or were made to.",
     "invariances": "One row per layer or model and varied axis: how many numbers change in the "

@@ -302,6 +302,29 @@ PLANTED = since(
     Column("seconds", "float", "time for the direct calls and the answer", "s"),
 )
 
+PROMISES = since(
+    6,
+    RUN,
+    key("number", "int", "the case's place in the draw"),
+    TARGET,
+    Column("case_id", "text", "the case: `cases.case_id`"),
+    Column("vary", "text", "`length` or `batch`"),
+    Column("upto", "int", "the largest size that was asked for", "elements of `vary`"),
+    Column("classes", "int", "classes of sizes", null=REFUSED),
+    Column("sizes", "int", "sizes that they or the floor promise", "sizes", null=REFUSED),
+    Column("floor", "int", "the floor", "elements of `vary`", null="no floor, or refused"),
+    Column("step", "int", "its multiples", "elements of `vary`", null=REFUSED),
+    Column("certified", "flag", "whether every addition of all sizes was tested", null=REFUSED),
+    Column(
+        "compared", "int", "outputs of direct calls that were compared", "outputs", null=REFUSED
+    ),
+    Column("false", "int", "promised sizes that a direct call contradicts", "sizes", null=REFUSED),
+    Column("expected", "int", "sizes that are only expected in a class", "sizes", null=REFUSED),
+    Column("unexpected", "int", "of these, contradicted by a direct call", "sizes", null=REFUSED),
+    Column("reason", "text", "why nothing was promised", null="it was", foreign=True),
+    Column("seconds", "float", "time for the search and the direct calls", "s"),
+)
+
 NO_WALK = "refused: see `reason`"
 MODEL = (
     key("model", "text", "name of the model, of those that the experiment lists"),
