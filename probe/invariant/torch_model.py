@@ -6,14 +6,17 @@ import copy
 import dis
 import sys
 from collections.abc import Callable
+from functools import wraps
 from inspect import signature
-from types import FunctionType
+from types import FunctionType, MethodType, new_class
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
+from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
 from probe import ulp
@@ -21,8 +24,8 @@ from probe.errors import InputError
 from probe.invariant import torch_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
-from probe.invariant.table import Table
-from probe.invariant.torch_alone import Alone
+from probe.invariant.table import Table, environment
+from probe.invariant.torch_alone import HOOKS, Alone
 from probe.invariant.torch_calls import FORMATS, container
 from probe.invariant.torch_native import Natives
 from probe.invariant.torch_operations import Operators
@@ -193,36 +196,61 @@ def made(
     require_uncompiled(model)
     kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
     keeper = Keeper(kept, strict, torch_calls)
-    parts = tuple(model.modules())
-    if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
+    if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
     if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
         keeper.leave("complex weights", COMPLEX)
-    found = copy.copy(model)
-    functions = Functions(Operators(keeper, model.parameters))
-    inner, alone = model.forward, Alone(functions.quick, functions)
-    done: set[Any] = set()
+    found = held(model, keeper)
+    if example is not None:
+        given = example if isinstance(example, tuple) else (example,)
+        y = found(*given)
+        if like == "largest" and _is_largest(keeper, given):
+            _note_native(keeper, model, given, y)
+    return found, keeper.report
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+
+def held(model: Any, keeper: Keeper) -> Any:
+    """Returns the model in the mode: a second object with the attributes of the first.
+
+    Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
+    Its class is a subclass of the model's, as an attribute ``forward`` would be passed over by
+    whatever calls the function of the class (``torch.fx``), and would run the first object's
+    weights in a copy. A copy has its own weights, and the classes and the report in common.
+    """
+    functions = Functions(Operators(keeper, model.parameters))
+    alone, parts = Alone(functions.quick, functions), tuple(model.modules())
+    done: set[Any] = set()
+    base = type(model)
+    custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
+
+    def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if True in [part.training for part in parts]:
             require_evaluation(model)
         if torch.is_autocast_enabled("cpu"):
             todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
-            raise InputError("model", type(model).__name__, AUTOCAST, todo)
+            raise InputError("model", base.__name__, AUTOCAST, todo)
+        require_numbers(base, args, kwargs)
+        owner = model if type(one) is kind else _without(one, kind)
+        inner, hooks = owner.forward, hooks and (custom or _hooked(owner))
+        if hooks:
+            inner = owner.__call__ if custom else owner._call_impl
         watched = torch.is_grad_enabled()
         if watched:  # as no_grad, whose objects cost as much as a small layer
+            require_no_gradients(base, args)
             torch._C._set_grad_enabled(False)
         try:
             met = None if kwargs else _met(args)
             if met in done:
                 keeper.calls.again()
-                run = alone.of(model) if len(args) == 1 else None
-                y = NotImplemented if run is None else run(model, args[0])
+                run = alone.of(owner) if len(args) == 1 and not hooks else None
+                y = NotImplemented if run is None else run(owner, args[0])
                 if y is not NotImplemented:
                     return y
             else:
+                if _empty(args, kwargs):
+                    return inner(*args, **kwargs)
                 keeper.calls.begin(*_given(args, kwargs))
-                if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
+                if any(isinstance(each, torch.Tensor) and each.is_complex() for each in args):
                     keeper.leave("complex inputs", COMPLEX)
             with functions:
                 y = inner(*args, **kwargs)
@@ -234,13 +262,101 @@ def made(
             done.add(met)
         return y
 
-    found.forward = Uncompiled(forward)
-    if example is not None:
-        given = example if isinstance(example, tuple) else (example,)
-        y = found(*given)
-        if like == "largest" and _is_largest(keeper, given):
-            _note_native(keeper, model, given, y)
-    return found, keeper.report
+    kind = _kind(model, keeper, Uncompiled(forward))
+    found = object.__new__(kind)
+    object.__setattr__(found, "__dict__", model.__dict__)
+    return found
+
+
+class _Forward:
+    """``forward`` of a class: it goes before what an object has of this name, which it runs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, one: Any, kind: Any = None) -> Any:
+        return self.function if one is None else MethodType(self.function, one)
+
+    def __set__(self, one: Any, value: Any) -> None:
+        one.__dict__["forward"] = value
+
+    def __delete__(self, one: Any) -> None:
+        del one.__dict__["forward"]
+
+
+def _kind(model: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
+    """Returns the class of a model in the mode.
+
+    ``run(one, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
+    """
+    base = type(model)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, True, args, kwargs)
+
+    @wraps(base.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, False, args, kwargs)
+
+    def copied(self: Any) -> Any:
+        return held(copy.copy(_owner(self)), keeper)
+
+    def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
+        found = memo[id(self)] = held(copy.deepcopy(_owner(self), memo), keeper)
+        return found
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        return restored, (_owner(self), keeper.strict, keeper.table.text())
+
+    def scripted(self: Any) -> Any:
+        raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
+
+    def _owner(one: Any) -> Any:
+        return model if type(one) is kind else _without(one, kind)
+
+    there = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__call__": call,
+        "__copy__": copied,
+        "__deepcopy__": deeply_copied,
+        "__reduce_ex__": reduced,
+        "__prepare_scriptable__": scripted,
+        "forward": _Forward(forward),
+        "invariant_report": keeper.report,
+    }
+    kind: Any = new_class(base.__name__, (base,), {}, lambda names: names.update(there))
+    return kind
+
+
+def restored(model: Any, strict: bool, text: str) -> Any:
+    """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
+    table = Table.of(text, "pickle", environment())
+    return held(model, Keeper(table, strict, torch_calls))
+
+
+def _without(one: Any, kind: Any) -> Any:
+    """Returns a model in the mode whose class was changed, as by a parametrization: without it."""
+    there = {name: each for name, each in vars(type(one)).items() if name not in BASICS}
+    made = object.__new__(new_class(kind.__name__, kind.__bases__, {}, lambda n: n.update(there)))
+    object.__setattr__(made, "__dict__", one.__dict__)
+    return made
+
+
+BASICS = ("__dict__", "__weakref__")
+
+
+def _hooked(model: Any) -> bool:
+    """Returns whether a call of a module runs more than its forward."""
+    there = model.__dict__
+    return bool(_has_any_global_hook() or any(map(there.__getitem__, HOOKS)))
+
+
+def _empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Returns whether a batch has no samples: of nothing there are no bits to keep."""
+    every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    return bool(every) and all(one.dim() and not len(one) for one in every)
 
 
 def _met(args: tuple[Any, ...]) -> Any:
@@ -292,8 +408,40 @@ def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> 
 
 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
+TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
+UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
+GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
+
+
+def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """InputError where a call is transformed or traced: its operations are then not run as such."""
+    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+        todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
+        raise InputError("model", kind.__name__, TRANSFORMED, todo)
+    traced = torch._C._get_tracing_state() is not None or torch.compiler._is_exporting_flag
+    if not traced and torch._C._len_torch_dispatch_stack():
+        traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
+    if not traced:
+        for one in (*args, *kwargs.values()):
+            if type(one) is not torch.Tensor and type(one).__name__ in PLACEHOLDERS:
+                traced = True
+    if traced:
+        todo = "export the plain model; stable.invariant takes an .onnx file too"
+        raise InputError("model", kind.__name__, UNSEEN, todo)
+
+
+PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
+"""Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model."""
+
+
+def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:
+    """InputError for an input whose gradient somebody waits for: it would be silently none."""
+    for one in args:
+        if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf:
+            todo = "use torch.no_grad() or x.detach(), or take gradients of the plain model"
+            raise InputError("model", kind.__name__, GRADIENTS, todo)
 
 
 def require_uncompiled(model: Any) -> None:
