@@ -165,10 +165,10 @@ class Keeper:
                 self.leave(key, why)
             self.report.limited[key] = why
 
-    def limit_lengths(self, known: Known) -> None:
+    def limit_lengths(self, known: Known, why: str = LENGTHS) -> None:
         """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
         if "length" in self.table.sizes:
-            self.limit(known, LENGTHS)
+            self.limit(known, why)
 
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""

@@ -6,7 +6,7 @@ import copy
 import dis
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from types import FunctionType, MethodType, new_class
 from typing import Any
@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from probe import ulp
 from probe.errors import InputError
@@ -121,9 +121,16 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled("cpu"):
+            return self._cast(func, args, kwargs or {})
         quick = self.quick.get(func)
         if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
-            found = quick(*args, **kwargs) if kwargs else quick(*args)
+            try:
+                found = quick(*args, **kwargs) if kwargs else quick(*args)
+            except RuntimeError:
+                if not unusual((args, kwargs)):
+                    raise
+                found = NotImplemented
             if found is not NotImplemented:
                 return found
         kwargs = kwargs or {}
@@ -137,6 +144,16 @@ class Functions(TorchFunctionMode):
             return alone(*args, **kwargs)
         if inside is None:
             return self.natives(self.operations, func, args, kwargs)
+        with self:
+            return inside(*args, **kwargs)
+
+    def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call within ``torch.autocast``, which a part of the model enters: its formats are
+        known where its operations arrive, and what is kept of other calls is of other formats."""
+        inside = self.inside.get(func)
+        if inside is None:
+            with self.operations:
+                return func(*args, **kwargs)
         with self:
             return inside(*args, **kwargs)
 
@@ -170,12 +187,32 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in self.operators.exact:
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled() and func._can_decompose():
-            with self:
-                found = func.decompose(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
+        if torch.is_inference_mode_enabled() and _composite(func):
+            if func._schema.is_mutable:  # numbers made here are not changed elsewhere
+                with self:
+                    return func._op_dk(COMPOSITE, *args, **kwargs)
+            with torch.inference_mode(False), torch.no_grad(), self:
+                return func(*args, **kwargs)
+        if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):  # its casts are behind this operation
+                return self.operators.run(func, args, kwargs)
         return self.operators.run(func, args, kwargs)
+
+
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
+
+
+@cache
+def _composite(func: Any) -> bool:
+    """Returns whether PyTorch runs an operation as the operations that its C++ kernel calls.
+
+    In ``torch.inference_mode`` it arrives whole, elsewhere in parts. These are other operations in
+    that mode (a matrix product looks whether weights require gradients), and in
+    ``func.decompose``, which prefers a decomposition in Python (``gru``, ``upsample_*``).
+    """
+    has, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
+    return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
 
 
 def made(
@@ -224,6 +261,10 @@ def held(model: Any, keeper: Keeper) -> Any:
     custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
 
     def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch.is_inference_mode_enabled():
+            args, kwargs = tree_map(_recorded, (args, kwargs))
+            with torch.inference_mode(False), torch.no_grad():
+                return forward(one, hooks, args, kwargs)
         if True in [part.training for part in parts]:
             require_evaluation(model)
         if torch.is_autocast_enabled("cpu"):
@@ -254,6 +295,11 @@ def held(model: Any, keeper: Keeper) -> Any:
                     keeper.leave("complex inputs", COMPLEX)
             with functions:
                 y = inner(*args, **kwargs)
+        except (RuntimeError, NotImplementedError) as error:
+            if unusual((args, kwargs)):
+                todo = "give contiguous tensors on the CPU"
+                raise InputError("model", base.__name__, UNUSUAL, todo) from error
+            raise
         finally:
             if watched:
                 torch._C._set_grad_enabled(True)
@@ -347,6 +393,18 @@ def _without(one: Any, kind: Any) -> Any:
 BASICS = ("__dict__", "__weakref__")
 
 
+def _recorded(one: Any) -> Any:
+    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
+
+    In that mode operations arrive whole, and in other parts: see ``_composite``.
+    """
+    if type(one) is not torch.Tensor or not one.is_inference() or unusual(one):
+        return one
+    with torch.inference_mode(False):
+        there = one.untyped_storage(), one.storage_offset(), one.shape, one.stride()
+        return torch.empty(0, dtype=one.dtype).set_(*there)
+
+
 def _hooked(model: Any) -> bool:
     """Returns whether a call of a module runs more than its forward."""
     there = model.__dict__
@@ -410,6 +468,7 @@ def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
 TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
 UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
+UNUSUAL = "an input is sparse, nested, or on a different device"
 GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
@@ -430,6 +489,15 @@ def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if traced:
         todo = "export the plain model; stable.invariant takes an .onnx file too"
         raise InputError("model", kind.__name__, UNSEEN, todo)
+
+
+def unusual(given: Any) -> bool:
+    """Returns whether a tensor among these is not strided numbers in the memory of the CPU."""
+    return any(
+        isinstance(one, torch.Tensor)
+        and (one.layout is not torch.strided or one.is_nested or one.device.type != "cpu")
+        for one in tree_leaves(given)
+    )
 
 
 PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")

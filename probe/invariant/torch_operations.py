@@ -125,7 +125,10 @@ class Operators:
             return func(*args, **kwargs)
         found: Any = NotImplemented
         self.watched.whole = False
-        if base in BY_PLACE:
+        usual = all(one.layout is torch.strided for one in filter(torch.is_tensor, args))
+        if not usual:
+            pass
+        elif base in BY_PLACE:
             found = self.places(func, args, kwargs)
         elif (
             name in self.own
@@ -139,10 +142,7 @@ class Operators:
             self.watched.own = False
             return func(*args, **kwargs)
         if found is NotImplemented:
-            why = "it is not known whether its bits depend on batch, length or place"
-            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
-            self.watched.own = False
-            return func(*args, **kwargs)
+            return self._left(name, args, func(*args, **kwargs))
         written = name.endswith("_") and not name.startswith("_")
         self.watched.own = self.watched.own and self.watched.whole and not written
         if written:
@@ -167,8 +167,15 @@ class Operators:
             again = self.places(func, tuple(given), {})
             if again is not NotImplemented:
                 return again
-        why = "it is not known whether its bits depend on batch, length or place"
-        self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
+        return self._left(name, args, found)
+
+    def _left(self, name: str, args: Tensors, found: Any) -> Any:
+        """Returns what an operation gave as it is, and reports it unless that is empty."""
+        self.watched.own = False
+        given = [one for one in tree_leaves(found) if isinstance(one, torch.Tensor)]
+        if not given or any(one.numel() for one in given):
+            why = "it is not known whether its bits depend on batch, length or place"
+            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
         return found
 
     # row by row
@@ -284,7 +291,7 @@ class Operators:
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
     ) -> Any:
         shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
-        if x.dtype not in FORMATS:
+        if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
         def function(part: Any, weight: Any, bias: Any) -> Any:

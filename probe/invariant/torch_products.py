@@ -175,7 +175,7 @@ class Products:
         key = ("bmm", shapes, a.dtype)
         parts = "bmm", shapes, a.dtype, torch.bmm
         known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
-        self.met.keeper.limit(known, PAIRS)
+        self.met.keeper.limit_lengths(known, PAIRS)
         return known((laid(a), laid(b)))
 
     def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -191,7 +191,7 @@ class Products:
         key = name, shapes, a.dtype
         parts = name, shapes, a.dtype, function
         known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
-        self.met.keeper.limit(known, PAIRS)
+        self.met.keeper.limit_lengths(known, PAIRS)
         full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
         return known((laid(a), laid(b), full))
 
