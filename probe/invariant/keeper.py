@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -91,17 +91,23 @@ class Calls:
 
     def begin(self, shapes: Any, batch: int) -> None:
         """A call starts. ``shapes``: of all that is given, without the batch; None: not known."""
-        self._now.call = shapes, batch
+        self._now.call, self._now.fresh = (shapes, batch), True
 
     def again(self) -> None:
         """A call starts that has all in common with one that has ended."""
-        self._now.call = None, 0
+        self._now.call, self._now.fresh = (None, 0), False
 
     def end(self) -> None:
         """The call has ended well."""
         shapes, batch = self._now.call
         if shapes is not None and batch not in (there := self._done.setdefault(shapes, set())):
             there.add(batch)
+
+    @property
+    def fresh(self) -> bool:
+        """Returns whether calls with the shapes of this one may have left nothing behind yet."""
+        found: bool = getattr(self._now, "fresh", True)
+        return found
 
     @property
     def another_batch(self) -> bool:
@@ -132,6 +138,8 @@ class Keeper:
         self._named: dict[str, str] = {}
         self._families: set[str] = set()
         self._placed: set[str] = set()
+        self.where: Callable[[], str] = str
+        """Returns the name of the module that runs now; empty: it is not known."""
 
     def leave(self, operation: str, why: str, kind: str = "") -> None:
         """Notes an operation that runs as it is. NotInvariant with ``strict``.
@@ -139,13 +147,21 @@ class Keeper:
         ``kind``: the same for shapes of which one is named for all: those of several batches.
         """
         if self.strict:
-            raise NotInvariant(operation, why)
+            raise NotInvariant(operation, why, self.where())
         numberless = re.sub(r"\d+", "n", operation)
         if self.calls.another_batch and numberless in self._families:
             return  # the same operation, where the batch is not its first axis
         self._families.add(numberless)
-        if self._named.setdefault(kind or operation, operation) == operation:
+        named = self._named.setdefault(kind or operation, operation)
+        if named == operation:
             self.report.left.setdefault(operation, why)
+        self._note_module(named)
+
+    def _note_module(self, operation: str) -> None:
+        """Notes the module that runs now beside an operation of the report."""
+        if self.calls.fresh and (module := self.where()):
+            there = self.report.modules.setdefault(operation, [])
+            there += [module] * (module not in there)
 
     def by_place(self, operation: str) -> None:
         """Notes a function some of whose places have different bits where the library runs it as it
@@ -164,6 +180,7 @@ class Keeper:
             if self.strict:
                 self.leave(key, why)
             self.report.limited[key] = why
+            self._note_module(key)
 
     def limit_lengths(self, known: Known, why: str = LENGTHS) -> None:
         """Notes an operation whose lengths are part of its shape, where lengths were wanted."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from inspect import signature
-from types import FunctionType, MethodType, new_class
+from types import FrameType, FunctionType, MethodType, new_class
 from typing import Any
 
 import torch
@@ -308,10 +308,32 @@ def held(model: Any, keeper: Keeper) -> Any:
             done.add(met)
         return y
 
-    kind = _kind(model, keeper, Uncompiled(forward))
+    kind, keeper.where = _kind(model, keeper, Uncompiled(forward)), module_now
     found = object.__new__(kind)
     object.__setattr__(found, "__dict__", model.__dict__)
     return found
+
+
+def module_now() -> str:
+    """Returns the name of the innermost module that a model in the mode runs now.
+
+    It is read from the frames, as nothing else is kept about modules, which would cost each call.
+    """
+    frame: FrameType | None = sys._getframe()
+    met = []
+    while frame is not None:
+        code, names = frame.f_code, frame.f_locals
+        if code is torch.nn.Module._call_impl.__code__:
+            met.append(names["self"])
+        elif code is Alone._sequential.__code__:
+            met.append(names.get("part"))
+        elif code.co_filename == __file__ and "owner" in names:
+            owner = names["owner"]
+            known = {id(part): name for name, part in owner.named_modules()}
+            there = [known[id(part)] for part in met if id(part) in known]
+            return (there[0] if there else "") or type(owner).__name__
+        frame = frame.f_back
+    return ""
 
 
 class _Forward:
@@ -344,6 +366,10 @@ def _kind(model: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return run(self, False, args, kwargs)
 
+    def made_anew(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        todo = "make it from the plain model, and call stable.invariant"
+        raise InputError("model", base.__name__, ANOTHER, todo)
+
     def copied(self: Any) -> Any:
         return held(copy.copy(_owner(self)), keeper)
 
@@ -364,6 +390,7 @@ def _kind(model: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
+        "__new__": made_anew,
         "__call__": call,
         "__copy__": copied,
         "__deepcopy__": deeply_copied,
@@ -468,6 +495,7 @@ def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
 TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
 UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
+ANOTHER = "a new object of this class, such as a slice of its modules, would not be in the mode"
 UNUSUAL = "an input is sparse, nested, or on a different device"
 GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
