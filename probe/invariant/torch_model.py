@@ -27,8 +27,9 @@ from probe.invariant.report import Report
 from probe.invariant.table import Table, environment
 from probe.invariant.torch_alone import HOOKS, Alone
 from probe.invariant.torch_calls import FORMATS, container
-from probe.invariant.torch_native import Natives
+from probe.invariant.torch_native import Natives, told
 from probe.invariant.torch_operations import Operators
+from probe.invariant.torch_recurrent import Steps
 
 PLAIN = frozenset(
     "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
@@ -113,7 +114,8 @@ class Functions(TorchFunctionMode):
         self.inside = {attention: seen(attention, {})}
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
-        self.quick = operators.quick
+        steps = {one: Steps(one, self._native) for one in (torch.gru, torch.rnn_tanh, torch.rnn_relu)}
+        self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
         self.operations, self.natives = Operations(operators), Natives(operators.watched)
@@ -146,6 +148,11 @@ class Functions(TorchFunctionMode):
             return self.natives(self.operations, func, args, kwargs)
         with self:
             return inside(*args, **kwargs)
+
+    def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
+        """Returns a function of its arguments, and whether the library's own call has its bits."""
+        found = self.natives(self.operations, function, args, {})
+        return found, bool(self.natives.known.get(told(function, args, {})))
 
     def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call within ``torch.autocast``, which a part of the model enters: its formats are

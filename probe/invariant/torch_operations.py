@@ -72,10 +72,10 @@ class Operators:
 
     def __init__(self, keeper: Keeper, parameters: Callable[[], Iterable[Any]] = tuple) -> None:
         self.keeper, self.met, self.parameters = keeper, Met(keeper), parameters
-        self.products, self.attention = Products(self.met), Attention(self.met)
-        self.exact: set[Any] = set()
         self.ready = Ready()
         self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
+        self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
+        self.exact: set[Any] = set()
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -144,7 +144,8 @@ class Operators:
         if found is NotImplemented:
             return self._left(name, args, func(*args, **kwargs))
         written = name.endswith("_") and not name.startswith("_")
-        self.watched.own = self.watched.own and self.watched.whole and not written
+        whole = self.watched.whole and (not written or base in BY_PLACE)
+        self.watched.own = self.watched.own and whole
         if written:
             return args[0].copy_(found)
         return found

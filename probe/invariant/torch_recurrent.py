@@ -1,8 +1,13 @@
-"""Layers of an LSTM, which PyTorch gives to oneDNN: along the batch, which is their second axis."""
+"""Recurrent layers: along the batch, which is their second axis.
+
+Those of an LSTM are given to oneDNN, each in one call. Of a GRU and a plain one each step is some
+twelve operations, of which the mode makes as many calls; so the batch is filled up, where that
+helps, to one at which all of them are the library's own, and then it is the library's own call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +54,66 @@ class Recurrent(Asked):
         y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(*given)
         rows = y.transpose(0, 1).flatten(1), *(one.view(len(x), -1) for one in (h, c))
         return torch.cat(rows, 1)
+
+
+FILLED = (2, 4, 8, 16, 32)  # a batch is filled up to a whole multiple of one of these
+
+
+class Steps:
+    """``torch.gru``, ``torch.rnn_tanh`` or ``torch.rnn_relu`` of whole batches.
+
+    ``run(function, args)``: within the mode, or by the library's own call where it has the same
+    bits, which it tells beside the result.
+    """
+
+    def __init__(self, function: Any, run: Callable[[Any, Tensors], tuple[Any, bool]]) -> None:
+        self.function, self.run = function, run
+        self.filled: dict[Any, int] = {}
+
+    def __call__(
+        self,
+        x: Any,
+        hx: Any,
+        weights: Any,
+        has_biases: Any,
+        layers: Any = None,
+        dropout: Any = None,
+        train: Any = None,
+        bidirectional: Any = None,
+        batch_first: Any = None,
+    ) -> Any:
+        """As the function. NotImplemented: of packed sequences, or there are no samples."""
+        if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
+            return NotImplemented
+        axis, kinds = 0 if batch_first else 1, [(one.shape, one.dtype) for one in (x, hx, *weights)]
+        options = has_biases, layers, dropout, train, bidirectional, batch_first
+        key = *kinds, options, x.stride(), torch.get_num_threads()
+        count, size = x.shape[axis], self.filled.get(key)
+
+        def given(size: int) -> Tensors:
+            return _wide(x, axis, size), _wide(hx, 1, size), weights, *options
+
+        if size is None:
+            sizes = sorted({max(count, 2), *(-(-count // one) * one for one in FILLED)})
+            self.filled[key] = sizes[0]
+            for size in sizes:
+                found, own = self.run(self.function, given(size))
+                if own:
+                    self.filled[key] = size
+                    break
+            else:
+                found, _ = self.run(self.function, given(sizes[0]))
+        else:
+            found, _ = self.run(self.function, given(size))
+        y, h = found
+        return (y.narrow(axis, 0, count), h[:, :count]) if len(h[0]) > count else (y, h)
+
+
+def _wide(x: Any, axis: int, size: int) -> Any:
+    """Returns a batch with copies of its first sample behind the others."""
+    shape, more = list(x.shape), size - x.shape[axis]
+    shape[axis] = more
+    return torch.cat((x, x.narrow(axis, 0, 1).expand(shape)), axis) if more else x
 
 
 def mkldnn_rnn_layer(met: Met, x: Any, *given: Any) -> Any:
