@@ -114,7 +114,8 @@ class Functions(TorchFunctionMode):
         self.inside = {attention: seen(attention, {})}
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
-        steps = {one: Steps(one, self._native) for one in (torch.gru, torch.rnn_tanh, torch.rnn_relu)}
+        recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
+        steps = {one: Steps(one, self._native) for one in recurrent}
         self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()

@@ -60,7 +60,7 @@ FILLED = (2, 4, 8, 16, 32)  # a batch is filled up to a whole multiple of one of
 
 
 class Steps:
-    """``torch.gru``, ``torch.rnn_tanh`` or ``torch.rnn_relu`` of whole batches.
+    """``torch.gru``, ``rnn_tanh``, ``rnn_relu`` or ``lstm`` of whole batches.
 
     ``run(function, args)``: within the mode, or by the library's own call where it has the same
     bits, which it tells beside the result.
@@ -82,31 +82,50 @@ class Steps:
         bidirectional: Any = None,
         batch_first: Any = None,
     ) -> Any:
-        """As the function. NotImplemented: of packed sequences, or there are no samples."""
+        """As the function. NotImplemented: of packed sequences, or there are no samples.
+
+        PyTorch adds the first products to a bias where the steps lie behind each other in memory,
+        and a bias to the products elsewhere. Samples that lie behind each other are the latter, but
+        a single one is both: so one is never run alone.
+        """
         if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
             return NotImplemented
-        axis, kinds = 0 if batch_first else 1, [(one.shape, one.dtype) for one in (x, hx, *weights)]
-        options = has_biases, layers, dropout, train, bidirectional, batch_first
-        key = *kinds, options, x.stride(), torch.get_num_threads()
+        axis, options = 0 if batch_first else 1, (has_biases, layers, dropout, train)
+        options += bidirectional, batch_first
+        states = hx if isinstance(hx, list | tuple) else (hx,)
+        kinds = [(one.shape, one.dtype) for one in (x, *states, *weights)]
+        key = *kinds, options, torch.get_num_threads()
         count, size = x.shape[axis], self.filled.get(key)
+        x, states = laid(x), tuple(map(laid, states))
 
         def given(size: int) -> Tensors:
-            return _wide(x, axis, size), _wide(hx, 1, size), weights, *options
+            wide = tuple(_wide(one, 1, size) for one in states)
+            return _wide(x, axis, size), wide if len(wide) > 1 else wide[0], weights, *options
 
-        if size is None:
-            sizes = sorted({max(count, 2), *(-(-count // one) * one for one in FILLED)})
-            self.filled[key] = sizes[0]
-            for size in sizes:
+        if size is not None:
+            found, _ = self.run(self.function, given(size))
+        else:
+            whole = len(states) > 1 and _by_onednn(x, states)
+            least = max(count, 2) if batch_first and not whole else count
+            tried = sorted({least, *(-(-count // one) * one for one in FILLED)})
+            for size in tried[: 1 if whole else None]:
                 found, own = self.run(self.function, given(size))
                 if own:
-                    self.filled[key] = size
                     break
             else:
-                found, _ = self.run(self.function, given(sizes[0]))
-        else:
-            found, _ = self.run(self.function, given(size))
-        y, h = found
-        return (y.narrow(axis, 0, count), h[:, :count]) if len(h[0]) > count else (y, h)
+                size = least
+                found, _ = self.run(self.function, given(size))
+            self.filled[key] = size
+        if size == count:
+            return found
+        y, *states = found
+        return y.narrow(axis, 0, count), *(one[:, :count] for one in states)
+
+
+def _by_onednn(x: Any, states: Tensors) -> bool:
+    """Returns whether an LSTM is given to oneDNN; where it isn't after all, it is reported."""
+    alike = states[0].shape[-1] == states[1].shape[-1]  # no projection
+    return alike and torch.backends.mkldnn.enabled and x.dtype in (torch.float32, torch.bfloat16)
 
 
 def _wide(x: Any, axis: int, size: int) -> Any:
