@@ -49,6 +49,12 @@ PLAIN = frozenset(
 """Functions that move elements or round once: their bits depend on nothing but their elements."""
 
 
+_in_inference = torch.is_inference_mode_enabled
+_cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
+_transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+_watching = torch._C._len_torch_dispatch_stack
+"""What each call of a model asks. Some of it says that ``require_numbers`` is to look closer."""
+
 FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 FAST = (
     "PyTorch's fused path for attention is not taken: at the largest size the bits are those of "
@@ -124,7 +130,7 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled("cpu"):
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             return self._cast(func, args, kwargs or {})
         quick = self.quick.get(func)
         if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
@@ -146,13 +152,25 @@ class Functions(TorchFunctionMode):
         if alone is not None and kwargs.get("need_weights") is False:
             return alone(*args, **kwargs)
         if inside is None:
-            return self.natives(self.operations, func, args, kwargs)
+            return self._natively(func, args, kwargs)
         with self:
             return inside(*args, **kwargs)
 
+    def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call operation by operation, or of the library where it has the same bits.
+
+        A part of a model that enters ``torch.inference_mode`` is called as if it did not, but for
+        what is changed in place: see ``_composite``.
+        """
+        if not _in_inference() or getattr(func, "__name__", "_").endswith("_"):
+            return self.natives(self.operations, func, args, kwargs)
+        args, kwargs = tree_map(_recorded, (args, kwargs))
+        with torch.inference_mode(False), torch.no_grad():
+            return self.natives(self.operations, func, args, kwargs)
+
     def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
         """Returns a function of its arguments, and whether the library's own call has its bits."""
-        found = self.natives(self.operations, function, args, {})
+        found = self._natively(function, args, {})
         return found, bool(self.natives.known.get(told(function, args, {})))
 
     def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -195,13 +213,17 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in self.operators.exact:
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled() and _composite(func):
-            if func._schema.is_mutable:  # numbers made here are not changed elsewhere
+        if _composite(func):
+            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            odd = _in_inference() or any(one.is_inference() for one in every)
+            if odd and every and not func._schema.is_mutable:
+                args, kwargs = tree_map(_recorded, (args, kwargs))
+                with torch.inference_mode(False), torch.no_grad(), self:
+                    return func(*args, **kwargs)
+            if odd:  # numbers made in that mode are changed in it alone
                 with self:
                     return func._op_dk(COMPOSITE, *args, **kwargs)
-            with torch.inference_mode(False), torch.no_grad(), self:
-                return func(*args, **kwargs)
-        if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled("cpu"):
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):  # its casts are behind this operation
                 return self.operators.run(func, args, kwargs)
         return self.operators.run(func, args, kwargs)
@@ -215,9 +237,10 @@ KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
 def _composite(func: Any) -> bool:
     """Returns whether PyTorch runs an operation as the operations that its C++ kernel calls.
 
-    In ``torch.inference_mode`` it arrives whole, elsewhere in parts. These are other operations in
-    that mode (a matrix product looks whether weights require gradients), and in
-    ``func.decompose``, which prefers a decomposition in Python (``gru``, ``upsample_*``).
+    In ``torch.inference_mode``, and of numbers made in it, it arrives whole, elsewhere in parts.
+    The parts are different ones in that mode (a matrix product looks whether weights require
+    gradients), and in ``func.decompose``, which prefers Python (``gru``, ``upsample_*``). So it is
+    run as it is elsewhere.
     """
     has, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
     return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
@@ -269,16 +292,18 @@ def held(model: Any, keeper: Keeper) -> Any:
     custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
 
     def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch.is_inference_mode_enabled():
+        if _in_inference():
             args, kwargs = tree_map(_recorded, (args, kwargs))
             with torch.inference_mode(False), torch.no_grad():
                 return forward(one, hooks, args, kwargs)
         if True in [part.training for part in parts]:
             require_evaluation(model)
-        if torch.is_autocast_enabled("cpu"):
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
             raise InputError("model", base.__name__, AUTOCAST, todo)
-        require_numbers(base, args, kwargs)
+        looked_at = _transformed() is not None or _traced() is not None or _watching()
+        if looked_at or forward_ad._current_level >= 0:
+            require_numbers(base, args, kwargs)
         owner = model if type(one) is kind else _without(one, kind)
         inner, hooks = owner.forward, hooks and (custom or _hooked(owner))
         if hooks:
@@ -296,6 +321,7 @@ def held(model: Any, keeper: Keeper) -> Any:
                 if y is not NotImplemented:
                     return y
             else:
+                require_numbers(base, args, kwargs)
                 if _empty(args, kwargs):
                     return inner(*args, **kwargs)
                 keeper.calls.begin(*_given(args, kwargs))
@@ -307,6 +333,9 @@ def held(model: Any, keeper: Keeper) -> Any:
             if unusual((args, kwargs)):
                 todo = "give contiguous tensors on the CPU"
                 raise InputError("model", base.__name__, UNUSUAL, todo) from error
+            if "Inplace update to inference tensor" in str(error):
+                todo = "make the model outside of torch.inference_mode"
+                raise InputError("model", base.__name__, INFERRED, todo) from error
             raise
         finally:
             if watched:
@@ -504,6 +533,7 @@ AUTOCAST = "autocast changes formats inside of operations, and the classes are t
 TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
 UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
 ANOTHER = "a new object of this class, such as a slice of its modules, would not be in the mode"
+INFERRED = "it changes numbers in place that were made in torch.inference_mode"
 UNUSUAL = "an input is sparse, nested, or on a different device"
 GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
@@ -512,11 +542,11 @@ COMPILED = "the invariant mode runs operation by operation: fused, their bits wo
 
 def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """InputError where a call is transformed or traced: its operations are then not run as such."""
-    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+    if _transformed() is not None or forward_ad._current_level >= 0:
         todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
         raise InputError("model", kind.__name__, TRANSFORMED, todo)
-    traced = torch._C._get_tracing_state() is not None or torch.compiler._is_exporting_flag
-    if not traced and torch._C._len_torch_dispatch_stack():
+    traced = _traced() is not None or torch.compiler.is_exporting()
+    if not traced and _watching():
         traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
     if not traced:
         for one in (*args, *kwargs.values()):

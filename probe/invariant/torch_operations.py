@@ -171,10 +171,10 @@ class Operators:
         return self._left(name, args, found)
 
     def _left(self, name: str, args: Tensors, found: Any) -> Any:
-        """Returns what an operation gave as it is, and reports it unless that is empty."""
+        """Returns what an operation gave as it is, and reports it unless there are no numbers."""
         self.watched.own = False
-        given = [one for one in tree_leaves(found) if isinstance(one, torch.Tensor)]
-        if not given or any(one.numel() for one in given):
+        both = [[one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)]
+        if not any(each and not any(one.numel() for one in each) for each in both):
             why = "it is not known whether its bits depend on batch, length or place"
             self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
         return found
