@@ -317,7 +317,12 @@ def held(model: Any, keeper: Keeper) -> Any:
             if met in done:
                 keeper.calls.again()
                 run = alone.of(owner) if len(args) == 1 and not hooks else None
-                y = NotImplemented if run is None else run(owner, args[0])
+                try:
+                    y = NotImplemented if run is None else run(owner, args[0])
+                except RuntimeError:  # such as a sparse input, whose shape is that of another
+                    if not unusual(args):
+                        raise
+                    y = NotImplemented
                 if y is not NotImplemented:
                     return y
             else:
@@ -449,7 +454,9 @@ def restored(model: Any, strict: bool, text: str) -> Any:
 def _without(one: Any, kind: Any) -> Any:
     """Returns a model in the mode whose class was changed, as by a parametrization: without it."""
     there = {name: each for name, each in vars(type(one)).items() if name not in BASICS}
-    made = object.__new__(new_class(kind.__name__, kind.__bases__, {}, lambda n: n.update(there)))
+    made: Any = object.__new__(
+        new_class(kind.__name__, kind.__bases__, {}, lambda n: n.update(there))
+    )
     object.__setattr__(made, "__dict__", one.__dict__)
     return made
 

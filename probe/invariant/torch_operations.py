@@ -173,7 +173,9 @@ class Operators:
     def _left(self, name: str, args: Tensors, found: Any) -> Any:
         """Returns what an operation gave as it is, and reports it unless there are no numbers."""
         self.watched.own = False
-        both = [[one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)]
+        both = [
+            [one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)
+        ]
         if not any(each and not any(one.numel() for one in each) for each in both):
             why = "it is not known whether its bits depend on batch, length or place"
             self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")

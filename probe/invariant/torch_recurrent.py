@@ -90,8 +90,8 @@ class Steps:
         """
         if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
             return NotImplemented
-        axis, options = 0 if batch_first else 1, (has_biases, layers, dropout, train)
-        options += bidirectional, batch_first
+        axis = 0 if batch_first else 1
+        options = has_biases, layers, dropout, train, bidirectional, batch_first
         states = hx if isinstance(hx, list | tuple) else (hx,)
         kinds = [(one.shape, one.dtype) for one in (x, *states, *weights)]
         key = *kinds, options, torch.get_num_threads()
