@@ -5,21 +5,25 @@ from __future__ import annotations
 import copy
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from inspect import signature
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
+from probe.invariant.company import UNREAD, Axes, Company, Value
 from probe.invariant.keeper import Keeper
+from probe.invariant.programs import Program
 from probe.invariant.report import Report
 from probe.invariant.table import Table
 from probe.invariant.torch_alone import Alone
@@ -97,6 +101,16 @@ def known_inside(function: Callable[..., Any]) -> bool:
     return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
 
 
+def _plain(function: Any) -> bool:
+    """Returns whether a function is PyTorch's own and ``PLAIN``; others may have such a name."""
+    name = getattr(function, "__name__", "")
+    if name not in PLAIN:
+        return False
+    if name in ("__get__", "__set__"):  # of properties of a tensor, each time a new object
+        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(torch._C.TensorBase)
+    return any(getattr(one, name, None) is function for one in (torch, torch.Tensor, functional))
+
+
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
@@ -126,7 +140,7 @@ class Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in self.plain and "alpha" not in kwargs:
             return func(*args, **kwargs)
-        if quick is None and getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
+        if quick is None and "alpha" not in kwargs and _plain(func):
             self.plain.add(func)
             return func(*args, **kwargs)
         alone, inside = self.alone.get(func), self.inside.get(func)
@@ -175,6 +189,9 @@ class Operations(TorchDispatchMode):
         return self.operators.run(func, args, kwargs)
 
 
+BATCHED = True  # ``made`` takes the axes of samples
+
+
 def made(
     model: Any,
     sizes: dict[str, tuple[int, ...]],
@@ -182,6 +199,7 @@ def made(
     strict: bool,
     example: Any,
     table: Any,
+    batched: Any = None,
 ) -> tuple[Any, Report]:
     """As ``probe.invariant.invariant``, of checked sizes."""
     if not isinstance(model, torch.nn.Module):
@@ -199,9 +217,10 @@ def made(
     if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
         keeper.leave("complex weights", COMPLEX)
     found = copy.copy(model)
-    functions = Functions(Operators(keeper, model.parameters))
-    inner, alone = model.forward, Alone(functions.quick, functions)
-    done: set[Any] = set()
+    inner = model.forward
+    company = Company(keeper, _axes_of(inner, batched, type(model).__name__))
+    modes: dict[Any, Mode] = {}
+    here = [Mode(keeper, model)]  # that of the last call
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if True in [part.training for part in parts]:
@@ -209,32 +228,45 @@ def made(
         if torch.is_autocast_enabled("cpu"):
             todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
             raise InputError("model", type(model).__name__, AUTOCAST, todo)
+        mode, settings = here[0], torch_calls.settings()
+        if mode.settings != settings:
+            mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
+            keeper.note_setting()
         watched = torch.is_grad_enabled()
         if watched:  # as no_grad, whose objects cost as much as a small layer
             torch._C._set_grad_enabled(False)
         try:
-            met = None if kwargs else _met(args)
-            if met in done:
+            met = _met(args, kwargs)
+            if met in mode.done:
                 keeper.calls.again()
-                run = alone.of(model) if len(args) == 1 else None
+                run = mode.alone.of(model) if len(args) == 1 and not kwargs else None
                 y = NotImplemented if run is None else run(model, args[0])
                 if y is not NotImplemented:
                     return y
-            else:
-                keeper.calls.begin(*_given(args, kwargs))
-                if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
-                    keeper.leave("complex inputs", COMPLEX)
-            with functions:
+                with mode.functions:
+                    return inner(*args, **kwargs)
+            kind, given = _parts(args, kwargs)
+            company.begin(kind, [tuple(one.shape) for one in given], (args, kwargs))
+            if any(one.is_complex() for one in given):
+                keeper.leave("complex inputs", COMPLEX)
+            kept = Kept(model)
+            with mode.functions:
                 y = inner(*args, **kwargs)
+            keeper.calls.end()
+            if kind is None:
+                keeper.leave(UNREAD, STRANGE)
+            else:
+                with kept:
+                    _ask(company, mode, inner, (kind, given), (args, kwargs), y)
         finally:
             if watched:
                 torch._C._set_grad_enabled(True)
-        keeper.calls.end()
         if met is not None:
-            done.add(met)
+            mode.done.add(met)
         return y
 
     found.forward = Uncompiled(forward)
+    modes[here[0].settings] = here[0]
     if example is not None:
         given = example if isinstance(example, tuple) else (example,)
         y = found(*given)
@@ -243,14 +275,162 @@ def made(
     return found, keeper.report
 
 
-def _met(args: tuple[Any, ...]) -> Any:
-    """Returns what calls with the same shapes have in common; None: not only tensors are given."""
-    met: list[Any] = [torch.get_num_threads()]
+class Mode:
+    """A model's operations with one choice of PyTorch's settings. ``done``: calls that are known."""
+
+    def __init__(self, keeper: Keeper, model: Any) -> None:
+        self.settings = torch_calls.settings()
+        self.functions = Functions(Operators(keeper, model.parameters))
+        self.alone = Alone(self.functions.quick, self.functions)
+        self.done: set[Any] = set()
+
+
+class Kept:
+    """Buffers that a call changes, as that call left them: further ones are to leave no trace."""
+
+    def __init__(self, model: Any) -> None:
+        every = [one for one in model.buffers() if not one.is_inference()]
+        self.before = [(one, one._version) for one in every]
+        self.held: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        changed = [one for one, version in self.before if one._version != version]
+        self.held = [(one, one.clone()) for one in changed]
+        self.random = torch.get_rng_state()
+
+    def __exit__(self, *_: object) -> None:
+        for one, value in self.held:
+            one.copy_(value)
+        torch.set_rng_state(self.random)
+
+
+SMALL = 16  # whole numbers up to that may choose a branch, such as a number of steps
+
+
+def _met(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns what calls of the same shapes have in common; None: an argument can't be read."""
+    met: list[Any] = [torch.get_num_threads(), torch.is_inference_mode_enabled()]
     for one in args:
-        if type(one) is not torch.Tensor or one.is_complex():
+        if type(one) is torch.Tensor:
+            met += one.shape, one.dtype
+        elif not _tell(one, met):
             return None
-        met += one.shape, one.dtype
+    for name, one in kwargs.items():
+        met.append(name)
+        if not _tell(one, met):
+            return None
     return tuple(met)
+
+
+def _tell(one: Any, met: list[Any]) -> bool:
+    """Adds an argument to what calls have in common; returns whether it can be read."""
+    kind = type(one)
+    if isinstance(one, torch.Tensor):
+        met += kind, one.shape, one.dtype
+    elif kind in (list, tuple):
+        met += kind, len(one)
+        return all(_tell(each, met) for each in one)
+    elif kind is dict:
+        met += kind, tuple(one)
+        return all(_tell(each, met) for each in one.values())
+    elif one is None or kind in (bool, str, torch.dtype) or (kind is int and abs(one) <= SMALL):
+        met += kind, one
+    elif kind in (int, float):
+        met.append(kind)
+    else:
+        return _tell_parts(one, kind, met)
+    return True
+
+
+def _tell_parts(one: Any, kind: Any, met: list[Any]) -> bool:
+    """As ``_tell``, of what PyTorch takes apart, such as a named tuple."""
+    leaves, shape = tree_flatten(one)
+    if len(leaves) == 1 and leaves[0] is one:
+        return False
+    met += kind, str(shape)
+    return all(_tell(each, met) for each in leaves)
+
+
+def _axes_of(function: Any, batched: Any, name: str) -> Any:
+    """Returns what reads the axis of samples of each tensor of a call; None: nobody named any."""
+    if batched is None:
+        return None
+    program = Program(function, batched, name)
+
+    def read(called: tuple[tuple[Any, ...], dict[str, Any]]) -> Axes:
+        leaves, _ = program.flat(*called)
+        found: list[int | None] = []
+        for leaf in leaves:
+            for one in tree_leaves(leaf.value):
+                if isinstance(one, torch.Tensor):
+                    there = leaf.axis is not None and -one.dim() <= leaf.axis < one.dim()
+                    found.append(leaf.axis % one.dim() if there and leaf.axis is not None else None)
+        return tuple(found)
+
+    return read
+
+
+def _parts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """Returns what arguments have in common but their sizes, and their tensors; None: unknown."""
+    leaves, shape = tree_flatten((args, kwargs))
+    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    kind: list[Any] = [torch_calls.settings()]
+    if not _tell([one for one in leaves if not isinstance(one, torch.Tensor)], kind):
+        return None, tensors
+    kind += ((one.dim(), one.dtype) for one in tensors)
+    places = tuple(isinstance(one, torch.Tensor) for one in leaves)
+    return (str(shape), places, torch.get_num_threads(), *kind), tensors
+
+
+STRANGE = "there is an argument or a result of a type that is not known here"
+
+
+def _ask(
+    company: Company, mode: Mode, inner: Any, told: tuple[Any, Any], called: Any, y: Any
+) -> None:
+    """Asks whether the samples of a call that has ended keep their bits in other company."""
+    kind, given = told
+    leaves, shape = tree_flatten(called)
+    at = [n for n, one in enumerate(leaves) if isinstance(one, torch.Tensor)]
+
+    def run(values: Sequence[Value]) -> list[Value]:
+        made = list(leaves)
+        for n, (value, dtype) in zip(at, values, strict=True):
+            made[n] = _tensor(value, dtype)
+        args, kwargs = tree_unflatten(made, shape)
+        with mode.functions:
+            return _values(inner(*args, **kwargs))
+
+    try:
+        before, answer = [_value(one) for one in given], _values(y)
+    except (TypeError, RuntimeError) as error:
+        company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
+        return
+    company.ask(kind, before, answer, run)
+
+
+def _values(y: Any) -> list[Value]:
+    """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
+    leaves = []
+    for one in tree_leaves(y):
+        parts = vars(one) if is_dataclass(one) and not isinstance(one, type) else None
+        leaves += [one] if parts is None else tree_leaves(parts)
+    return [_value(one) for one in leaves if one is not None and not isinstance(one, str)]
+
+
+def _value(one: Any) -> Value:
+    if isinstance(one, bool | int | float):
+        one = torch.tensor(one, dtype=None if isinstance(one, bool | int) else torch.float64)
+    if not isinstance(one, torch.Tensor):
+        raise TypeError(f"{type(one).__name__} is not a tensor")
+    value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
+    return value, dtype or value.dtype.name
+
+
+def _tensor(value: np.ndarray, dtype: str) -> Any:
+    if dtype == "bfloat16":
+        return torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(value).clone()  # a model may write to it
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:

@@ -106,8 +106,10 @@ class Operators:
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """Returns one operation of ATen."""
-        name = func._schema.name.rpartition("::")[2]
+        space, _, name = func._schema.name.rpartition("::")
         base = name.rstrip("_") if not name.startswith("__") else name
+        if space != "aten":  # whoever made it gave it its name
+            return self._left(func, func._schema.name, args, kwargs)
         if base in EXACT and base in READING:
             self.watched.own = False
             return func(*args, **kwargs)
@@ -135,19 +137,21 @@ class Operators:
             found = self.own[name](func, *args, **kwargs)
         elif base in OF_SAMPLES or base in ALONG:
             found = self._of_samples(func, args, kwargs, base in ALONG)
-        if found is NotImplemented and self._of_parameters(args, kwargs):
-            self.watched.own = False
-            return func(*args, **kwargs)
         if found is NotImplemented:
-            why = "it is not known whether its bits depend on batch, length or place"
-            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
-            self.watched.own = False
-            return func(*args, **kwargs)
+            return self._left(func, name, args, kwargs)
         written = name.endswith("_") and not name.startswith("_")
         self.watched.own = self.watched.own and self.watched.whole and not written
         if written:
             return args[0].copy_(found)
         return found
+
+    def _left(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
+        """Returns an operation as it is, and reports it, but where it is the model's own alone."""
+        self.watched.own = False
+        if not self._of_parameters(args, kwargs):
+            why = "it is not known whether its bits depend on batch, length or place"
+            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
+        return func(*args, **kwargs)
 
     def _of_parameters(self, args: Tensors, kwargs: dict[str, Any]) -> bool:
         """Whether all tensors are the model's own parameters: such a call is always the same."""

@@ -64,7 +64,7 @@ class Whole:
             self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
         else:
             both = enumerate(zip(here, self._shapes(other), strict=True))
-            self.outputs = [_output(n, mine, largest, yours, other) for n, (mine, yours) in both]
+            self.outputs = [output_of(n, mine, largest, yours, other) for n, (mine, yours) in both]
         numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
         if "chosen" not in self.recipe:
             self.recipe["chosen"] = self._most_telling(samples.how_many(numbers), sizes[0])
@@ -254,7 +254,7 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output:
+def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Output:
     """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
     (mine, dtype), (yours, _) = here, there
     if len(mine) == len(yours):
