@@ -60,10 +60,15 @@ BRIEF = (Beside("large", "own", "small"),)
 
 
 class Company:
-    """What is known of one model's arguments. ``named``: reads their axes where a user names them."""
+    """What is known of one model's arguments.
 
-    def __init__(self, keeper: Keeper, named: Callable[[Any], Axes] | None = None) -> None:
-        self.keeper, self.named = keeper, named
+    ``named``: reads their axes from a call, where a user names them. ``how``: what is taken of them.
+    """
+
+    def __init__(
+        self, keeper: Keeper, named: Callable[[Any], Axes] | None = None, how: str = HOW
+    ) -> None:
+        self.keeper, self.named, self.how = keeper, named, how
         self._axes: dict[Any, Axes] = {}
         self._asked: set[Any] = set()
         self._full: set[Any] = set()
@@ -131,7 +136,7 @@ class Company:
                     break
             elif not found.why and found.along:
                 both = f"{sizes(shapes)[0]} and {size} entries"
-                why = f"arguments have {both}, and either may be the samples; {HOW}"
+                why = f"arguments have {both}, and either may be the samples; {self.how}"
                 return axes, Found(why, False, False, [])
         assert held is not None
         return held
@@ -159,7 +164,7 @@ class Company:
         companies: Sequence[Beside],
     ) -> Found:
         with self.keeper.calls.trying() as left:
-            found = refuted(run, given, axes, answer, companies)
+            found = refuted(run, given, axes, answer, companies, self.how)
         return found._replace(left=left)
 
 
@@ -204,6 +209,7 @@ def refuted(
     axes: Axes,
     answer: Sequence[Value],
     companies: Sequence[Beside] = FULL,
+    how: str = HOW,
 ) -> Found:
     """Returns whether samples along these axes keep their bits in all company that is tried.
 
@@ -211,7 +217,7 @@ def refuted(
     """
 
     def found(why: str, ran: bool = True) -> Found:
-        return Found(f"{why}; {HOW}" if why else "", ran, along, [])
+        return Found(f"{why}; {how}" if why else "", ran, along, [])
 
     along = False
     shapes = [value.shape for value, _ in given]

@@ -21,7 +21,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import samples
 from probe.invariant.classes import digest
-from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild
+from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild, aligned
 
 
 class Whole:
@@ -120,11 +120,12 @@ class Whole:
         values = []
         for leaf in self.leaves:
             if leaf.axis is None:
-                values.append(leaf.value)
+                values.append(program.whole(leaf.value, None))
                 continue
             rows, dtype = next(drawn)
-            array = np.ascontiguousarray(np.moveaxis(rows[order], 0, leaf.axis))
-            values.append(program.native(_shifted(array) if odd else array, dtype))
+            array = aligned(np.moveaxis(rows[order], 0, leaf.axis))
+            given = program.native(_shifted(array) if odd else array, dtype)
+            values.append(program.whole(given, leaf.axis))
         args, kwargs = self.rebuild(values)
 
         def call() -> list[tuple[np.ndarray, str]]:
