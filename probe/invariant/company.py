@@ -21,7 +21,7 @@ from probe import floats, ulp
 from probe.errors import InputError
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import NotInvariant
-from probe.invariant.samples import DISTINCT, KEPT
+from probe.invariant.samples import altered
 from probe.invariant.whole import output_of
 
 Value = tuple[np.ndarray, str]
@@ -33,7 +33,6 @@ Axes = tuple[int | None, ...]
 Run = Callable[[Sequence[Value]], list[Value]]
 
 GUESSES = 12  # ways to read the arguments that are tried
-LARGE, SMALL = 2.0**12, 2.0**-12
 MIXED, UNREAD = "samples that read each other", "samples among the arguments"
 HOW = "samples are taken to lie along the first axis: if they don't, name it, batched=1 or (0, None)"
 
@@ -110,7 +109,8 @@ class Company:
         axes, found = self._read(axes or (), given, answer, run)
         by_kind = {kind or operation: (operation, why, kind) for operation, why, kind in found.left}
         for one in by_kind.values():  # bits that differ are these operations'
-            self.keeper.leave(*one)
+            operation, why, which = one
+            self.keeper.leave(operation, f"{why}; {self.how}", which)
         if found.why and not found.left:
             self.keeper.leave(MIXED if found.ran else UNREAD, found.why)
         if not found.why:
@@ -134,7 +134,7 @@ class Company:
                 held = axes, found
                 if found.left or (found.why and found.ran):
                     break
-            elif not found.why and found.along:
+            elif found.along and (found.left or not found.why):
                 both = f"{sizes(shapes)[0]} and {size} entries"
                 why = f"arguments have {both}, and either may be the samples; {self.how}"
                 return axes, Found(why, False, False, [])
@@ -234,6 +234,7 @@ def refuted(
     except Exception as error:  # a model raises what it likes
         return found(f"one sample alone does not run ({_line(error)})", False)
     many = [(value.shape, dtype) for value, dtype in answer]
+    along = any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
     for place, name in ((0, "own"), (count - 1, "last")) if count > 1 else ():
         if name in alone and (why := _differ(alone[name], answer, many, count, place)):
             return found(why)
@@ -244,7 +245,7 @@ def refuted(
             continue
         ran += 1
         many = [(value.shape, dtype) for value, dtype in together]
-        along = along or any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
+        along |= any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
         for place, name in enumerate(company):
             if name in alone and (
                 why := _differ(alone[name], together, many, len(company), place)
@@ -293,34 +294,9 @@ def _drawn(given: Sequence[Value], axes: Axes, name: str, fixed: bool = False) -
         place = value.shape[axis] - 1 if name == "last" else 0
         one = np.take(value, [place], axis)
         if name not in ("own", "last"):
-            one = _altered(value, one, dtype, name, fixed)
+            one = altered(value, one, dtype, name, fixed)
         made.append((one, dtype))
     return made
-
-
-def _altered(every: np.ndarray, one: np.ndarray, dtype: str, name: str, fixed: bool) -> np.ndarray:
-    """Returns a sample like this one; ``every``: all samples of the call."""
-    if not one.size:
-        return one
-    wide = floats.widen(every, dtype) if dtype in floats.FORMATS else every
-    few = len(np.unique(wide.reshape(-1)[:KEPT])) <= DISTINCT and wide.size > 1
-    if dtype not in floats.FORMATS or (few and 1 < len(np.unique(wide.reshape(-1)[:KEPT]))):
-        flat = every.reshape(-1)  # tokens, masks and codes: values of the call, elsewhere
-        if fixed:
-            return one
-        if name in ("large", "small"):
-            order = np.argsort(wide.reshape(-1), kind="stable")
-            return np.full_like(one, flat[order[-1 if name == "large" else 0]])
-        start = 1 if name == "turned" else flat.size // 2
-        return np.resize(np.roll(flat, start), one.shape)
-    values = floats.widen(one, dtype).astype(np.float64).reshape(-1)[::-1].reshape(one.shape)
-    values = np.where(np.isfinite(values), values, 1.0)
-    if name == "nan":
-        return floats.round_to(np.full(one.shape, np.nan), dtype)
-    sign = 1.0 if (values >= 0).all() else -1.0
-    scale = {"large": LARGE, "small": SMALL, "turned": 1.0}[name]
-    with np.errstate(over="ignore"):  # beyond a narrow format: infinite, as good as any
-        return floats.round_to(sign * scale * np.where(values == 0, 1.0, values), dtype)
 
 
 def _differ(

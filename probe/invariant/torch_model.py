@@ -250,7 +250,7 @@ def made(
             if any(one.is_complex() for one in given):
                 keeper.leave("complex inputs", COMPLEX)
             kept = Kept(model)
-            with mode.functions:
+            with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
             if kind is None:
@@ -283,6 +283,22 @@ class Mode:
         self.functions = Functions(Operators(keeper, model.parameters))
         self.alone = Alone(self.functions.quick, self.functions)
         self.done: set[Any] = set()
+
+
+class Settled(TorchFunctionMode):
+    """Reports a setting that a model changes inside: operations are known by those of the call."""
+
+    def __init__(self, keeper: Keeper, settings: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.keeper, self.settings = keeper, settings
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if said := torch_calls.changed(self.settings, torch_calls.settings()):
+            why = "it runs with settings that are not those of the call"
+            self.keeper.leave(f"{getattr(func, '__name__', 'operation')} with {said}", why)
+        return func(*args, **(kwargs or {}))
 
 
 class Kept:

@@ -148,10 +148,13 @@ class Operators:
     def _left(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """Returns an operation as it is, and reports it, but where it is the model's own alone."""
         self.watched.own = False
-        if not self._of_parameters(args, kwargs):
+        found = func(*args, **kwargs)
+        made = [one for one in tree_leaves(found) if isinstance(one, torch.Tensor)]
+        nothing = bool(made) and not any(one.numel() for one in made)
+        if not nothing and not self._of_parameters(args, kwargs):
             why = "it is not known whether its bits depend on batch, length or place"
             self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
-        return func(*args, **kwargs)
+        return found
 
     def _of_parameters(self, args: Tensors, kwargs: dict[str, Any]) -> bool:
         """Whether all tensors are the model's own parameters: such a call is always the same."""

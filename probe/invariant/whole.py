@@ -182,7 +182,8 @@ class Whole:
     def mixes(self, size: int) -> bool:
         """Returns whether a sample's answer changes where nothing changes but its neighbours.
 
-        Asked at the first, the middle and the last place. InputError: runs do not repeat.
+        Asked at the first, the middle and the last place, beside the other samples, and beside
+        numbers that are large, small, and none. InputError: runs do not repeat.
         """
         count = len(self.pool[0])
         if size < 2 or count < 2:
@@ -197,11 +198,28 @@ class Whole:
             order[place] = 0
             if self._marks_of(order)[place] != told[place]:
                 return True
+        for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
+            pool = [
+                np.concatenate([rows[:1], samples.altered(rows, rows[:1], dtype, name)])
+                for rows, dtype in zip(self.pool, self.dtypes, strict=True)
+            ]
+            order = np.ones(size, int)
+            order[place] = 0
+            try:
+                beside = self._marks_of(order, pool)
+            except ProbeError:
+                raise
+            except Exception:  # noqa: S112 - a program may refuse such values
+                continue
+            if beside[place] != told[place]:
+                return True
         return False
 
-    def _marks_of(self, order: np.ndarray) -> list[list[str]]:
+    def _marks_of(
+        self, order: np.ndarray, pool: Sequence[np.ndarray] | None = None
+    ) -> list[list[str]]:
         """By place: what tells the bits of its answer from others."""
-        every = self.answers(order, False)
+        every = self.answers(order, False, pool)
         return [
             [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
         ]
