@@ -1,11 +1,11 @@
 """Asks whether samples have nothing to do with each other, and which arguments carry them.
 
 Operations in their classes keep the bits of every sample, and still a model may mix samples: by a
-maximum over the batch, a sort, a loop that ends when all numbers are small. None of these rounds, so
-no class shows it. And where arguments are a dictionary, or some have no batch, nothing says which
-axis is that of samples. So a model is run a few times more where arguments of a kind are first met:
-a sample alone, and beside others that are large, small, and no numbers at all. Its result has to
-have the same bits each time. An operation that is first met there has the batch in its shape.
+maximum over the batch, a sort, a loop that ends when all numbers are small. None of these rounds,
+so no class shows it. And where arguments are a dictionary, or some have no batch, nothing says
+which axis is that of samples. So a model is run a few times more where arguments of a kind are
+first met: a sample alone, and beside others that are large, small, and NaN. Its result has to have
+the same bits each time. An operation that is first met there has the batch in its shape.
 
 This is a test and no proof: a branch that only other numbers take is not seen.
 """
@@ -34,7 +34,9 @@ Run = Callable[[Sequence[Value]], list[Value]]
 
 GUESSES = 12  # ways to read the arguments that are tried
 MIXED, UNREAD = "samples that read each other", "samples among the arguments"
-HOW = "samples are taken to lie along the first axis: if they don't, name it, batched=1 or (0, None)"
+HOW = (
+    "samples are taken to lie along the first axis: if they don't, name it, batched=1 or (0, None)"
+)
 
 
 class Beside(NamedTuple):
@@ -61,7 +63,8 @@ BRIEF = (Beside("large", "own", "small"),)
 class Company:
     """What is known of one model's arguments.
 
-    ``named``: reads their axes from a call, where a user names them. ``how``: what is taken of them.
+    ``named``: reads their axes from a call, where a user names them. ``how``: what is taken of
+    them, as a sentence for users.
     """
 
     def __init__(
@@ -76,11 +79,11 @@ class Company:
         """A call starts. ``kind``: all that arguments have in common but their sizes; None: they
         are not known. InputError: axes that are named are not those of samples."""
         if self.named is not None and called is not None:
-            self._axes[kind] = axes = self.named(called)
-            if _count(shapes, axes) is None:
+            named = self._axes[kind] = self.named(called)
+            if _count(shapes, named) is None and not any(0 in one for one in shapes):
                 said = ", ".join(str(list(one)) for one in shapes)
                 why = f"these are not axes of one number of samples of arguments {said}"
-                raise InputError("batched", axes, why, "name those of samples, or None")
+                raise InputError("batched", named, why, "name those of samples, or None")
         axes = self._axes.get(kind)
         count = None if axes is None else _count(shapes, axes)
         if axes is None or count is None:
@@ -247,9 +250,7 @@ def refuted(
         many = [(value.shape, dtype) for value, dtype in together]
         along |= any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
         for place, name in enumerate(company):
-            if name in alone and (
-                why := _differ(alone[name], together, many, len(company), place)
-            ):
+            if name in alone and (why := _differ(alone[name], together, many, len(company), place)):
                 again = run(_drawn(given, axes, name))
                 if any(map(_apart, again, alone[name])):
                     return found("two runs of the same sample have different bits")
@@ -276,7 +277,7 @@ def _beside(run: Run, given: Sequence[Value], axes: Axes, company: Beside) -> li
             return run(joined)
         except NotInvariant:
             raise
-        except Exception:  # noqa: S112 - a model raises what it likes
+        except Exception:
             continue
     return None
 

@@ -99,7 +99,7 @@ class Program:
     def settings(self) -> Any:
         """Returns what may change while a program runs, and decides which kernels are taken.
 
-        Hashable; asked at each call. Calls of each choice have sizes of their own, that are checked.
+        Hashable; asked at each call. Each choice has checked sizes of its own.
         """
         return ()
 
@@ -205,7 +205,8 @@ def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
 def begins(array: np.ndarray) -> int:
     """Returns the address of a contiguous array; NumPy's own way to it takes microseconds."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        held: Any = array
+        return ctypes.addressof(ctypes.c_char.from_buffer(held))
     except (TypeError, ValueError):  # it is empty, may not be written, or has another format
         return int(array.__array_interface__["data"][0])
 

@@ -199,10 +199,10 @@ class Attention:
         key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
         known = self.met.known(key, lambda: Heads(shapes, q.dtype, mask is not None, words))
         ways = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
-        more = next(ways, None)
-        if more is None:
+        least: int | None = next(ways, None)
+        if least is None:
             self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        return padded_by(more or 0, q, k, v, mask, words)[:, :, :length], more
+        return padded_by(least or 0, q, k, v, mask, words)[:, :, :length], least
 
 
 def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tuple[Any, ...]:
@@ -216,7 +216,7 @@ def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tupl
 
 
 def padded_by(more: int, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
-    """Returns the library's own call with that many copies of the first sample behind the others."""
+    """Returns the library's own call, with that many copies of the first sample behind."""
     if not more:
         return attend(q, k, v, mask, words)
     count = len(q)

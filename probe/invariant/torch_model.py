@@ -107,7 +107,9 @@ def _plain(function: Any) -> bool:
     if name not in PLAIN:
         return False
     if name in ("__get__", "__set__"):  # of properties of a tensor, each time a new object
-        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(torch._C.TensorBase)
+        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(
+            torch._C.TensorBase
+        )
     return any(getattr(one, name, None) is function for one in (torch, torch.Tensor, functional))
 
 
@@ -276,7 +278,7 @@ def made(
 
 
 class Mode:
-    """A model's operations with one choice of PyTorch's settings. ``done``: calls that are known."""
+    """A model's operations with one choice of settings. ``done``: calls that are known."""
 
     def __init__(self, keeper: Keeper, model: Any) -> None:
         self.settings = torch_calls.settings()
@@ -427,7 +429,7 @@ def _ask(
 
 def _values(y: Any) -> list[Value]:
     """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
-    leaves = []
+    leaves: list[Any] = []
     for one in tree_leaves(y):
         parts = vars(one) if is_dataclass(one) and not isinstance(one, type) else None
         leaves += [one] if parts is None else tree_leaves(parts)
