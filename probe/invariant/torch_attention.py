@@ -169,9 +169,9 @@ class Attention:
             if self.met.keeper.strict:
                 self.met.keeper.leave("attention", why)
             self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
-        y, more = self._heads(q, k, v, attn_mask, words, size)
-        if more is not None:
-            self.ready[met] = size, more
+        y, least = self._heads(q, k, v, attn_mask, words, size)
+        if least is not None:
+            self.ready[met] = size, least
         return y
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:

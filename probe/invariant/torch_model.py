@@ -251,7 +251,7 @@ def made(
             company.begin(kind, [tuple(one.shape) for one in given], (args, kwargs))
             if any(one.is_complex() for one in given):
                 keeper.leave("complex inputs", COMPLEX)
-            kept = Kept(model)
+            kept, before = Kept(model), [one.clone() for one in given]  # it may write to them
             with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
@@ -259,7 +259,7 @@ def made(
                 keeper.leave(UNREAD, STRANGE)
             else:
                 with kept:
-                    _ask(company, mode, inner, (kind, given), (args, kwargs), y)
+                    _ask(company, mode, inner, (kind, before), (args, kwargs), y)
         finally:
             if watched:
                 torch._C._set_grad_enabled(True)

@@ -719,6 +719,7 @@ OWN = {
     "chosen": lambda layer, x: torch_experts(layer, x),
     "masked": lambda layer, x: layer(x.where(x > 0, -x).cumsum(1)),
     "three rows": lambda layer, x: layer(x.repeat_interleave(3, 0)),
+    "written": lambda layer, x: layer(x.mul_(3)),
     "several": lambda layer, x: {"y": layer(x), "places": [x.argmax(1), None, 2.5, layer.weight]},
 }
 
