@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from probe.invariant.classes import Entry, Operation, Plan, Sizes
@@ -47,6 +47,12 @@ class Library(Protocol):
 
     def with_threads(self, count: int) -> AbstractContextManager[int]:
         """With that many threads, if that can be set; gives how many there are then."""
+
+    def settings(self) -> tuple[Any, ...]:
+        """Returns the settings of the library that choose kernels, and so bits."""
+
+    def changed(self, before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+        """Returns which settings differ, as name=value; empty: those that choose are the same."""
 
 
 class Known:
@@ -89,6 +95,23 @@ class Calls:
         self._done: dict[Any, set[int]] = {}
         self._now = threading.local()
 
+    @property
+    def trial(self) -> list[Any] | None:
+        """Returns where ``Keeper.leave`` lists what it is told; None: it is reported."""
+        found: list[Any] | None = getattr(self._now, "trial", None)
+        return found
+
+    @contextmanager
+    def trying(self) -> Iterator[list[Any]]:
+        """Within, a call that has ended is run with other batches: nothing is reported, and what
+        is left is listed. See ``company``."""
+        before = getattr(self._now, "call", (None, 0))
+        self._now.trial = found = list[Any]()
+        try:
+            yield found
+        finally:
+            self._now.trial, self._now.call = None, before
+
     def begin(self, shapes: Any, batch: int) -> None:
         """A call starts. ``shapes``: of all that is given, without the batch; None: not known."""
         self._now.call, self._now.fresh = (shapes, batch), True
@@ -112,6 +135,8 @@ class Calls:
     @property
     def another_batch(self) -> bool:
         """Returns whether this call differs from one that has ended in its batch alone."""
+        if self.trial is not None:
+            return True
         shapes, batch = getattr(self._now, "call", (None, 0))
         there = self._done.get(shapes, set())
         return bool(there) and batch not in there
@@ -129,6 +154,7 @@ class Keeper:
         self.library = library
         self.calls = Calls()
         self.threads = table.threads
+        self.settings = library.settings()
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
         self.batch = max(table.sizes["batch"])
@@ -146,6 +172,9 @@ class Keeper:
 
         ``kind``: the same for shapes of which one is named for all: those of several batches.
         """
+        if (trial := self.calls.trial) is not None:
+            trial.append((operation, why, kind))
+            return
         if self.strict:
             raise NotInvariant(operation, why, self.where())
         numberless = re.sub(r"\d+", "n", operation)
@@ -187,12 +216,26 @@ class Keeper:
         if "length" in self.table.sizes:
             self.limit(known, why)
 
+    @property
+    def setting(self) -> str:
+        """Returns which settings differ from those with which the model was made; or nothing."""
+        return self.library.changed(self.settings, self.library.settings())
+
+    def note_setting(self) -> None:
+        """Notes that the model is called with settings that it was not made with."""
+        note = f"with {self.setting} every operation has a class of its own, with different bits"
+        if self.setting and note not in self.table.notes:
+            self.table.notes.append(note)
+
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
         return self.first([operation], axis, each)
 
     def first(self, ways: Sequence[Rows], axis: str, each: int = 1) -> Known:
         """As ``known``, of the first way to call it that has a class; of the first if none has."""
+        if setting := self.setting:
+            for operation in ways:  # a class of its own, by its name
+                operation.key += f" with {setting}"
         key, found = ways[0].key, list[Known]()
         if self.calls.another_batch:
             self.leave(key, BOUND, re.sub(r"\d+", "n", key))

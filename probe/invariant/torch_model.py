@@ -5,24 +5,28 @@ from __future__ import annotations
 import copy
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from functools import cache, wraps
 from inspect import signature
 from types import FrameType, FunctionType, MethodType, new_class
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as functional
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
+from probe.invariant.company import UNREAD, Axes, Company, Value
 from probe.invariant.keeper import Keeper
+from probe.invariant.programs import Program
 from probe.invariant.report import Report
 from probe.invariant.table import Table, environment
 from probe.invariant.torch_alone import HOOKS, Alone
@@ -107,6 +111,18 @@ def known_inside(function: Callable[..., Any]) -> bool:
     return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
 
 
+def _plain(function: Any) -> bool:
+    """Returns whether a function is PyTorch's own and ``PLAIN``; others may have such a name."""
+    name = getattr(function, "__name__", "")
+    if name not in PLAIN:
+        return False
+    if name in ("__get__", "__set__"):  # of properties of a tensor, each time a new object
+        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(
+            torch._C.TensorBase
+        )
+    return any(getattr(one, name, None) is function for one in (torch, torch.Tensor, functional))
+
+
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
@@ -145,7 +161,7 @@ class Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in self.plain and "alpha" not in kwargs:
             return func(*args, **kwargs)
-        if quick is None and getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
+        if quick is None and "alpha" not in kwargs and _plain(func):
             self.plain.add(func)
             return func(*args, **kwargs)
         alone, inside = self.alone.get(func), self.inside.get(func)
@@ -246,6 +262,9 @@ def _composite(func: Any) -> bool:
     return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
 
 
+BATCHED = True  # ``made`` takes the axes of samples
+
+
 def made(
     model: Any,
     sizes: dict[str, tuple[int, ...]],
@@ -253,6 +272,7 @@ def made(
     strict: bool,
     example: Any,
     table: Any,
+    batched: Any = None,
 ) -> tuple[Any, Report]:
     """As ``probe.invariant.invariant``, of checked sizes."""
     if not isinstance(model, torch.nn.Module):
@@ -268,7 +288,7 @@ def made(
         kept.notes.append(FAST)
     if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
         keeper.leave("complex weights", COMPLEX)
-    found = held(model, keeper)
+    found = held(model, keeper, batched)
     if example is not None:
         given = example if isinstance(example, tuple) else (example,)
         y = found(*given)
@@ -277,7 +297,7 @@ def made(
     return found, keeper.report
 
 
-def held(model: Any, keeper: Keeper) -> Any:
+def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
     """Returns the model in the mode: a second object with the attributes of the first.
 
     Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
@@ -285,9 +305,11 @@ def held(model: Any, keeper: Keeper) -> Any:
     whatever calls the function of the class (``torch.fx``), and would run the first object's
     weights in a copy. A copy has its own weights, and the classes and the report in common.
     """
-    functions = Functions(Operators(keeper, model.parameters))
-    alone, parts = Alone(functions.quick, functions), tuple(model.modules())
-    done: set[Any] = set()
+    parts = tuple(model.modules())
+    company = Company(keeper, _axes_of(model.forward, batched, type(model).__name__))
+    modes: dict[Any, Mode] = {}
+    here = [Mode(keeper, model)]  # that of the last call
+    modes[here[0].settings] = here[0]
     base = type(model)
     custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
 
@@ -308,15 +330,19 @@ def held(model: Any, keeper: Keeper) -> Any:
         inner, hooks = owner.forward, hooks and (custom or _hooked(owner))
         if hooks:
             inner = owner.__call__ if custom else owner._call_impl
+        mode, settings = here[0], torch_calls.settings()
+        if mode.settings != settings:
+            mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
+            keeper.note_setting()
         watched = torch.is_grad_enabled()
         if watched:  # as no_grad, whose objects cost as much as a small layer
             require_no_gradients(base, args)
             torch._C._set_grad_enabled(False)
         try:
-            met = None if kwargs else _met(args)
-            if met in done:
+            met = _met(args, kwargs)
+            if met in mode.done:
                 keeper.calls.again()
-                run = alone.of(owner) if len(args) == 1 and not hooks else None
+                run = None if hooks or kwargs or len(args) != 1 else mode.alone.of(owner)
                 try:
                     y = NotImplemented if run is None else run(owner, args[0])
                 except RuntimeError:  # such as a sparse input, whose shape is that of another
@@ -325,15 +351,24 @@ def held(model: Any, keeper: Keeper) -> Any:
                     y = NotImplemented
                 if y is not NotImplemented:
                     return y
-            else:
-                require_numbers(base, args, kwargs)
-                if _empty(args, kwargs):
+                with mode.functions:
                     return inner(*args, **kwargs)
-                keeper.calls.begin(*_given(args, kwargs))
-                if any(isinstance(each, torch.Tensor) and each.is_complex() for each in args):
-                    keeper.leave("complex inputs", COMPLEX)
-            with functions:
+            require_numbers(base, args, kwargs)
+            if _empty(args, kwargs):
+                return inner(*args, **kwargs)
+            kind_of, given = _parts(args, kwargs)
+            company.begin(kind_of, [tuple(one.shape) for one in given], (args, kwargs))
+            if any(one.is_complex() for one in given):
+                keeper.leave("complex inputs", COMPLEX)
+            kept, before = Kept(model), [one.clone() for one in given]  # it may write to them
+            with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
+            keeper.calls.end()
+            if kind_of is None:
+                keeper.leave(UNREAD, STRANGE)
+            else:
+                with kept:
+                    _ask(company, mode, inner, (kind_of, before), (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
             if unusual((args, kwargs)):
                 todo = "give contiguous tensors on the CPU"
@@ -345,12 +380,11 @@ def held(model: Any, keeper: Keeper) -> Any:
         finally:
             if watched:
                 torch._C._set_grad_enabled(True)
-        keeper.calls.end()
         if met is not None:
-            done.add(met)
+            mode.done.add(met)
         return y
 
-    kind, keeper.where = _kind(model, keeper, Uncompiled(forward)), module_now
+    kind, keeper.where = _kind(model, keeper, batched, Uncompiled(forward)), module_now
     found = object.__new__(kind)
     object.__setattr__(found, "__dict__", model.__dict__)
     return found
@@ -394,7 +428,7 @@ class _Forward:
         del one.__dict__["forward"]
 
 
-def _kind(model: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
+def _kind(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
     """Returns the class of a model in the mode.
 
     ``run(one, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
@@ -413,14 +447,14 @@ def _kind(model: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
         raise InputError("model", base.__name__, ANOTHER, todo)
 
     def copied(self: Any) -> Any:
-        return held(copy.copy(_owner(self)), keeper)
+        return held(copy.copy(_owner(self)), keeper, batched)
 
     def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
-        found = memo[id(self)] = held(copy.deepcopy(_owner(self), memo), keeper)
+        found = memo[id(self)] = held(copy.deepcopy(_owner(self), memo), keeper, batched)
         return found
 
     def reduced(self: Any, protocol: Any) -> Any:
-        return restored, (_owner(self), keeper.strict, keeper.table.text())
+        return restored, (_owner(self), keeper.strict, keeper.table.text(), batched)
 
     def scripted(self: Any) -> Any:
         raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
@@ -445,10 +479,10 @@ def _kind(model: Any, keeper: Keeper, run: Callable[..., Any]) -> Any:
     return kind
 
 
-def restored(model: Any, strict: bool, text: str) -> Any:
+def restored(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
     """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
     table = Table.of(text, "pickle", environment())
-    return held(model, Keeper(table, strict, torch_calls))
+    return held(model, Keeper(table, strict, torch_calls), batched)
 
 
 def _without(one: Any, kind: Any) -> Any:
@@ -488,14 +522,178 @@ def _empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(every) and all(one.dim() and not len(one) for one in every)
 
 
-def _met(args: tuple[Any, ...]) -> Any:
-    """Returns what calls with the same shapes have in common; None: not only tensors are given."""
-    met: list[Any] = [torch.get_num_threads()]
+class Mode:
+    """A model's operations with one choice of settings. ``done``: calls that are known."""
+
+    def __init__(self, keeper: Keeper, model: Any) -> None:
+        self.settings = torch_calls.settings()
+        self.functions = Functions(Operators(keeper, model.parameters))
+        self.alone = Alone(self.functions.quick, self.functions)
+        self.done: set[Any] = set()
+
+
+class Settled(TorchFunctionMode):
+    """Reports a setting that a model changes inside: operations are known by those of the call."""
+
+    def __init__(self, keeper: Keeper, settings: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.keeper, self.settings = keeper, settings
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if said := torch_calls.changed(self.settings, torch_calls.settings()):
+            why = "it runs with settings that are not those of the call"
+            self.keeper.leave(f"{getattr(func, '__name__', 'operation')} with {said}", why)
+        return func(*args, **(kwargs or {}))
+
+
+class Kept:
+    """Buffers that a call changes, as that call left them: further ones are to leave no trace."""
+
+    def __init__(self, model: Any) -> None:
+        every = [one for one in model.buffers() if not one.is_inference()]
+        self.before = [(one, one._version) for one in every]
+        self.held: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        changed = [one for one, version in self.before if one._version != version]
+        self.held = [(one, one.clone()) for one in changed]
+        self.random = torch.get_rng_state()
+
+    def __exit__(self, *_: object) -> None:
+        for one, value in self.held:
+            one.copy_(value)
+        torch.set_rng_state(self.random)
+
+
+SMALL = 16  # whole numbers up to that may choose a branch, such as a number of steps
+
+
+def _met(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns what calls of the same shapes have in common; None: an argument can't be read."""
+    met: list[Any] = [torch.get_num_threads(), torch.is_inference_mode_enabled()]
     for one in args:
-        if type(one) is not torch.Tensor or one.is_complex():
+        if type(one) is torch.Tensor:
+            met += one.shape, one.dtype
+        elif not _tell(one, met):
             return None
-        met += one.shape, one.dtype
+    for name, one in kwargs.items():
+        met.append(name)
+        if not _tell(one, met):
+            return None
     return tuple(met)
+
+
+def _tell(one: Any, met: list[Any]) -> bool:
+    """Adds an argument to what calls have in common; returns whether it can be read."""
+    kind = type(one)
+    if isinstance(one, torch.Tensor):
+        met += kind, one.shape, one.dtype
+    elif kind in (list, tuple):
+        met += kind, len(one)
+        return all(_tell(each, met) for each in one)
+    elif kind is dict:
+        met += kind, tuple(one)
+        return all(_tell(each, met) for each in one.values())
+    elif one is None or kind in (bool, str, torch.dtype) or (kind is int and abs(one) <= SMALL):
+        met += kind, one
+    elif kind in (int, float):
+        met.append(kind)
+    else:
+        return _tell_parts(one, kind, met)
+    return True
+
+
+def _tell_parts(one: Any, kind: Any, met: list[Any]) -> bool:
+    """As ``_tell``, of what PyTorch takes apart, such as a named tuple."""
+    leaves, shape = tree_flatten(one)
+    if len(leaves) == 1 and leaves[0] is one:
+        return False
+    met += kind, str(shape)
+    return all(_tell(each, met) for each in leaves)
+
+
+def _axes_of(function: Any, batched: Any, name: str) -> Any:
+    """Returns what reads the axis of samples of each tensor of a call; None: nobody named any."""
+    if batched is None:
+        return None
+    program = Program(function, batched, name)
+
+    def read(called: tuple[tuple[Any, ...], dict[str, Any]]) -> Axes:
+        leaves, _ = program.flat(*called)
+        found: list[int | None] = []
+        for leaf in leaves:
+            for one in tree_leaves(leaf.value):
+                if isinstance(one, torch.Tensor):
+                    there = leaf.axis is not None and -one.dim() <= leaf.axis < one.dim()
+                    found.append(leaf.axis % one.dim() if there and leaf.axis is not None else None)
+        return tuple(found)
+
+    return read
+
+
+def _parts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """Returns what arguments have in common but their sizes, and their tensors; None: unknown."""
+    leaves, shape = tree_flatten((args, kwargs))
+    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    kind: list[Any] = [torch_calls.settings()]
+    if not _tell([one for one in leaves if not isinstance(one, torch.Tensor)], kind):
+        return None, tensors
+    kind += ((one.dim(), one.dtype) for one in tensors)
+    places = tuple(isinstance(one, torch.Tensor) for one in leaves)
+    return (str(shape), places, torch.get_num_threads(), *kind), tensors
+
+
+STRANGE = "there is an argument or a result of a type that is not known here"
+
+
+def _ask(
+    company: Company, mode: Mode, inner: Any, told: tuple[Any, Any], called: Any, y: Any
+) -> None:
+    """Asks whether the samples of a call that has ended keep their bits in other company."""
+    kind, given = told
+    leaves, shape = tree_flatten(called)
+    at = [n for n, one in enumerate(leaves) if isinstance(one, torch.Tensor)]
+
+    def run(values: Sequence[Value]) -> list[Value]:
+        made = list(leaves)
+        for n, (value, dtype) in zip(at, values, strict=True):
+            made[n] = _tensor(value, dtype)
+        args, kwargs = tree_unflatten(made, shape)
+        with mode.functions:
+            return _values(inner(*args, **kwargs))
+
+    try:
+        before, answer = [_value(one) for one in given], _values(y)
+    except (TypeError, RuntimeError) as error:
+        company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
+        return
+    company.ask(kind, before, answer, run)
+
+
+def _values(y: Any) -> list[Value]:
+    """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
+    leaves: list[Any] = []
+    for one in tree_leaves(y):
+        parts = vars(one) if is_dataclass(one) and not isinstance(one, type) else None
+        leaves += [one] if parts is None else tree_leaves(parts)
+    return [_value(one) for one in leaves if one is not None and not isinstance(one, str)]
+
+
+def _value(one: Any) -> Value:
+    if isinstance(one, bool | int | float):
+        one = torch.tensor(one, dtype=None if isinstance(one, bool | int) else torch.float64)
+    if not isinstance(one, torch.Tensor):
+        raise TypeError(f"{type(one).__name__} is not a tensor")
+    value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
+    return value, dtype or value.dtype.name
+
+
+def _tensor(value: np.ndarray, dtype: str) -> Any:
+    if dtype == "bfloat16":
+        return torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(value).clone()  # a model may write to it
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:

@@ -106,8 +106,10 @@ class Operators:
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """Returns one operation of ATen."""
-        name = func._schema.name.rpartition("::")[2]
+        space, _, name = func._schema.name.rpartition("::")
         base = name.rstrip("_") if not name.startswith("__") else name
+        if space != "aten":  # whoever made it gave it its name
+            return self._left(func, func._schema.name, args, kwargs)
         if base in EXACT and base in READING:
             self.watched.own = False
             return func(*args, **kwargs)
@@ -138,16 +140,29 @@ class Operators:
             found = self.own[name](func, *args, **kwargs)
         elif base in OF_SAMPLES or base in ALONG:
             found = self._of_samples(func, args, kwargs, base in ALONG)
-        if found is NotImplemented and self._of_parameters(args, kwargs):
-            self.watched.own = False
-            return func(*args, **kwargs)
         if found is NotImplemented:
-            return self._left(name, args, func(*args, **kwargs))
+            return self._left(func, name, args, kwargs)
         written = name.endswith("_") and not name.startswith("_")
         whole = self.watched.whole and (not written or base in BY_PLACE)
         self.watched.own = self.watched.own and whole
         if written:
             return args[0].copy_(found)
+        return found
+
+    def _left(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
+        """Returns an operation as it is, and reports it, but where it is the model's own alone."""
+        return self._reported(name, args, kwargs, func(*args, **kwargs))
+
+    def _reported(self, name: str, args: Tensors, kwargs: dict[str, Any], found: Any) -> Any:
+        """Returns what an operation gave as it is; reported unless there are no numbers."""
+        self.watched.own = False
+        both = [
+            [one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)
+        ]
+        nothing = any(each and not any(one.numel() for one in each) for each in both)
+        if not nothing and not self._of_parameters(args, kwargs):
+            why = "it is not known whether its bits depend on batch, length or place"
+            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
         return found
 
     def _of_parameters(self, args: Tensors, kwargs: dict[str, Any]) -> bool:
@@ -168,18 +183,7 @@ class Operators:
             again = self.places(func, tuple(given), {})
             if again is not NotImplemented:
                 return again
-        return self._left(name, args, found)
-
-    def _left(self, name: str, args: Tensors, found: Any) -> Any:
-        """Returns what an operation gave as it is, and reports it unless there are no numbers."""
-        self.watched.own = False
-        both = [
-            [one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)
-        ]
-        if not any(each and not any(one.numel() for one in each) for each in both):
-            why = "it is not known whether its bits depend on batch, length or place"
-            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
-        return found
+        return self._reported(name, args, kwargs, found)
 
     # row by row
 
