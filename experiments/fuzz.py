@@ -6,6 +6,13 @@ tiny, infinite or NaN. Each pair is explained, and refereed by the libraries' ow
 share no line with what probe runs: they say whether the outputs are right, whether a difference
 was missed, and whether one was reported that is not there. An hour on two processors.
 
+Then pairs of functions whose difference is planted, so that the cause is known: another argument,
+order, rounding, formula, remainder of a vector loop, or none. What `first_difference` answers has
+to be the planted cause, or unknown. About five minutes.
+
+Then random cases are asked at which sizes all rows add alike (`probe thresholds`), and every class,
+floor and piece that is promised is held against direct calls at each of its sizes. Ten minutes.
+
 Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws
 other trials, a larger `TRIALS` goes on from here; what is stored already is not tried again.
 """
@@ -15,8 +22,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from probe import Store
-from probe.experiments import frame
+from probe.experiments import frame, planted
 from probe.experiments.fuzzing import OPERATIONS, Drawing, tried
+from probe.experiments.promises import drawn, promised
 
 NAME = "fuzz"
 
@@ -62,10 +70,33 @@ TARGETS = {
     "numpy": Drawing({"float32": 3, "float64": 1, "float16": 1}, HERE, PRODUCTS),
 }
 
+PLANTED = {"numpy": 400, "torch": 300, "jax": 160, "tensorflow": 160}
+"""Pairs of functions of each library whose difference is planted."""
+
+QUICK_PLANTED = {"numpy": 26}
+"""Every kind twice, without another library."""
+
+PROMISES = {
+    "tensorflow": 12,
+    "tensorflow,onednn=0": 12,
+    "tensorflow,isa=avx2": 12,
+    "torch": 24,
+    "torch,mkldnn=0": 12,
+    "jax": 5,
+    "onnxruntime": 12,
+    "keras": 6,
+    "numpy": 24,
+}
+"""Cases of each target whose classes and floors are asked for: those that are called directly
+without a model to convert for each size; JAX compiles each call."""
+
 QUICK = {
     text: Drawing(SINGLE, {"normal": 1, "cancel": 1}, {"conv1d": 2, "matmul": 1})
     for text in ("reference", "reference,algorithm=pairwise,length_switch=9")
 }
+
+QUICK_PROMISES = {"numpy": 3}
+"""The reference has no library that could be called directly."""
 
 
 @frame.script
@@ -74,9 +105,19 @@ def main(store: Path, quick: bool) -> bool:
     drawings = QUICK if quick else TARGETS
     count = 12 if quick else TRIALS
     trials = {text: one.trials(text, FEW.get(text, count), SEED) for text, one in drawings.items()}
-    with Store.here(store) as kept, frame.bar("trials") as progress:
-        done = tried(trials, kept, NAME, progress, None if quick else 2)
-    return frame.fuzzed(store, done)
+    doubles = QUICK_PLANTED if quick else PLANTED
+    promises = QUICK_PROMISES if quick else PROMISES
+    asked = {text: drawn(TARGETS[text], text, n, SEED) for text, n in promises.items()}
+    with Store.here(store) as kept:
+        with frame.bar("trials") as progress:
+            done = tried(trials, kept, NAME, progress, None if quick else 2)
+        with frame.bar("promises") as progress:
+            more = promised(asked, kept, NAME, progress, None if quick else 2)
+    if frame.fuzzed(store, done, more):
+        return True
+    with Store.here(store) as kept, frame.bar("planted doubles") as progress:
+        answered = planted.asked(doubles, SEED, kept, NAME, progress, apart=not quick)
+    return frame.answered(store, answered)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from probe.errors import InputError
+from probe.errors import InputError, TimeOver
+from probe.progress import span
 
 HOW = "write 90s, 30m, 2h or 1h30m"
 LONGEST = 366 * 24 * 3600.0
@@ -86,6 +87,19 @@ _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 def current() -> Budget | None:
     """Returns the budget that counts now; None where there is no limit."""
     return _CURRENT.get()
+
+
+def spent() -> str:
+    """Returns that the time of the budget that counts now is over, in words; empty if it isn't."""
+    budget = current()
+    over = budget is not None and budget.over
+    return f"the {span(budget.seconds)} of --time were over" if budget and over else ""
+
+
+def check() -> None:
+    """Raises TimeOver where the time is over: called before each question to one operation."""
+    if why := spent():
+        raise TimeOver(why)
 
 
 @contextmanager

@@ -79,6 +79,16 @@ class Nondeterministic(ProbeError):
     exit_code = 3
 
 
+class Misaligned(Nondeterministic):
+    """The same work gave different bits because its operands began at other memory addresses."""
+
+
+class TimeOver(ProbeError):
+    """The time that the user gave a comparison is over; what it found until then stays."""
+
+    exit_code = 3
+
+
 class NotASum(ProbeError):
     """The operator's results for the masks fit no tree (Winograd, FFT, a non-linearity)."""
 

@@ -19,12 +19,15 @@ over; the weights of a convolution are a layer's own and stay ``contiguous``, bu
 ``strided``        every second element of a larger buffer along the last axis of the tensor: the
                    length where there are windows, the axis that is summed up in a product or sum
 ``offset:N``       as contiguous, but the storage starts N bytes behind an address that is a
-                   multiple of 64; N is a multiple of the element's size
+                   multiple of 64; N is a multiple of the element's size. A difference against
+                   another offset, or contiguous, has the cause ``alignment``
 
 Targets' interpreters import this (Python 3.6).
 """
 
 from typing import Any, Dict, Tuple
+
+import numpy as np
 
 CONTIGUOUS = "contiguous"
 TRANSPOSED = "transposed"
@@ -33,6 +36,8 @@ WORDS = (CONTIGUOUS, TRANSPOSED, CHANNELS_LAST, "strided")
 OFFSET = "offset:"
 #: Numbers of the words, from 1 on, are their places; those of offsets are this and the bytes.
 OFFSETS = 1000
+#: Bytes by whose multiples addresses are told apart: a cache line, the longest vector register.
+BOUNDARY = 64
 #: The largest offset, in bytes: a page.
 FARTHEST = 4096
 HOW = f"use {', '.join(WORDS)} or {OFFSET}N, N in bytes"
@@ -87,6 +92,20 @@ def kept(word: str, words: Tuple[str, ...]) -> bool:
     return (OFFSET + "N" if word.startswith(OFFSET) else word) in words
 
 
+def behind(array: np.ndarray) -> int:
+    """Returns how many bytes behind a multiple of ``BOUNDARY`` an array begins."""
+    return int(array.ctypes.data % BOUNDARY)
+
+
+def copied(array: np.ndarray, address: int = 0) -> np.ndarray:
+    """Returns a copy, C order, that begins so many bytes behind a multiple of ``BOUNDARY``."""
+    raw = np.empty(array.nbytes + 2 * BOUNDARY, np.uint8)
+    raw = raw[-raw.ctypes.data % BOUNDARY + address :][: array.nbytes]
+    copy = raw.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 def shifted(x, word):
     """Returns lines that copy the NumPy array of a name to an offset's place; none for no offset.
 
@@ -96,8 +115,8 @@ def shifted(x, word):
     if count < 0:
         return []
     return [
-        f"room = np.zeros({x}.nbytes + {64 + count}, np.uint8)",
-        f"room = room[-room.ctypes.data % 64 + {count} :][: {x}.nbytes].view({x}.dtype)",
+        f"room = np.zeros({x}.nbytes + {BOUNDARY + count}, np.uint8)",
+        f"room = room[-room.ctypes.data % {BOUNDARY} + {count} :][: {x}.nbytes].view({x}.dtype)",
         f"room[:] = {x}.reshape(-1)",
         f"{x} = room.reshape({x}.shape)",
     ]

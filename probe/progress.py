@@ -280,6 +280,17 @@ class Voice:
 VOICE = Voice()
 
 
+@contextmanager
+def heard(what: str, progress: Say | None) -> Iterator[Say]:
+    """Yields what is called with what is done now: ``progress``; if that is None, what prints a
+    line to stderr after three seconds, and then every few seconds."""
+    if progress is not None:
+        yield progress
+        return
+    with VOICE.speaking(Reporter(), what, False) as tell:
+        yield tell.say
+
+
 def _print(tell: Reporter, what: str, as_json: bool) -> None:
     """One line of progress; where a library's stderr is dropped, past that."""
     text = tell.line(what)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import Answer
+from probe.budget import within
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ, ranges
-from probe.progress import Say, silent
-from probe.recording import alone, composed
+from probe.progress import Say, heard, silent
+from probe.recording import alone, composed, reasons
 from probe.recording.apart import Trusted, before
+from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
 from probe.recording.subject import is_net, of_function, of_net
@@ -60,6 +62,22 @@ class Walked(Answer):
         """Returns whether outputs differ, or whether that is unknown."""
         return self.verdict != "equal"
 
+    @property
+    def moved(self) -> int:
+        """Returns how many outputs compute what one at another index of the right run computes."""
+        return sum(one.moved for one in self.found.difference.outputs)
+
+    @property
+    def window(self) -> int:
+        """Returns how many outputs read other inputs than the right run's at the same index."""
+        return sum(one.window for one in self.found.difference.outputs)
+
+    @property
+    def words(self) -> list[str]:
+        """Returns why outputs differ by index though no operation need differ: ``moved``,
+        ``window``, both or none."""
+        return ["moved"] * bool(self.moved) + ["window"] * bool(self.window)
+
     def counts(self) -> dict[str, int]:
         """Returns how many operations have each verdict."""
         told = Counter(one.verdict for one in self.found.operations)
@@ -76,8 +94,14 @@ class Walked(Answer):
             "first": None if first is None else first.name,
             **asdict(self.asked),
             "same_inputs": found.same_inputs,
+            "moved": self.moved,
+            "window": self.window,
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
+            "unknown": [
+                {"operations": len(some), "first": some[0].name, **asdict(why)}
+                for why, some in reasons.groups(found.difference)
+            ],
             "operations": [self._operation(n) for n in range(total)],
             "outputs": [self.report_output(one) for one in found.difference.outputs],
             "notes": found.notes,
@@ -131,9 +155,17 @@ class Walked(Answer):
             "differing": one.differing,
             "max_ulp": one.max_ulp,
             "scaled": one.scaled,
+            "moved": one.moved,
+            "window": one.window,
+            "by_index": None if one.by_index is None else self._by_index(one.by_index),
             "growth": self._growth(one),
             "decisions": [asdict(each) for each in self.decisions(one)],
         }
+
+    @staticmethod
+    def _by_index(one: Pair) -> dict[str, Any]:
+        differing = None if one.first is None else one.differing  # digests alone were kept
+        return {"compared": one.compared, "differing": differing, "max_ulp": one.max_ulp}
 
     def _growth(self, one: Pair) -> float | None:
         """Returns how the difference over the largest value compares with the first source's."""
@@ -170,25 +202,55 @@ class Walked(Answer):
         total = len(self.found.operations)
         asked = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
         name = f"{self.asked.model}, " if self.asked.model else ""
-        return f"{name}{asked}, {self.found.difference.examined:,} compared", *self.ending()
+        first, last = self.ending()
+        if any(ASSUMED in note for note in self.found.notes):  # ahead, as long lines are cut
+            last = f"with what is {ASSUMED} (notes): {last}"
+        return f"{name}{asked}, {self.found.difference.examined:,} compared", first, last
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
         first = self.found.first
         if first is None:
-            return self._no_source(), self.outcome()
+            return self._elsewhere() or self._no_source(), self.outcome()
         causes = self.found.causes.values()
-        sought = any(one.kind or "can't be run alone" not in one.why for one in causes)
-        return said(first, sought), self.outcome()
+        sought = any(one.kind or NOT_SOUGHT not in one.why for one in causes)
+        inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
+        return f"{inside}{said(first, sought)}", self.outcome()
+
+    def _elsewhere(self) -> str:
+        """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
+        outputs = [one for one in self.found.difference.outputs if one.by_index is not None]
+        size = sum(one.by_index.compared for one in outputs if one.by_index is not None)
+        what = f" of {counted(size, 'output')}"
+        told = []
+        if self.moved:
+            verb = "stands" if self.moved == 1 else "stand"
+            told.append(f"moved: {self.moved:,}{what} {verb} at another index")
+        if self.window:
+            verb = "reads" if self.window == 1 else "read"
+            told.append(f"window: {self.window:,}{what * (not told)} {verb} different inputs")
+        first = [one for one in self.found.operations if one.cause == "window"][:1]
+        return "; ".join([*told, *(f"from {placed(one)} on" for one in first)])
 
     def _no_source(self) -> str:
         counts = self.counts()
         apart = [self._alone(side) for side in ("left", "right") if counts.get(side)]
         if self.verdict == "equal":
             return "equal: every compared operation whose inputs agree gives the same bits"
+        if self.verdict == "unknown" and (why := reasons.of_outputs(self.found.difference)):
+            return f"unknown: {why}"
         if apart:
             return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
         return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
+
+    def unknown(self) -> list[str]:
+        """Returns why nothing is known of operations, in words: how many, from which one on."""
+        told = []
+        for why, some in reasons.groups(self.found.difference):
+            start = f", from {placed(some[0])} on" if len(some) > 1 else f", {placed(some[0])}"
+            text = why.why if why.name == some[0].name and not why.side else str(why)
+            told.append(f"unknown: {counted(len(some), 'operation')}{start}: {text}")
+        return told
 
     def _alone(self, side: str) -> str:
         """Returns the first operation that one side has alone, and how many follow."""
@@ -198,18 +260,60 @@ class Walked(Answer):
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
-        worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
-        if worst is None or not worst.compared:
-            return "it is not known which outputs must agree"
-        if not worst.differing:
+        outputs = self.found.difference.outputs
+        compared = sum(one.compared for one in outputs)
+        differing = [one for one in outputs if one.differing]
+        if self.words and not differing:
+            return self._by_indices()
+        if not compared:
+            return NOT_KNOWN
+        if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            whole = sum(one.compared for one in self.found.difference.outputs)
-            return f"{agree(whole)}{self._others()}{more}"
-        text = differ(worst.differing, worst.compared, worst.max_ulp)
+            return f"{agree(compared)}{self._unjudged()}{self._others()}{more}"
+        ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
+        most = max(ulps) if len(ulps) == len(differing) else None
+        text = differ(sum(one.differing for one in differing), compared, most)
+        text += self._unjudged()
+        if self.words:
+            text = f"{self._elsewhere()}; compared with what computes the same, {text}"
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
-        report = [f"{how} writes a report"] if self.found.first and how else []
-        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
+        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *self._offer(how)])
+
+    def _unjudged(self) -> str:
+        """Returns of how many of several outputs nothing could be compared."""
+        outputs = self.found.difference.outputs
+        some = sum(not one.compared and not one.hollow for one in outputs)
+        what = "it is not known what must agree"
+        return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
+
+    def _offer(self, how: str) -> list[str]:
+        """Returns what writes a report of the first source, where one can be written."""
+        first = self.found.first
+        if first is not None and first.arguments:  # the library did what it was asked
+            return [DIFFERENT]
+        if first is None or not how:
+            return []
+        cause = self.found.causes.get(self.found.operations.index(first))
+        if cause is not None and not cause.alone:
+            return []
+        ends = (self.found.left, first.left), (self.found.right, first.right)
+        if any(getattr(side, "scripted", {}).get(number) is False for side, number in ends):
+            return []  # the recorder has no lines of it: reproduce() would refuse
+        return [f"{how} writes a report if a script repeats the difference"]
+
+    def _by_indices(self) -> str:
+        """Returns how many outputs differ by index, and how many agree where they are computed."""
+        outputs = self.found.difference.outputs
+        some = [one.by_index for one in outputs if one.by_index is not None]
+        told = "by index, outputs differ"
+        if all(one.first is not None for one in some):
+            differing = sum(one.differing for one in some)
+            told = f"by index, {differ(differing, sum(one.compared for one in some), None)}"
+        whole = sum(one.compared for one in outputs)
+        verb = "agrees" if whole == 1 else "agree"
+        same = f"compared with what computes the same, {counted(whole, 'output')} {verb}"
+        return f"{told}; {same}" if whole else told
 
     def _others(self) -> str:
         """Returns how many outputs of the smaller run need not agree, as far as known."""
@@ -230,11 +334,15 @@ class Walked(Answer):
         """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
-        ``operations``. InputError: there is none, or the folder exists.
+        ``operations``. InputError: there is none, the two runs give it different arguments, or the
+        folder exists.
         """
         number = self._source(source)
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
+        if one.arguments:
+            why = f"{DIFFERENT}: {one.arguments}"
+            raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         if one.own:  # what it reads differs too: its right side is run on what agrees
@@ -276,9 +384,12 @@ class Asked:
 
 def said(one: Aligned, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
-    text = f"first: {placed(one)}, {one.differing:,} of {one.compared:,} differ"
+    text = f"{one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
-    return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
+    if "argument" in one.cause:  # first, as lines are cut at their end
+        return f"first: {placed(one)}: {one.why}; {text}"
+    also = f"; the arguments differ: {one.arguments}" if one.arguments else ""
+    return f"first: {placed(one)}, {text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}{also}"
 
 
 def placed(one: Aligned) -> str:
@@ -286,6 +397,9 @@ def placed(one: Aligned) -> str:
     return f"{one.op} at {one.path}" if one.path else one.op
 
 
+DIFFERENT = "the two runs ask for different things"
+
+NOT_KNOWN = "it is not known which outputs must agree"
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 
@@ -327,6 +441,7 @@ def first_difference(
     *,
     inputs: Sequence[Any] | None = None,
     explain: bool = True,
+    time: str | None = None,
     progress: Say | None = None,
 ) -> Walked:
     """Runs two functions that should agree, and finds the first operation where they don't.
@@ -336,7 +451,9 @@ def first_difference(
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
     functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
     (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
-    ``explain``: find the causes. ``progress``: is called with what is done now. Which outputs must
+    ``explain``: find the causes. ``time``: stop asking after this long (``30s``, ``5m``); what is
+    found by then is returned, and a note names what is left. ``progress``: is called with what is
+    done now; if not given, lines on stderr say it after three seconds. Which outputs must
     agree is found from the operations: the same rows of a batch, what padding doesn't reach, all of
     them if the inputs are the same. Errors: InputError where the sides have different weights or
     inputs; Nondeterministic where one does not repeat.
@@ -350,13 +467,13 @@ def first_difference(
     functions = [_bound(one, inputs) for one in (left, right)]
     names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
     given = () if inputs is None else tuple(inputs)
-    tell = progress or silent
-    tell("running both sides once, unwatched")
-    recorders = [
-        of_net(raw, given) if is_net(raw) else of_function(one, bare=(raw, given))
-        for one, raw in zip(functions, (left, right), strict=True)
-    ]
-    found = walk(recorders[0], recorders[1], explain, tell)
+    with within(time), heard("first_difference", progress) as tell:
+        tell("running both sides once, unwatched")
+        recorders = [
+            of_net(raw, given) if is_net(raw) else of_function(one, bare=(raw, given))
+            for one, raw in zip(functions, (left, right), strict=True)
+        ]
+        found = walk(recorders[0], recorders[1], explain, tell)
     return Walked(found, Asked("", *names))
 
 
@@ -378,16 +495,22 @@ def diff(
     *,
     trust: bool = False,
     explain: bool = True,
+    time: str | None = None,
     progress: Say | None = None,
 ) -> Walked:
     """Compares two recordings of ``probe.record`` or ``probe record``. Errors: InputError.
 
     ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: find causes.
+    ``time``: stop looking for causes after this long, such as ``5m``.
     ``trust``: explain the sources too, by running the lines of Python that the recordings have for
     their operations, each on its target in a process of its own. Give it for recordings that you
     made, or whose origin you trust. Without it nothing of a recording is run.
     """
-    folders = [_folder(one) for one in (left, right)]
+    with within(time), heard("diff", progress) as tell:
+        return _diff([_folder(one) for one in (left, right)], trust, explain, tell)
+
+
+def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Walked:
     if not trust:
         sides = [Stored(one) for one in folders]
         found = of_stored(sides[0], sides[1], explain, progress)
@@ -460,6 +583,11 @@ def _model(left: Stored, right: Stored) -> str:
     return " and ".join(one for one in subjects if one)
 
 
+def _fact(made: Mapping[str, Any], name: str) -> str:
+    """Returns a fact of where a recording was made; libraries that a run did not load have none."""
+    return str(made[name]) if made.get(name) is not None else "not recorded"
+
+
 def _told(one: Stored) -> str:
     return f"{one.folder.name} ({one.recording.target})"
 
@@ -470,7 +598,7 @@ def _elsewhere(left: Stored, right: Stored) -> list[str]:
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
     return [
-        f"{name}: {ours.get(name)} on the left, {theirs.get(name)} on the right"
+        f"{name}: {_fact(ours, name)} on the left, {_fact(theirs, name)} on the right"
         for name in names
         if name not in skipped and ours.get(name) != theirs.get(name)
     ]

@@ -153,7 +153,8 @@ def network(
     ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
     by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
     target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
-    ``order`` (all finite inputs); ``explain=False``: find no causes. ``target`` and
+    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop asking after
+    this long, such as ``5m``. ``target`` and
     ``against_target`` run in processes of their own, so the model is a file or
     ``"module:function"`` then.
 
@@ -177,6 +178,9 @@ def network(
 
         chosen = None if own else _only(targets_of(target))
         return two_runs(model, chosen, trust=trust, seed=seed, **two)
+    if (limit := two.pop("time", None)) is not None:
+        why = "padding takes no limit of time, two runs do"
+        raise InputError("time", limit, why, "leave it out, or give at and against")
     words: dict[str, Any] = {
         "fixed": fixed,
         "lengths": lengths,
@@ -288,7 +292,7 @@ def read(
 
 TWO = (
     *("vary", "at", "against", "inputs", "shapes", "against_target", "sizes", "by"),
-    *("explain", "progress"),
+    *("explain", "time", "progress"),
 )
 """What ``network`` takes for two runs of any model."""
 

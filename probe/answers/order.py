@@ -43,6 +43,10 @@ class Ordered(Answer):
             "refusal": side.refusal or None,
             "evidence": side.evidence or None,
         }
+        if side.pooled is not None:
+            pooled: dict[str, Any] = {"orders": side.pooled.orders(side.pooled.index)}
+            pooled |= {"replayed": int(side.replays.sum()), "not_a_sum": 0, "certified": False}
+            return told | pooled | {"calls": None, "checks": None, "seconds": None}
         if side.orders is None:
             none: dict[str, Any] = {"orders": [], "replayed": 0, "not_a_sum": 0}
             none["certified"] = False
@@ -63,17 +67,21 @@ class Ordered(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         side, told = self.found, self.report()
+        if side.pooled is not None:
+            counts = f"replayed {told['replayed']:,} of {told['outputs']:,} outputs"
+            return (self._asked(), f"{counts}; not certified", side.evidence)
         if not told["orders"]:
             why = "not a sum in one order" if told["not_a_sum"] else side.refusal or "not known"
             about = f"{why}: {told['outputs']:,} of {told['outputs']:,} outputs have no order"
             return (self._asked(), about, side.evidence)
         count, first = len(told["orders"]), told["orders"][0]
         counted = f"{count:,} summation{'s' * (count > 1)}"
+        sure = "certified" if told["certified"] else "not certified"
         fused = {"all": "every product fused (FMA)", "none": "no product fused"}
         rounding = fused.get(first["rounding"], "some products fused (FMA)")
         return (
             self._asked(),
-            f"{counted}; replayed {told['replayed']:,} of {told['outputs']:,} outputs",
+            f"{counted}; replayed {told['replayed']:,} of {told['outputs']:,} outputs; {sure}",
             f"{rounding}, sums in {first['accumulator']}: {first['tree']}",
         )
 
@@ -126,7 +134,8 @@ def order(
     ``what`` is a case with its length set, run on ``target``; or any Python function that adds,
     with ``n``, how many: ``probe.order(f, n)``. Then ``f(x)`` adds the n numbers of the array x, or
     ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
-    some 2 n times. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes two
+    some 2 n times, and on up to 128 sets of operands (fewer of more than 2,048 numbers) that are
+    replayed. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes two
     arrays; None: as many as it needs. ``certify``: test every output for every addition and every
     fusion, which costs some n / 3 calls more, and as much again for each edge. What is not a sum in
     one order is reported as such, with the evidence: exact sums (``math.fsum``), compensated ones,
@@ -140,7 +149,7 @@ def order(
     ...     return halves(x[: len(x) // 2]) + halves(x[len(x) // 2 :])
     >>> probe.order(halves, 5)
     5 float32 numbers by halves
-    1 summation; replayed 1 of 1 outputs
+    1 summation; replayed 1 of 1 outputs; not certified
     no product fused, sums in float32: ((0+1)+(2+(3+4)))
 
     Errors: InputError, also where f fails or returns no number; TargetError.

@@ -154,7 +154,7 @@ class SweptByOrder(Answer):
     def failed(self) -> bool:
         """Returns whether a target failed, or failed at the value that all others are compared
         with."""
-        known = ("", "nondeterministic", "not-a-sum")
+        known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
         refused = [one.base.refusal not in known for one in self.found.targets.values()]
         return bool(self.found.failures) or any(refused)
 

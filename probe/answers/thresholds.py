@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.arguments import count
 from probe.case import Case
+from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import counted
 from probe.progress import Say
@@ -31,7 +32,7 @@ class Switching(Answer):
 
     @property
     def classes(self) -> list[floors.SizeClass]:
-        """Returns sizes at which every row adds alike, class by class."""
+        """Returns sizes that were run and at which every row adds alike, class by class."""
         return floors.classes(self.found)
 
     @property
@@ -55,8 +56,8 @@ class Switching(Answer):
         switches = counted(len(found.switches), "switch")
         told = ", ".join(one.text for one in self.classes[:8]) or "none"
         return (
-            f"{found.case.label} on {found.target}, {found.sizes} {found.shortest:,} to "
-            f"{found.upto:,}: {switches}",
+            f"{found.case.label} on {found.target}, {found.threads_text}, {found.sizes} "
+            f"{found.shortest:,} to {found.upto:,}: {switches}",
             f"classes of {found.sizes} that add alike: {told}",
             self.floor.text,
         )
@@ -69,7 +70,7 @@ class Switching(Answer):
         if not every:
             return None
         figure, (axes,) = plots.panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
-        rows = [[(span.first, span.last) for span in one.spans] for one in every]
+        rows = [[each for span in one.spans for each in span.drawn] for one in every]
         names = [floors.named(self.found, one.kind) for one in every]
         plots.class_spans(axes, rows, names, self.floor.size)
         axes.set(xlabel=f"{self.found.vary}, {self.found.target}")
@@ -90,11 +91,15 @@ def thresholds(
 
     ``vary``: ``length``, or ``batch`` (the rows of a dense layer), the case's length then being
     set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
-    batches 1,024. ``scan``: that many of the smallest sizes are all run (64). ``seconds``: no size
-    is begun after that time. Errors: InputError; TargetError where the target fails at the first
-    size.
+    batches 1,024. ``scan``: that many of the smallest sizes are all run; None: 64, and as many more
+    as take some seconds. A class holds the sizes that were run; what is expected of others is
+    listed apart. All of it holds for the number of threads that is named. ``seconds``: no size is
+    begun after that time. Errors: InputError; TargetError where the target fails at the first size.
     """
     case, where = case_of(case), target_of(target)
+    if case.pool:
+        why = "a pool has no weights that could show an order"
+        raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
     given = {"scanned": scan, "seconds": seconds}
     longest = UPTO.get(vary, 1) if upto is None else count("upto", upto)

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from probe import budget
 from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.arguments import choice, count
+from probe.budget import within
 from probe.errors import InputError
-from probe.progress import VOICE, Say, silent
+from probe.progress import VOICE, Say, heard
 from probe.recording import judging
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
@@ -52,9 +54,35 @@ def two_runs(
     trust: bool = False,
     seed: int = 0,
     explain: bool = True,
+    time: str | None = None,
     progress: Say | None = None,
 ) -> Walked:
     """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
+    with within(time), heard("network", progress) as tell:
+        options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes}
+        options |= {"inputs": inputs, "against_target": against_target, "sizes": sizes, "by": by}
+        return _two_runs(
+            model, target, **options, trust=trust, seed=seed, explain=explain, tell=tell
+        )
+
+
+def _two_runs(
+    model: Any,
+    target: str | Target | None,
+    *,
+    vary: str | None,
+    at: int | None,
+    against: int | None,
+    inputs: Arrays | str | Path | None,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    against_target: str | Target | None,
+    sizes: Iterable[int],
+    by: str,
+    trust: bool,
+    seed: int,
+    explain: bool,
+    tell: Say,
+) -> Walked:
     if (at is not None or against is not None) and vary is None:
         vary = "length"
     at, against = (
@@ -67,7 +95,6 @@ def two_runs(
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
     if target is not None or against_target is not None:
         text_of(model, "target")
-    tell = progress or silent
     tell("opening the model")
     in_child = target is not None or against_target is not None
     library = target_of(target).name if target is not None else None
@@ -94,6 +121,9 @@ def two_runs(
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
         known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
         for size in VOICE.counting(wanted, "sizes"):
+            if why := budget.spent():
+                found.found.notes.append(f"sizes from {size} on were not compared: {why}")
+                break
             tell(f"comparing {vary} {size}")
             given = _sides(arrays, declared, vary, size, against)[0]
             found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))

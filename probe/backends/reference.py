@@ -370,18 +370,20 @@ class ReferenceOperator(Operator):
 class ReferencePool(Operator):
     """The maximum, or the sum in the order of the window, divided once.
 
-    Values are channels-last arrays of the arithmetic's working dtype.
+    Values are channels-last arrays of the arithmetic's working dtype. ``algorithm``: ``reversed``
+    and ``pairwise`` add in another order, ``flush`` takes zeros for subnormal numbers.
     """
 
-    def __init__(self, spec, arithmetic):
+    def __init__(self, spec, arithmetic, algorithm):
         Operator.__init__(self, spec)
-        self.arithmetic = arithmetic
+        self.arithmetic, self.algorithm = arithmetic, algorithm
+        self.flushed = arithmetic.flushed if algorithm == "flush" else np.asarray
 
     def bind(self, operands):
         return self._max if pooling.kind(self.spec) == "max" else self._mean
 
     def input(self, x):
-        return self.arithmetic.widen(x)
+        return self.flushed(self.arithmetic.widen(x))
 
     def output(self, y):
         return np.ascontiguousarray(self.arithmetic.narrow(y))
@@ -396,12 +398,19 @@ class ReferencePool(Operator):
 
     def _mean(self, x):
         with np.errstate(all="ignore"):
-            total = None
-            for tap in self._taps(x, 0.0, 0.0):
-                total = tap if total is None else self.arithmetic.add(total, tap)
+            total = self._total(list(self._taps(x, 0.0, 0.0)))
             counted = float(self.spec["pad_with"] == "zeros")
             count = sum(self._taps(np.ones_like(x[:1, ..., :1]), counted, 0.0))
-            return self.arithmetic.rounded(total / count)
+            return self.flushed(self.arithmetic.rounded(total / count))
+
+    def _total(self, taps):
+        if self.algorithm == "pairwise":
+            ones = np.ones(1, self.arithmetic.working)
+            return pairwise(len(taps), lambda leaf: (taps[leaf], ones), self.arithmetic)
+        total = None
+        for tap in taps[::-1] if self.algorithm == "reversed" else taps:
+            total = tap if total is None else self.flushed(self.arithmetic.add(total, tap))
+        return total
 
     def _taps(self, x, inside, beyond):
         """Yields what every place of the window meets, (batch, *outputs, channels), row by row."""
@@ -438,7 +447,7 @@ class Reference(Backend):
         """Raises Unsupported where the algorithm has no form for the spec."""
         arithmetic = Arithmetic(spec["dtype"])
         if pooling.kind(spec):
-            return ReferencePool(spec, arithmetic)
+            return ReferencePool(spec, arithmetic, self.algorithm)
         short = summing(spec, SUMS["sequential"], arithmetic)
         if self.algorithm in TRANSFORMS:
             long = TRANSFORMS[self.algorithm](spec, arithmetic)

@@ -234,7 +234,11 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
 @target_option()
 @option("--vary", "AXIS", SIZES)
 @option("--upto", "N", UPTO)
-@option("--scan", "N", "Run all of the N smallest sizes; 64 if not given.")
+@option(
+    "--scan",
+    "N",
+    "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds.",
+)
 @option("--seconds", "S", "Start no new size after S seconds.")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
@@ -256,11 +260,12 @@ def thresholds(
 
     Sizes at which every row (sample, output) is added alike make a class. The floor is the size up
     to which calls have to be padded so that none leaves the class of the largest size; the line
-    shows the two orders in which rows are added below and above it.
+    shows the two orders in which rows are added below and above it. Classes hold for the number of
+    threads that is printed.
 
-    It runs all small sizes, then doubles the size and bisects intervals whose ends differ. This
-    assumes few changes. The assumptions are printed and checked at random sizes; sizes that
-    contradict them are examined.
+    It runs all small sizes, then doubles the size and bisects intervals whose ends differ. A class
+    contains only sizes that were run; sizes between them are listed as expected. The assumptions
+    are printed and checked at random sizes; sizes that contradict them are examined.
     """
     from probe.answers.thresholds import thresholds as found_by
     from probe.cli.show import orders as show

@@ -58,6 +58,10 @@ SHAPE = "Shape of a generated input: x=1x3x224x224; may be given several times."
 OTHER = "A different target for the right run; each run then has its own process."
 BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
 SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
+TIME = (
+    "Stop asking after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note names "
+    "what is left. Two runs only."
+)
 REPORT = "Write a verified bug report of the first operation that differs into DIR."
 
 
@@ -78,6 +82,7 @@ def two_runs_options(command: Any) -> Any:
             option("--shape shapes", "X=1x64", SHAPE, multiple=True),
             option("--against-target", "U", OTHER),
             option("--report", "DIR", REPORT, type=PATH),
+            option("--time", "5m", TIME),
             option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True),
         )
     ):
@@ -171,6 +176,7 @@ def network(
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             explain=two["explain"],
+            time=two["time"],
             progress=tell.say,
         )
     if not isinstance(found, answers.Examined):
@@ -251,6 +257,7 @@ def _two_runs(
             trust=trust,
             seed=seed,
             explain=two["explain"],
+            time=two["time"],
             progress=tell.say,
         )
     here = not targets and two["against_target"] is None
@@ -289,20 +296,27 @@ def given(
 
     ``after``: the next commands, each with what it does.
     """
+    from probe.answers.first_difference import DIFFERENT
     from probe.cli.show import walks
 
     failed = ""
-    if report is not None and found.first is not None:
+    first = found.first
+    if first is not None and first.arguments:  # nothing to report: it did what it was asked
+        why = f"{DIFFERENT}: {first.arguments}"
+    elif first is None:
+        why = "no operation differs"
+    else:
+        why = ""
+    if report is not None and not why:
         try:
             with out.working(f"writing {report}"), of_user():
                 found.reproduce(report)
         except NotReproduced as error:  # what was found stays true, and is printed
-            failed = str(error)
+            failed = why = str(error)
     with of_user():  # values are asked of the model once more
         told = found.report()
     out.give(told, lambda: walks.walked(found, after))
     if report is not None:
-        why = failed or ("no operation differs" if found.first is None else "")
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
     return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
 

@@ -98,10 +98,20 @@ def size(text: str) -> int:
 @click.argument("right", metavar="RUN", type=PATH)
 @option("--report", "DIR", REPORT, type=PATH)
 @option("--trust", None, TRUST, is_flag=True)
-@fail_on_option(finding="outputs that must agree differ, or whether they do is unknown")
+@option("--time", "5m", "Stop looking for causes after 5m (90s, 2h, 1h30m).")
+@fail_on_option(
+    finding="outputs that must agree differ, stand elsewhere or read different inputs, or this is "
+    "unknown"
+)
 @output_options
 def diff(
-    left: Path, right: Path, report: Path | None, trust: bool, fail_on: str | None, out: Output
+    left: Path,
+    right: Path,
+    report: Path | None,
+    trust: bool,
+    time: str | None,
+    fail_on: str | None,
+    out: Output,
 ) -> int:
     """Compares two recordings of `probe record`, from two machines, releases, switches or batches.
 
@@ -115,5 +125,6 @@ def diff(
 
     new(report)
     with out.progress("diff") as tell:
-        found = answers.diff(left, right, trust=trust, progress=lambda text: tell(0, 0, text))
+        say = lambda text: tell(0, 0, text)  # noqa: E731
+        found = answers.diff(left, right, trust=trust, time=time, progress=say)
     return given(found, report, fail_on, out)

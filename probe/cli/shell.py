@@ -194,6 +194,7 @@ CHECK = "check it and try again"
 KINDS = {
     "StoreError": "store",
     "Nondeterministic": "nondeterministic",
+    "Misaligned": "alignment",
     "NotASum": "not-a-sum",
     "NotReproduced": "not-reproduced",
 }

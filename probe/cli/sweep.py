@@ -169,7 +169,7 @@ def _status(found: Summary, fail_on: str | None) -> int:
         return INTERRUPTED
     if any(one.failures and not one.comparisons for one in found.targets.values()):
         return 3
-    strange = any(one.nondeterministic for one in found.targets.values())
+    strange = any(one.nondeterministic or one.alignment for one in found.targets.values())
     return int(bool(fail_on and (found.differing or (fail_on == "finding" and strange))))
 
 

@@ -30,15 +30,19 @@ from probe.comparison.runs import (
     run,
 )
 from probe.launch import AnySession
-from probe.layout import CONTIGUOUS
+from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
+from probe.order.pools import Pooled
 from probe.order.tree import BIAS
 from probe.progress import VOICE
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("nondeterministic", "not-a-sum", "unexplained"),
+    *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
+
+OF_SUMS = {"order", "rounding", "precision", "flush"}
+"""Causes that two replayed summations show."""
 
 
 @dataclass
@@ -203,6 +207,10 @@ class Comparison:
         refusals = {self.left.refusal, self.right.refusal} - {""}
         if "nondeterministic" in refusals:
             return ["nondeterministic"] * len(which)
+        if "alignment" in refusals:
+            return ["alignment"] * len(which)
+        if self.left.pooled is not None and self.right.pooled is not None:
+            return self._of_pools(which, self.left.pooled, self.right.pooled)
         if refusals:
             same = self.pairs.same_window[which].tolist()
             return ["not-a-sum" if alike else "window" for alike in same]
@@ -213,7 +221,27 @@ class Comparison:
         for place in np.flatnonzero(told)[self._unflushed(which[told])]:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
+        if self.by_address:  # what the sums show follows from it, and stays the proof
+            found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
         return found.tolist()  # type: ignore[no-any-return]
+
+    def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
+        """Returns the cause of each of these pairs of two pools."""
+        pairs = self.pairs.some(which)
+        found = left.causes(right, pairs.left, pairs.right)
+        same = pairs.same_window.tolist()
+        causes = zip(found, same, strict=True)
+        return [(cause or "unexplained") if alike else "window" for cause, alike in causes]
+
+    @property
+    def by_address(self) -> bool:
+        """Returns whether both sides differ in nothing but where their operands begin in memory."""
+        sides = self.left, self.right
+        words = [one.case.layout for one in sides]
+        plain = [one.case.with_(layout=CONTIGUOUS) for one in sides]
+        begins = all(word == CONTIGUOUS or offset(word) >= 0 for word in words)
+        same = plain[0] == plain[1] and self.left.target.text == self.right.target.text
+        return begins and same and words[0] != words[1]
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
         """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
@@ -260,6 +288,8 @@ class Comparison:
 
     @cached_property
     def _apart(self) -> tuple[dict[str, np.ndarray], int]:
+        if self.left.pooled is not None and self.right.pooled is not None:
+            return self._pools_apart(self.left.pooled, self.right.pooled)
         if self.left.orders is None or self.right.orders is None:
             return {}, 0
         same = np.flatnonzero(self.pairs.same_window)
@@ -271,6 +301,22 @@ class Comparison:
         found = np.array(names, object)[number.reshape(-1)]
         apart = {name: proved[found == name] for name in dict.fromkeys(names) if name}
         return apart, len(same) - len(proved)
+
+    def _pools_apart(self, left: Pooled, right: Pooled) -> tuple[dict[str, np.ndarray], int]:
+        """As ``_apart``: pairs whose ways differ in more than what the operands let be flushed."""
+        same = np.flatnonzero(self.pairs.same_window)
+        numbers = (
+            side.index[tuple(places[same].T)]
+            for side, places in ((left, self.pairs.left), (right, self.pairs.right))
+        )
+        found: dict[str, list[int]] = {}
+        unknown = 0
+        for pair, one, two in zip(same.tolist(), *(each.tolist() for each in numbers), strict=True):
+            if one < 0 or two < 0:
+                unknown += 1
+            elif names := left.ways[one].apart(right.ways[two]):  # type: ignore[arg-type]
+                found.setdefault("+".join(names), []).append(pair)
+        return {name: np.array(some) for name, some in found.items()}, unknown
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
@@ -328,9 +374,11 @@ class Comparison:
 
     def orders(self, side: Run) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
+        places = self.pairs.left if side is self.left else self.pairs.right
+        if side.pooled is not None:
+            return side.pooled.orders(side.pooled.index[tuple(places.T)])
         if side.orders is None:
             return []
-        places = self.pairs.left if side is self.left else self.pairs.right
         numbers = side.orders.index[tuple(places.T)]
         found = [
             summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from probe import backends, floats, layout, operands, window
+from probe import backends, floats, layout, operands, ulp, window
 from probe.case import Case
 from probe.comparison.operands import settle
 from probe.errors import InputError, Nondeterministic, NotASum
@@ -19,6 +19,7 @@ from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders, reveal
+from probe.order.pools import Pooled, reveal_ways
 from probe.order.reach import Reach
 from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
@@ -115,6 +116,12 @@ def common(left: Case, right: Case) -> Blocks:
     return ((both, both),)
 
 
+ALIGNMENT = "alignment differs"
+"""A control's word: the same call gives other bits where its input begins at another address."""
+
+PINNED = "offset:0"
+"""The layout whose operands begin at a multiple of 64 bytes."""
+
 MOST_KNOWN = 24
 """Summations of other shapes that are tried before one is revealed."""
 
@@ -123,13 +130,15 @@ MOST_KNOWN = 24
 class Run:
     """One run: a case at one shape on one target, its bits, and how each output was added.
 
-    ``orders`` is None where nothing was revealed, or where the target is nondeterministic or no
-    linear operator; ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions,
+    ``orders`` is None where nothing was revealed, or where the target is nondeterministic, gives
+    bits that go with the address of its input (``alignment``), or is no linear operator;
+    ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions,
     filters): the replay gave the library's bits on the run's operands. ``windows``: what every
     output reads, as ``read_windows`` gives it, where that was asked. ``reach``: which outputs the
     operands' infinities and NaNs reach from elsewhere; None where all are finite. ``reached``:
     outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs are added
-    whose products overflow before that, by (position, filter).
+    whose products overflow before that, by (position, filter). ``pooled``: of a pool, how it comes
+    to its outputs, instead of ``orders``.
     """
 
     target: Target
@@ -144,6 +153,7 @@ class Run:
     reach: Reach | None = None
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     variants: dict[tuple[int, int], Summation] = field(default_factory=dict)
+    pooled: Pooled | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
@@ -184,6 +194,9 @@ class Run:
         """
         if self.refusal:
             return self
+        if self.case.pool:
+            self._pool(session, wanted)
+            return self
         try:
             with VOICE.doing(f"revealing orders on {self.target.text}, {self._size}"):
                 self.orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
@@ -196,6 +209,17 @@ class Run:
             if known and ((self.orders.index >= 0) & ~self.replays).any():
                 return self.reveal(session, (), wanted, budget)
         return self
+
+    def _pool(self, session: AnySession, wanted: np.ndarray | None) -> None:
+        """Finds how a pool comes to its outputs; those that came out again are ``replays``."""
+        given = self.operands
+
+        def ask(x: np.ndarray) -> np.ndarray:
+            return outputs(session, self.case, (x, given.w, None))
+
+        with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
+            self.pooled = reveal_ways(self.case, ask, given.x, given.y, given.zeros, wanted)
+        self.replays, self.evidence = self.pooled.index >= 0, self.pooled.words
 
     def prove(self, session: AnySession, orders: Orders) -> None:
         """Takes these orders and replays them on the run's operands."""
@@ -236,21 +260,31 @@ def run(
     given_back = Operands(case, x, w, b, y, zeros, behind=behind)
     made = Run(session.target, case, header["control"], given_back)
     made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
+    if made.control == ALIGNMENT and (pinned := _pinned(session, case, (x, w, b))):
+        header, found = _asked(session, pinned, (x, w, b), True)
+        if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
+            made.case, made.control = pinned, "equal"
+            made.operands = Operands(pinned, x, w, b, y, zeros, behind=behind)
     if made.control != "equal":
-        made.refusal, made.evidence = "nondeterministic", _unsteady(session.target, made.control)
+        made.refusal = "alignment" if made.control == ALIGNMENT else "nondeterministic"
+        made.evidence = _unsteady(made.control)
     if windows:
         made.windows = read_windows(session, case)
     return made
 
 
-def _unsteady(where: Target, control: str) -> str:
-    """Returns what a control showed: different bits, which an offset may pin to an address."""
+def _pinned(session: AnySession, case: Case, given: Arrays) -> Case | None:
+    """Returns the case with its operands at a fixed address, where the target can lay them so:
+    what is asked of it then is asked there. None where it can't, or where a layout is given."""
+    name = session.target.name
+    known = name in backends.names() and layout.kept(PINNED, backends.get(name).layouts)
+    return case.with_(layout=PINNED) if known and case.layout == CONTIGUOUS else None
+
+
+def _unsteady(control: str) -> str:
+    """Returns what a control showed."""
     found = "the same shape, run again, gives different bits"
-    if control != "alignment differs":
-        return found
-    found += " if its operands have a different memory address"
-    kept = layout.kept("offset:0", backends.get(where.name).layouts)
-    return found + "; --layout offset:0 and the like fix that" * kept
+    return found + " if its operands have a different memory address" * (control == ALIGNMENT)
 
 
 def revealed(
@@ -317,8 +351,8 @@ class Revealer:
 
     def reveal(self, one: Run, session: AnySession, wanted: np.ndarray | None = None) -> Run:
         """Adds a run's orders, as ``Run.reveal`` does."""
-        if one.refusal:
-            return one
+        if one.refusal or one.case.pool:
+            return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
         if self.recall(one, session) and one.replays[asked].all():
             return one

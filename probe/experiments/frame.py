@@ -150,9 +150,10 @@ def reported(store: Path, asked: Tally) -> bool:
     return told(asked, f"{shown}{len(rows[rows.differing > 0])} of {len(rows)} differ")
 
 
-def fuzzed(store: Path, done: Tally) -> bool:
-    """Prints what became of all stored trials; whether Ctrl-C ended it."""
-    rows = load(store).trials
+def fuzzed(store: Path, done: Tally, promised: Tally) -> bool:
+    """Prints what became of all stored trials and promises; whether Ctrl-C ended it."""
+    results = load(store)
+    rows, promises = results.trials, results.promises
     judged = rows[rows.compared.notna()]
     refereed = judged[judged.refereed.notna()]
     unexplained = sum(each.get("unexplained", 0) for each in judged.causes.map(json.loads))
@@ -161,6 +162,27 @@ def fuzzed(store: Path, done: Tally) -> bool:
         f"{len(judged)} compared, {int(judged.differing.sum()):,} outputs differ, {unexplained} "
         f"unexplained; {len(refereed)} refereed: {int(refereed.missed.sum())} outputs missed, "
         f"{int(refereed.false.sum())} false, {int(refereed.other.sum())} other than direct calls'"
+    )
+    ended = told(done, shown)
+    held = promises[promises.compared.notna()]
+    shown = (
+        f"{promised.found} cases asked for classes now, {promised.before} were stored before. Of "
+        f"{len(promises)}: {len(held)} refereed, {int(held.sizes.sum()):,} sizes promised, "
+        f"{int(held['false'].sum())} false; {int(held.expected.sum()):,} expected, "
+        f"{int(held.unexpected.sum())} of them false"
+    )
+    return told(promised, shown) or ended
+
+
+def answered(store: Path, done: Tally) -> bool:
+    """Prints how many causes of planted doubles are right, unknown and false; whether Ctrl-C ended
+    it."""
+    rows = load(store).planted
+    counts = rows.answer.value_counts()
+    shown = (
+        f"{done.found} planted doubles now, {done.before} were stored before. Of {len(rows)}: "
+        + ", ".join(f"{counts.get(word, 0)} {word}" for word in ("right", "unknown", "false"))
+        + f", {int(rows.reason.notna().sum())} not run"
     )
     return told(done, shown)
 

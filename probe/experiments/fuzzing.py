@@ -83,7 +83,7 @@ class Drawing:
 
     def _trial(self, rng: random.Random, target: str, number: int) -> Trial | None:
         """None where the draw is not a case, or too large."""
-        arguments, largest = self._case(rng)
+        arguments, largest = self.case(rng)
         vary = rng.choice(AXES.get(arguments["op"], ("length", "length", "batch", "filters")))
         other = rng.choice(self.others) if self.others and rng.random() < 0.15 else None
         if other is not None:  # which may keep no layouts
@@ -101,7 +101,7 @@ class Drawing:
             return None
         return Trial(number, target, shapes, other)
 
-    def _case(self, rng: random.Random) -> tuple[Row, int]:
+    def case(self, rng: random.Random) -> tuple[Row, int]:
         """Returns arguments of ``Case``, and the longest length."""
         op, rank = _one(rng, self.operations), {"conv1d": 1, "conv3d": 3}
         windows = op in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe import backends, machine
+from probe.printing import ranges
 from probe.store.results import Results, load
 from probe.target import Target
 
@@ -57,6 +58,39 @@ def alike(comparisons: pandas.DataFrame) -> dict[str, list[str]]:
     for target in in_order(bits.index):
         groups.setdefault(tuple(bits.loc[target]), []).append(target)
     return {names[0]: names[1:] for names in groups.values()}
+
+
+def lengths_that_differ(comparisons: pandas.DataFrame, reported: Sequence[int]) -> str:
+    """Returns sentences: what differs at the lengths of a report, and at which others.
+
+    ``comparisons``: rows of one case, of every target and length (``at``). A target counts at a
+    length where an output differs from the longest length's.
+    """
+    targets, longest = comparisons.target.nunique(), comparisons.against.max()
+    differ = comparisons[comparisons.differing > 0]
+    there = differ[differ["at"].isin(reported)]
+    listed = " and ".join(map(str, reported))
+    if len(there):
+        where = _lengths(there)
+        found = f"Yes, at lengths that were reported ({listed}): {where}."
+    else:
+        found = (
+            f"Not at the lengths that were reported: at {listed} all {targets} targets give the "
+            f"bits of length {longest}."
+        )
+    others = differ[~differ["at"].isin(reported)]
+    if others.empty:
+        return f"{found} No other length differs."
+    return f"{found} At other lengths earlier outputs do change: {_lengths(others)}."
+
+
+def _lengths(differ: pandas.DataFrame) -> str:
+    """Returns the targets, each with the lengths at which it differs."""
+    lengths = differ.groupby("target")["at"].unique()
+    return "; ".join(
+        f"`{name}` at {ranges(sorted(map(int, lengths[name])), len(lengths[name]))}"
+        for name in in_order(lengths.index)
+    )
 
 
 def measured_on(found: Results) -> str:

@@ -30,8 +30,10 @@ CAUSES = {
     "order+rounding": "#56b4e9",
     "precision": "#cc79a7",
     "flush": "#8c564b",
+    "alignment": "#17becf",
     "nondeterministic": "#f0e442",
     "place": "#d55e00",
+    "argument": "#c7e9c0",
     "not-a-sum": "#999999",
     "unexplained": "#000000",
 }

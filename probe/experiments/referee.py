@@ -344,11 +344,12 @@ def _keras(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 
 
 def _numpy(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
-    if switches or case.op not in ("matmul", "sum") or case.dtype == "bfloat16":
+    if switches or case.op not in ("matmul", "dense", "sum") or case.dtype == "bfloat16":
         return None
     if case.op == "sum":
         return x.sum(axis=-1)
-    return x[0] @ w.reshape(case.in_channels, -1)
+    y = (x if case.op == "dense" else x[0]) @ w.reshape(case.in_channels, -1)
+    return y if b is None else y + b
 
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")

@@ -112,7 +112,8 @@ class Added:
     ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
     sums what a node of the other side sums, to different bits. ``reads``: the flat index into x
     that each leaf meets, -1 for padding; None where the windows were not read off. ``reached``:
-    what made it NaN without a weight in it, in words; empty where nothing did.
+    what made it NaN without a weight in it, in words; empty where nothing did. ``pooled``: of a
+    pool, how it comes to its output, in words; empty where that is not known.
     """
 
     side: Run
@@ -128,6 +129,7 @@ class Added:
     bits_part: int | None = None
     reads: list[int] | None = None
     reached: str = ""
+    pooled: str = ""
 
     @property
     def parts_at(self) -> int | None:
@@ -160,6 +162,7 @@ class Added:
             ],
         }
         found |= {"reached": self.reached} if self.reached else {}
+        found |= {"pooled": self.pooled} if self.pooled else {}
         if self.summation is None:
             return found | {"order": None, "tree": None, "fused": None}
         told = self.summation.to_json(self.dtype)
@@ -240,6 +243,9 @@ def _added(side: Run, place: tuple[int, int]) -> Added:
     found.bias = None if bias is None else _bits(bias, case.dtype)
     if (summation := side.summation(place)) is not None:
         _add_up(found, summation, read, x, w, bias)
+    if side.pooled is not None and (way := side.pooled.index[position, filter_]) >= 0:
+        found.pooled = side.pooled.ways[way].text
+        found.result = found.library  # the ways are those that gave it
     if side.reached[position, filter_]:
         found.reached = _reached(side, position, group)
         found.result = found.library  # the sum, and 0 times that

@@ -61,10 +61,15 @@ def invariant(
     ``table``: a path of a table; it is read if it is there (and checked), and ``report.save``
     writes it.
 
-    Of what is run whole alone: ``batched``: along which axis each argument carries samples, None
-    where it carries none, as ``jax.vmap``'s ``in_axes``, or by name; ``(None, 0)`` of ``f(weights,
-    x)``. Not needed for one argument, and for files that leave one axis open. ``threads``: of a
-    file's session; the library's default if not given. Up to 12 ``sizes`` are those that it is run
+    ``batched``: along which axis each argument carries samples, None where it carries none, as
+    ``jax.vmap``'s ``in_axes``, or by name; ``(None, 0)`` of ``f(weights, x)``. Not needed for one
+    argument, and for files that leave one axis open. A PyTorch module's samples lie along the first
+    axis of its first tensor, and of the others that have as many entries, if it is not given.
+
+    Samples that read each other are found by running a model some times more where arguments of a
+    kind are first met: a module alone and beside other samples, which is in ``report.left``, and
+    what is run whole at every size. ``threads``: of a file's session; the library's default if not
+    given. Of what is run whole alone: Up to 12 ``sizes`` are those that it is run
     at; of more, powers of two; where places of one differ, a slightly larger one too. Each is
     compiled or prepared, and run some times, when a shape is first met. InputError where samples
     read each other.
@@ -78,11 +83,15 @@ def invariant(
 
     if (program := whole_model.program_of(model, batched, threads)) is not None:
         return whole_model.made(program, _sizes(sizes), like, strict, example, table)
-    if batched is not None or threads is not None:
-        why = "it is of functions and files that are run whole"
-        name = "threads" if batched is None else "batched"
-        raise InputError(name, threads if batched is None else batched, why, "leave it out")
-    return _library(model).made(model, _sizes(sizes), like, strict, example, table)
+    if threads is not None:
+        why = "it is of files that are run whole"
+        raise InputError("threads", threads, why, "leave it out")
+    library = _library(model)
+    if batched is not None and not hasattr(library, "BATCHED"):
+        why = "samples of a Keras model lie along the first axis of all its inputs"
+        raise InputError("batched", batched, why, "leave it out")
+    words = {} if batched is None else {"batched": batched}
+    return library.made(model, _sizes(sizes), like, strict, example, table, **words)
 
 
 def _library(model: Any) -> Any:

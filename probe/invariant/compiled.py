@@ -30,7 +30,7 @@ class Jax(Program):
         super().__init__(function, batched, name)
         self.compiled = function if hasattr(function, "lower") else jax.jit(function)
         self._flatten, self._tracer = jax.tree.flatten, jax.core.Tracer
-        self._array = type(jax.numpy.zeros(()))
+        self._array, self._config = type(jax.numpy.zeros(())), jax.config
 
     def at(self, size: int) -> Callable[..., Any]:
         """As of ``Program``: JAX keeps a compiled program for each shape."""
@@ -88,6 +88,11 @@ class Jax(Program):
         # a container that is rebuilt as another kind may have its leaves in another order
         wanted = jax.tree.structure(rebuild([one.value for one in leaves]))
         return run if shape == wanted else None
+
+    def settings(self) -> Any:
+        """As of ``Program``."""
+        held = self._config
+        return held.jax_default_matmul_precision, held.jax_enable_x64
 
     def facts(self) -> dict[str, Any]:
         """As of ``Program``."""
@@ -268,18 +273,18 @@ class Torch(_Data):
         plain = inner if inner is not None else function._torchdynamo_orig_callable
         named = type(plain).__name__ if inner is not None else plain.__qualname__
         super().__init__(plain, batched, name or named)
-        self.sizes: dict[tuple[int, int], Callable[..., Any]] = {}
+        self.sizes: dict[Any, Callable[..., Any]] = {}
 
     def at(self, size: int) -> Callable[..., Any]:
         """As of ``Program``."""
         import torch
 
-        key = size, torch.get_num_threads()
+        key = size, torch.get_num_threads(), self.settings()
         if key not in self.sizes:
-            self.sizes[key] = self._compiled(*key)
+            self.sizes[key] = self._compiled(size, key[1], len(self.sizes))
         return self.sizes[key]
 
-    def _compiled(self, size: int, threads: int) -> Callable[..., Any]:
+    def _compiled(self, size: int, threads: int, number: int) -> Callable[..., Any]:
         import torch
 
         plain = self.function
@@ -287,7 +292,7 @@ class Torch(_Data):
         def bucket(*args: Any, **kwargs: Any) -> Any:
             return plain(*args, **kwargs)
 
-        named = f"bucket_{size}_{threads}_{id(self)}"
+        named = f"bucket_{size}_{threads}_{number}_{id(self)}"
         bucket.__code__ = bucket.__code__.replace(co_name=named, co_firstlineno=size)
         context = self.context
         made = torch.compile(bucket, dynamic=False) if context is None else context(bucket)
@@ -304,6 +309,12 @@ class Torch(_Data):
         import torch
 
         return int(torch.get_num_threads())
+
+    def settings(self) -> Any:
+        """As of ``Program``."""
+        from probe.invariant.torch_calls import settings
+
+        return settings()
 
     def facts(self) -> dict[str, Any]:
         """As of ``Program``."""
@@ -343,8 +354,12 @@ class Torch(_Data):
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """As of ``Program``: with the strides that the checked ones have."""
-        return value if axis is None else self.native(*self.bits(value))
+        """As of ``Program``: with the strides and the alignment that the checked ones have."""
+        from probe.invariant.torch_calls import laid, misplaced
+
+        if axis is None:
+            return value.clone() if self.holds(value) and misplaced(value) else value
+        return laid(value.detach())
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """As of ``Program``."""

@@ -19,7 +19,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.invariant.classes import Plan
 from probe.invariant.compiled import TensorFlow
-from probe.invariant.programs import Leaf, Output, Program, Rebuild, decides, padded
+from probe.invariant.programs import Leaf, Output, Program, Rebuild, aligned, decides, padded
 from probe.machine import cores
 
 FILES = ".onnx, .tflite, a SavedModel folder"
@@ -79,14 +79,16 @@ class _File(Program):
         if any(one.axis is None and decides(one.value) for one in leaves):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
-            return self.function
+            return lambda *values: self.function(*map(aligned, values))
         axes = [leaf.axis for leaf in leaves]
 
         def run(*values: np.ndarray) -> list[np.ndarray]:
             both = list(zip(values, axes, strict=True))
             found = []
             for piece in plan:
-                part = [one if axis is None else padded(one, axis, piece) for one, axis in both]
+                part = [
+                    aligned(one) if axis is None else padded(one, axis, piece) for one, axis in both
+                ]
                 found.append((self.function(*part), piece.places))
             rows = (
                 [answer[number][output.index(0, places)] for answer, places in found]

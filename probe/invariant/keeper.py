@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from probe.invariant.classes import Entry, Operation, Plan, Sizes
@@ -47,6 +47,12 @@ class Library(Protocol):
 
     def with_threads(self, count: int) -> AbstractContextManager[int]:
         """With that many threads, if that can be set; gives how many there are then."""
+
+    def settings(self) -> tuple[Any, ...]:
+        """Returns the settings of the library that choose kernels, and so bits."""
+
+    def changed(self, before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+        """Returns which settings differ, as name=value; empty: those that choose are the same."""
 
 
 class Known:
@@ -89,13 +95,30 @@ class Calls:
         self._done: dict[Any, set[int]] = {}
         self._now = threading.local()
 
+    @property
+    def trial(self) -> list[Any] | None:
+        """Returns where ``Keeper.leave`` lists what it is told; None: it is reported."""
+        found: list[Any] | None = getattr(self._now, "trial", None)
+        return found
+
+    @contextmanager
+    def trying(self) -> Iterator[list[Any]]:
+        """Within, a call that has ended is run with other batches: nothing is reported, and what
+        is left is listed. See ``company``."""
+        before = getattr(self._now, "call", (None, 0))
+        self._now.trial = found = list[Any]()
+        try:
+            yield found
+        finally:
+            self._now.trial, self._now.call = None, before
+
     def begin(self, shapes: Any, batch: int) -> None:
         """A call starts. ``shapes``: of all that is given, without the batch; None: not known."""
-        self._now.call = shapes, batch
+        self._now.call, self._now.fresh = (shapes, batch), True
 
     def again(self) -> None:
         """A call starts that has all in common with one that has ended."""
-        self._now.call = None, 0
+        self._now.call, self._now.fresh = (None, 0), False
 
     def end(self) -> None:
         """The call has ended well."""
@@ -104,8 +127,16 @@ class Calls:
             there.add(batch)
 
     @property
+    def fresh(self) -> bool:
+        """Returns whether calls with the shapes of this one may have left nothing behind yet."""
+        found: bool = getattr(self._now, "fresh", True)
+        return found
+
+    @property
     def another_batch(self) -> bool:
         """Returns whether this call differs from one that has ended in its batch alone."""
+        if self.trial is not None:
+            return True
         shapes, batch = getattr(self._now, "call", (None, 0))
         there = self._done.get(shapes, set())
         return bool(there) and batch not in there
@@ -123,6 +154,7 @@ class Keeper:
         self.library = library
         self.calls = Calls()
         self.threads = table.threads
+        self.settings = library.settings()
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
         self.batch = max(table.sizes["batch"])
@@ -132,20 +164,33 @@ class Keeper:
         self._named: dict[str, str] = {}
         self._families: set[str] = set()
         self._placed: set[str] = set()
+        self.where: Callable[[], str] = str
+        """Returns the name of the module that runs now; empty: it is not known."""
 
     def leave(self, operation: str, why: str, kind: str = "") -> None:
         """Notes an operation that runs as it is. NotInvariant with ``strict``.
 
         ``kind``: the same for shapes of which one is named for all: those of several batches.
         """
+        if (trial := self.calls.trial) is not None:
+            trial.append((operation, why, kind))
+            return
         if self.strict:
-            raise NotInvariant(operation, why)
+            raise NotInvariant(operation, why, self.where())
         numberless = re.sub(r"\d+", "n", operation)
         if self.calls.another_batch and numberless in self._families:
             return  # the same operation, where the batch is not its first axis
         self._families.add(numberless)
-        if self._named.setdefault(kind or operation, operation) == operation:
+        named = self._named.setdefault(kind or operation, operation)
+        if named == operation:
             self.report.left.setdefault(operation, why)
+        self._note_module(named)
+
+    def _note_module(self, operation: str) -> None:
+        """Notes the module that runs now beside an operation of the report."""
+        if self.calls.fresh and (module := self.where()):
+            there = self.report.modules.setdefault(operation, [])
+            there += [module] * (module not in there)
 
     def by_place(self, operation: str) -> None:
         """Notes a function some of whose places have different bits where the library runs it as it
@@ -164,11 +209,23 @@ class Keeper:
             if self.strict:
                 self.leave(key, why)
             self.report.limited[key] = why
+            self._note_module(key)
 
-    def limit_lengths(self, known: Known) -> None:
+    def limit_lengths(self, known: Known, why: str = LENGTHS) -> None:
         """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
         if "length" in self.table.sizes:
-            self.limit(known, LENGTHS)
+            self.limit(known, why)
+
+    @property
+    def setting(self) -> str:
+        """Returns which settings differ from those with which the model was made; or nothing."""
+        return self.library.changed(self.settings, self.library.settings())
+
+    def note_setting(self) -> None:
+        """Notes that the model is called with settings that it was not made with."""
+        note = f"with {self.setting} every operation has a class of its own, with different bits"
+        if self.setting and note not in self.table.notes:
+            self.table.notes.append(note)
 
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
@@ -176,6 +233,9 @@ class Keeper:
 
     def first(self, ways: Sequence[Rows], axis: str, each: int = 1) -> Known:
         """As ``known``, of the first way to call it that has a class; of the first if none has."""
+        if setting := self.setting:
+            for operation in ways:  # a class of its own, by its name
+                operation.key += f" with {setting}"
         key, found = ways[0].key, list[Known]()
         if self.calls.another_batch:
             self.leave(key, BOUND, re.sub(r"\d+", "n", key))

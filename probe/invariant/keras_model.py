@@ -12,12 +12,13 @@ import tensorflow as tf
 from probe import ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
+from probe.invariant.company import Company, Value
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.table import Table
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import Operators
-from probe.recorders.tensorflow_values import tensors
+from probe.recorders.tensorflow_values import tensor_of, tensors
 
 
 class Traced(NamedTuple):
@@ -35,10 +36,12 @@ class Invariant(keras.Model):
     ``tf.function`` it is a call of Python, with the same bits; XLA and saved models can't have it.
     """
 
-    def __init__(self, inner: Any, operators: Operators) -> None:
+    def __init__(self, inner: Any, keeper: Keeper) -> None:
         super().__init__(name=inner.name, dtype=inner.dtype_policy)
         self.inner, self.trainable = inner, False
-        self._operators, self._traced = operators, dict[Any, Traced]()
+        self._keeper, self._company = keeper, Company(keeper, how=FIRST)
+        self._operators, self._traced = dict[Any, Operators](), dict[Any, Traced]()
+        self._done: set[Any] = set()
         self.run_eagerly, self.jit_compile, self.built = True, False, True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -69,9 +72,28 @@ class Invariant(keras.Model):
         return tf.nest.pack_sequence_as(traced.packed, self._run(traced, flat))
 
     def _run(self, traced: Traced, flat: Sequence[Any]) -> list[Any]:
+        settings, name = tensorflow_calls.settings(), traced.function.name.decode()
+        operators = self._operators.get(settings)
+        if operators is None:
+            operators = self._operators[settings] = Operators(self._keeper)
+            self._keeper.note_setting()
         given = [*flat, *traced.captured]
         follows = tuple(at < len(flat) for at in range(len(given)))
-        return self._operators(traced.function.name.decode(), given, follows)
+        kind, shapes = (settings, name), [tuple(one.shape) for one in flat]
+        met = (kind, *shapes)
+        if met in self._done:
+            return operators(name, given, follows)
+        self._company.begin(kind, shapes)
+        found = operators(name, given, follows)
+        self._keeper.calls.end()
+
+        def run(values: Sequence[Value]) -> list[Value]:
+            made = [_tensor(*both) for both in zip(values, flat, strict=True)]
+            return [_value(one) for one in operators(name, [*made, *traced.captured], follows)]
+
+        self._company.ask(kind, [*map(_value, flat)], [*map(_value, found)], run)
+        self._done.add(met)
+        return found
 
     def _inside(self, traced: Traced, flat: Sequence[Any], shapes: Sequence[Any]) -> Any:
         """In a graph: a call of Python, where the sizes are known when it runs."""
@@ -94,6 +116,19 @@ class Invariant(keras.Model):
             with tf.init_scope():
                 self._traced[key] = _traced(self.inner, inputs, kinds)
         return self._traced[key]
+
+
+FIRST = "samples of a Keras model are taken to lie along the first axis of its inputs"
+
+
+def _value(one: Any) -> Value:
+    value = container(one)[0] if one.dtype in FORMATS else one.numpy()
+    return value, FORMATS.get(one.dtype, one.dtype.name)
+
+
+def _tensor(value: Value, like: Any) -> Any:
+    kind = like.dtype
+    return tensor_of(value[0], kind) if kind in FORMATS else tf.constant(value[0], kind)
 
 
 def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None, ...]]]) -> Traced:
@@ -135,7 +170,7 @@ def made(
             why = "it has no weights yet, since it has never been called"
             raise InputError("model", model.name, why, "call it once, or give an example")
         model(given[0], training=False)
-    found = Invariant(model, Operators(keeper))
+    found = Invariant(model, keeper)
     if example is not None:
         _compare(model, found, given[0], keeper)
     return found, keeper.report

@@ -6,6 +6,7 @@ tuples, lists and dictionaries, turned into container arrays and back.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,6 +96,13 @@ class Program:
         """Switches that decide which kernels the library takes."""
         return {}
 
+    def settings(self) -> Any:
+        """Returns what may change while a program runs, and decides which kernels are taken.
+
+        Hashable; asked at each call. Each choice has checked sizes of its own.
+        """
+        return ()
+
     @property
     def version(self) -> str:
         return str(import_module(self.package).__version__)
@@ -157,8 +165,8 @@ class Program:
         return array
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """Returns an input as it is checked: contiguous."""
-        return value if axis is None else np.ascontiguousarray(value)
+        """Returns an input as it is checked: contiguous, where a vector begins."""
+        return aligned(value) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """Returns the arrays of a result, and what puts others in their places."""
@@ -183,14 +191,47 @@ def decides(array: np.ndarray) -> bool:
     return array.dtype.name not in floats.FORMATS and array.size <= DECIDING
 
 
+ALIGNED = 64  # bytes: the longest vector of a processor
+
+
+def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Returns an array without values, contiguous, that begins where a vector does."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    held = np.empty(size + ALIGNED, np.uint8)
+    start = -begins(held) % ALIGNED
+    return held[start : start + size].view(dtype).reshape(shape)
+
+
+def begins(array: np.ndarray) -> int:
+    """Returns the address of a contiguous array; NumPy's own way to it takes microseconds."""
+    try:
+        held: Any = array
+        return ctypes.addressof(ctypes.c_char.from_buffer(held))
+    except (TypeError, ValueError):  # it is empty, may not be written, or has another format
+        return int(array.__array_interface__["data"][0])
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """Returns the same values, contiguous, where a vector begins: a copy if they are elsewhere.
+
+    Libraries take products whose order of additions depends on where operands begin, and a sample
+    of a batch begins anywhere.
+    """
+    if array.flags.c_contiguous and not begins(array) % ALIGNED:
+        return array
+    made = room(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
 def padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
-    """Some samples, and copies of their first behind them; contiguous."""
+    """Some samples, and copies of their first behind them; contiguous, where a vector begins."""
     start, places, size = piece
     before = (slice(None),) * axis
     part = bits[(*before, slice(start, start + places))]
     if places == size:
-        return np.ascontiguousarray(part)
-    made = np.empty((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
+        return aligned(part)
+    made = room((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
     made[(*before, slice(places))] = part
     made[(*before, slice(places, None))] = part[(*before, slice(1))]
     return made

@@ -28,15 +28,16 @@ AT_MOST = 32  # the size of the larger call
 OUTPUTS = 1 << 18  # of one call that is asked
 SIZES = "(sizes)"  # stands for them in what is said
 NOTES = 3  # of a table that are printed
+NAMED = 2  # modules of an operation that are printed
 
 
 class NotInvariant(ProbeError):
     """``strict``: an operation was met that is not known to keep its bits."""
 
-    def __init__(self, operation: str, why: str) -> None:
-        self.operation, self.why = operation, why
+    def __init__(self, operation: str, why: str, module: str = "") -> None:
+        self.operation, self.why, self.module = operation, why, module
         todo = "take it out of the model, or drop strict"
-        super().__init__(f"operation={operation}: {why}; {todo}")
+        super().__init__(f"operation={operation}{f' in {module}' * bool(module)}: {why}; {todo}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Report:
     ``rows``: operations whose sizes were checked. ``left``: operations that run as they are, with
     why their bits may depend on the batch, the length or the place; empty if none were met.
     ``limited``: operations that are covered along the batch alone, with what they are not.
+    ``modules``: the names of the modules in which those of ``left`` and ``limited`` were met; of
+    functions in the model's own forward its class. Empty where a library has no modules.
     """
 
     def __init__(self, table: Table) -> None:
@@ -67,6 +70,7 @@ class Report:
         self.operations: dict[tuple[str, int], Any] = {}
         self.left: dict[str, str] = {}
         self.limited: dict[str, str] = {}
+        self.modules: dict[str, list[str]] = {}
 
     @property
     def rows(self) -> list[Row]:
@@ -114,8 +118,15 @@ class Report:
             "operations": [row.to_json() for row in self.rows],
             "left": dict(self.left),
             "limited": dict(self.limited),
+            "modules": {operation: list(names) for operation, names in self.modules.items()},
             "notes": list(self.table.notes),
         }
+
+    def _placed(self, operation: str) -> str:
+        """Returns an operation with the modules that it was met in."""
+        names = self.modules.get(operation, [])
+        more = f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+        return operation + f" in {', '.join(names[:NAMED])}{more}" * bool(names)
 
     def __repr__(self) -> str:
         rows = self.rows
@@ -123,7 +134,7 @@ class Report:
         checked = sum(row.sizes for row in rows)
         certified = {row.operation for row in rows if row.certified.startswith("certified")}
         first = f"{len(keys)} operations keep their bits, {len(certified)} of them certified; "
-        named = ", ".join(self.left) or "none"
+        named = ", ".join(map(self._placed, self.left)) or "none"
         notes = self.table.notes
         told = [*self.limited.values(), *notes[:NOTES]]
         told += [f"and {len(notes) - NOTES} more notes"] * (len(notes) > NOTES)

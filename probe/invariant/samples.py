@@ -88,6 +88,42 @@ def _drawn(sample: int, at: int, size: int) -> np.ndarray:
     return found * scale
 
 
+LARGE, SMALL = 2.0**12, 2.0**-12
+"""By what a sample is multiplied that stands beside others, to show whether they read it."""
+
+
+def altered(
+    every: np.ndarray, one: np.ndarray, dtype: str, name: str, fixed: bool = False
+) -> np.ndarray:
+    """Returns a sample made from another: container arrays.
+
+    ``every``: all samples of the call. ``name``: ``large``, ``small`` or ``turned`` (of opposite
+    sign where there are both), each with its numbers in the opposite order, or ``nan``. Of tokens,
+    masks and codes those of the call, elsewhere; ``fixed``: they stay as they are.
+    """
+    if not one.size:
+        return one
+    wide = floats.widen(every, dtype) if dtype in floats.FORMATS else every
+    distinct = len(np.unique(wide.reshape(-1)[:KEPT]))
+    if dtype not in floats.FORMATS or 1 < distinct <= DISTINCT < wide.size:
+        if fixed:
+            return one
+        flat = every.reshape(-1)
+        if name in ("large", "small"):
+            order = np.argsort(wide.reshape(-1), kind="stable")
+            return np.full_like(one, flat[order[-1 if name == "large" else 0]])
+        start = 1 if name == "turned" else flat.size // 2
+        return np.resize(np.roll(flat, start), one.shape)
+    if name == "nan":
+        return floats.round_to(np.full(one.shape, np.nan), dtype)
+    values = floats.widen(one, dtype).astype(np.float64).reshape(-1)[::-1].reshape(one.shape)
+    values = np.where(np.isfinite(values) & (values != 0), values, 1.0)
+    sign = 1.0 if (values >= 0).all() else -1.0
+    scale = {"large": LARGE, "small": SMALL, "turned": 1.0}[name]
+    with np.errstate(over="ignore"):  # beyond a narrow format: infinite, as good as any
+        return floats.round_to(sign * scale * values, dtype)
+
+
 def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     """The same with every finite number other than zero moved by one unit in the last place.
 

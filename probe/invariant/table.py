@@ -85,13 +85,17 @@ class Table:
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
+        part = path.with_name(path.name + ".part")
+        part.write_text(self.text())
+        part.replace(path)
+
+    def text(self) -> str:
+        """Returns it as JSON."""
         kept = {"format": FORMAT, "like": self.like, "threads": self.threads}
         entries = {key: entry.to_json() for key, entry in sorted(self.entries.items())}
         told = kept | {"sizes": self.sizes, "environment": self.environment, "operations": entries}
         told |= {"samples": self.recipes} if self.recipes else {}
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(told, indent=1))
-        part.replace(path)
+        return json.dumps(told, indent=1)
 
     @classmethod
     def read(cls, path: Path, now: dict[str, Any] | None = None) -> Table:
@@ -102,28 +106,40 @@ class Table:
         try:
             if path.stat().st_size > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-            told = json.loads(path.read_text())
+            text = path.read_text()
+        except ValueError as error:
+            raise _no_table(path.name, type(error).__name__) from error
+        except OSError as error:
+            raise InputError(
+                "table", path.name, str(error.strerror), "write one with report.save"
+            ) from error
+        return cls.of(text, path.name, environment() if now is None else now)
+
+    @classmethod
+    def of(cls, text: str, name: str, now: dict[str, Any]) -> Table:
+        """As ``read``, of the text of a table, which errors call ``name``."""
+        try:
+            told = json.loads(text)
             found = cls(
                 str(told["like"]),
                 {name: tuple(map(_number, values)) for name, values in told["sizes"].items()},
                 _threads(told["threads"]),
-                environment() if now is None else now,
+                now,
                 entries={key: _entry(each) for key, each in told["operations"].items()},
             )
             number, before = told["format"], dict(told["environment"])
             found.recipes = dict(told.get("samples", {}))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            why = f"it is not a table of classes ({type(error).__name__})"
-            raise InputError("table", path.name, why, "write one with report.save") from error
-        except (OSError, RecursionError) as error:
-            why = getattr(error, "strerror", None) or "it is nested too deeply"
-            raise InputError("table", path.name, why, "write one with report.save") from error
+            raise _no_table(name, type(error).__name__) from error
+        except RecursionError as error:
+            why = "it is nested too deeply"
+            raise InputError("table", name, why, "write one with report.save") from error
         if number != FORMAT:
-            raise InputError("table", path.name, f"its format is {number}, not {FORMAT}")
+            raise InputError("table", name, f"its format is {number}, not {FORMAT}")
         now = found.environment
         if (its := before.get("library")) != now["library"]:
             why = f"it is of {its}, not of {now['library']}"
-            raise InputError("table", path.name, why, "give a different table")
+            raise InputError("table", name, why, "give a different table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
             found.trusted = False
@@ -176,6 +192,11 @@ class Table:
             marks |= kept | marks
         else:
             sizes.entry.certified.clear()
+
+
+def _no_table(name: str, error: str) -> InputError:
+    why = f"it is not a table of classes ({error})"
+    return InputError("table", name, why, "write one with report.save")
 
 
 def _number(given: Any) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from probe import floats, ulp
 from probe.case import Case
@@ -41,6 +42,16 @@ FORMATS = {
 def threads() -> int:
     """As ``keeper.Library.threads``: they are fixed where TensorFlow runs its first operation."""
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
+
+
+def settings() -> tuple[Any, ...]:
+    """As ``keeper.Library.settings``: the others are read where TensorFlow starts."""
+    return (config.is_op_determinism_enabled(),)
+
+
+def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """As ``keeper.Library.changed``."""
+    return "" if before == now else f"deterministic={now[0]}"
 
 
 @contextmanager

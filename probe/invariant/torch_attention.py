@@ -16,10 +16,12 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from probe import ulp
 from probe.invariant.classes import digest
 from probe.invariant.telling import spread
-from probe.invariant.torch_calls import FORMATS, Tensors, container, laid, repeated, tensor
+from probe.invariant.torch_calls import FORMATS, Tensors, container, laid, padded, repeated, tensor
 from probe.invariant.torch_products import Met
 
 STEP = 8  # lengths that are tried are whole multiples of it
+NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
+MORE = 3  # samples that a call is padded by, where its own number has bits of its own
 
 
 class Lengths:
@@ -96,20 +98,27 @@ class Heads:
     def forget(self) -> None:
         """There is nothing to give back."""
 
-    def _given(self, size: int) -> Tensors:
+    def _given(self, size: int, number: int) -> Tensors:
         sample = tuple(
-            tensor(spread(at, "x", shape, 4), self.dtype) for at, shape in enumerate(self.shapes)
+            tensor(spread(3 * number + at, "x", shape, 2 if number else 4), self.dtype)
+            for at, shape in enumerate(self.shapes)
         )
         return repeated(sample, size)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``; the size is samples times heads."""
-        with torch.no_grad():
-            return digest([container(self.ready(size)()[:, 0])])
+        """As ``classes.Operation.mark``; the size is samples times heads.
 
-    def ready(self, size: int) -> Callable[[], Any]:
+        A softmax hides most of a different order: one number of a hundred shows it. So small shapes
+        are asked with several sets of operands.
+        """
+        numbers = self.shapes[0][0] * self.shapes[2][1]
+        sets = min(SETS, max(2, math.ceil(NUMBERS / numbers)))
+        with torch.no_grad():
+            return digest(container(self.ready(size, n)()[:, 0]) for n in range(sets))
+
+    def ready(self, size: int, number: int = 0) -> Callable[[], Any]:
         """As ``classes.Operation.ready``."""
-        q, k, v = (one[:, None] for one in self._given(size))
+        q, k, v = (one[:, None] for one in self._given(size, number))
         mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
         return lambda: attend(q, k, v, mask, self.words)
 
@@ -119,8 +128,9 @@ class Attention:
 
     def __init__(self, met: Met) -> None:
         self.met = met
-        self.ready: dict[Any, int] = {}
-        """The length that a call is padded to, 0 if it is not, by all that decides its bits."""
+        self.ready: dict[Any, tuple[int, int]] = {}
+        """The length that a call is padded to, 0 if it is not, and by how many samples, by all that
+        decides its bits."""
 
     def __call__(
         self,
@@ -139,8 +149,9 @@ class Attention:
         met = *shapes, mask, dropout_p, is_causal, scale, enable_gqa, torch.get_num_threads()
         if met in self.ready:
             length, given = q.shape[2], {"is_causal": is_causal, "scale": scale}
-            q, k, v, attn_mask = _full(q, k, v, attn_mask, is_causal, self.ready[met])
-            y = attend(q, k, v, attn_mask, given)
+            size, more = self.ready[met]
+            q, k, v, attn_mask = _full(q, k, v, attn_mask, is_causal, size)
+            y = padded_by(more, q, k, v, attn_mask, given)
             return y if y.shape[2] == length else y[:, :, :length]
         four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
         same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
@@ -158,9 +169,9 @@ class Attention:
             if self.met.keeper.strict:
                 self.met.keeper.leave("attention", why)
             self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
-        y, same = self._heads(q, k, v, attn_mask, words, size)
-        if same:
-            self.ready[met] = size
+        y, least = self._heads(q, k, v, attn_mask, words, size)
+        if least is not None:
+            self.ready[met] = size, least
         return y
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
@@ -179,17 +190,19 @@ class Attention:
 
     def _heads(
         self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int
-    ) -> tuple[Any, bool]:
-        """Returns the attention, and whether all heads of samples have the same bits."""
-        length, count = q.shape[2], q.shape[0] * q.shape[1]
+    ) -> tuple[Any, int | None]:
+        """Returns the attention, and by how many samples it is padded so that all heads have the
+        same bits; None: there is no such number."""
+        length, count, heads = q.shape[2], q.shape[0] * q.shape[1], q.shape[1]
         q, k, v, mask = _full(q, k, v, mask, "is_causal" in words, size)
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
         key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
         known = self.met.known(key, lambda: Heads(shapes, q.dtype, mask is not None, words))
-        same = known.sizes.usable(count)
-        if not same:
+        ways = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
+        least: int | None = next(ways, None)
+        if least is None:
             self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        return attend(q, k, v, mask, words)[:, :, :length], same
+        return padded_by(least or 0, q, k, v, mask, words)[:, :, :length], least
 
 
 def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tuple[Any, ...]:
@@ -200,6 +213,17 @@ def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tupl
     if size:
         q, k, v = (widened(one, size) for one in (q, k, v))
     return laid(q), laid(k), laid(v), mask
+
+
+def padded_by(more: int, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
+    """Returns the library's own call, with that many copies of the first sample behind."""
+    if not more:
+        return attend(q, k, v, mask, words)
+    count = len(q)
+    q, k, v = (padded(one, count + more) for one in (q, k, v))
+    if mask is not None and len(mask) == count > 1:
+        mask = padded(mask, count + more)
+    return attend(q, k, v, mask, words)[:count]
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:

@@ -46,6 +46,42 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
+_mkldnn, _exactly = torch._C._get_mkldnn_enabled, torch._C._get_deterministic_algorithms
+_of_products = torch._C._get_float32_matmul_precision
+_precision = getattr(torch._C, "_get_fp32_precision_getter", lambda *_: _of_products())
+
+
+def settings() -> tuple[Any, ...]:
+    """Returns PyTorch's settings that choose kernels, in the order of ``SETTINGS``.
+
+    It is asked at each call of a model, so it calls what PyTorch's own functions call. That of
+    matrix products is what ``torch.set_float32_matmul_precision`` sets too.
+    """
+    return (
+        _mkldnn(),
+        _exactly(),
+        _precision("mkldnn", "matmul"),
+        _precision("mkldnn", "conv"),
+        _precision("mkldnn", "rnn"),
+    )
+
+
+SETTINGS = (
+    *("mkldnn", "deterministic", "mkldnn.matmul.fp32_precision"),
+    *("mkldnn.conv.fp32_precision", "mkldnn.rnn.fp32_precision"),
+)
+
+
+def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
+    """As ``keeper.Library.changed``."""
+    every = zip(SETTINGS, before, now, strict=True)
+    return ", ".join(f"{name}={new}" for name, old, new in every if _alike(old) != _alike(new))
+
+
+def _alike(value: Any) -> Any:
+    return "ieee" if value in ("none", "highest") else value  # what nobody has set is exact
+
+
 @contextmanager
 def with_threads(count: int) -> Iterator[int]:
     """As ``keeper.Library.with_threads``."""

@@ -5,27 +5,35 @@ from __future__ import annotations
 import copy
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from functools import cache, wraps
 from inspect import signature
-from types import FunctionType
+from types import FrameType, FunctionType, MethodType, new_class
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as functional
+from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
+from probe.invariant.company import UNREAD, Axes, Company, Value
 from probe.invariant.keeper import Keeper
+from probe.invariant.programs import Program
 from probe.invariant.report import Report
-from probe.invariant.table import Table
-from probe.invariant.torch_alone import Alone
+from probe.invariant.table import Table, environment
+from probe.invariant.torch_alone import HOOKS, Alone
 from probe.invariant.torch_calls import FORMATS, container
-from probe.invariant.torch_native import Natives
+from probe.invariant.torch_native import Natives, told
 from probe.invariant.torch_operations import Operators
+from probe.invariant.torch_recurrent import Steps
 
 PLAIN = frozenset(
     "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
@@ -44,6 +52,12 @@ PLAIN = frozenset(
 )
 """Functions that move elements or round once: their bits depend on nothing but their elements."""
 
+
+_in_inference = torch.is_inference_mode_enabled
+_cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
+_transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+_watching = torch._C._len_torch_dispatch_stack
+"""What each call of a model asks. Some of it says that ``require_numbers`` is to look closer."""
 
 FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 FAST = (
@@ -97,6 +111,18 @@ def known_inside(function: Callable[..., Any]) -> bool:
     return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
 
 
+def _plain(function: Any) -> bool:
+    """Returns whether a function is PyTorch's own and ``PLAIN``; others may have such a name."""
+    name = getattr(function, "__name__", "")
+    if name not in PLAIN:
+        return False
+    if name in ("__get__", "__set__"):  # of properties of a tensor, each time a new object
+        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(
+            torch._C.TensorBase
+        )
+    return any(getattr(one, name, None) is function for one in (torch, torch.Tensor, functional))
+
+
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
@@ -110,7 +136,9 @@ class Functions(TorchFunctionMode):
         self.inside = {attention: seen(attention, {})}
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
-        self.quick = operators.quick
+        recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
+        steps = {one: Steps(one, self._native) for one in recurrent}
+        self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
         self.operations, self.natives = Operations(operators), Natives(operators.watched)
@@ -118,22 +146,56 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            return self._cast(func, args, kwargs or {})
         quick = self.quick.get(func)
         if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
-            found = quick(*args, **kwargs) if kwargs else quick(*args)
+            try:
+                found = quick(*args, **kwargs) if kwargs else quick(*args)
+            except RuntimeError:
+                if not unusual((args, kwargs)):
+                    raise
+                found = NotImplemented
             if found is not NotImplemented:
                 return found
         kwargs = kwargs or {}
         if func in self.plain and "alpha" not in kwargs:
             return func(*args, **kwargs)
-        if quick is None and getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
+        if quick is None and "alpha" not in kwargs and _plain(func):
             self.plain.add(func)
             return func(*args, **kwargs)
         alone, inside = self.alone.get(func), self.inside.get(func)
         if alone is not None and kwargs.get("need_weights") is False:
             return alone(*args, **kwargs)
         if inside is None:
+            return self._natively(func, args, kwargs)
+        with self:
+            return inside(*args, **kwargs)
+
+    def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call operation by operation, or of the library where it has the same bits.
+
+        A part of a model that enters ``torch.inference_mode`` is called as if it did not, but for
+        what is changed in place: see ``_composite``.
+        """
+        if not _in_inference() or getattr(func, "__name__", "_").endswith("_"):
             return self.natives(self.operations, func, args, kwargs)
+        args, kwargs = tree_map(_recorded, (args, kwargs))
+        with torch.inference_mode(False), torch.no_grad():
+            return self.natives(self.operations, func, args, kwargs)
+
+    def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
+        """Returns a function of its arguments, and whether the library's own call has its bits."""
+        found = self._natively(function, args, {})
+        return found, bool(self.natives.known.get(told(function, args, {})))
+
+    def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call within ``torch.autocast``, which a part of the model enters: its formats are
+        known where its operations arrive, and what is kept of other calls is of other formats."""
+        inside = self.inside.get(func)
+        if inside is None:
+            with self.operations:
+                return func(*args, **kwargs)
         with self:
             return inside(*args, **kwargs)
 
@@ -167,12 +229,40 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in self.operators.exact:
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled() and func._can_decompose():
-            with self:
-                found = func.decompose(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
+        if _composite(func):
+            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            odd = _in_inference() or any(one.is_inference() for one in every)
+            if odd and every and not func._schema.is_mutable:
+                args, kwargs = tree_map(_recorded, (args, kwargs))
+                with torch.inference_mode(False), torch.no_grad(), self:
+                    return func(*args, **kwargs)
+            if odd:  # numbers made in that mode are changed in it alone
+                with self:
+                    return func._op_dk(COMPOSITE, *args, **kwargs)
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):  # its casts are behind this operation
+                return self.operators.run(func, args, kwargs)
         return self.operators.run(func, args, kwargs)
+
+
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
+
+
+@cache
+def _composite(func: Any) -> bool:
+    """Returns whether PyTorch runs an operation as the operations that its C++ kernel calls.
+
+    In ``torch.inference_mode``, and of numbers made in it, it arrives whole, elsewhere in parts.
+    The parts are different ones in that mode (a matrix product looks whether weights require
+    gradients), and in ``func.decompose``, which prefers Python (``gru``, ``upsample_*``). So it is
+    run as it is elsewhere.
+    """
+    has, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
+    return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
+
+
+BATCHED = True  # ``made`` takes the axes of samples
 
 
 def made(
@@ -182,6 +272,7 @@ def made(
     strict: bool,
     example: Any,
     table: Any,
+    batched: Any = None,
 ) -> tuple[Any, Report]:
     """As ``probe.invariant.invariant``, of checked sizes."""
     if not isinstance(model, torch.nn.Module):
@@ -193,48 +284,11 @@ def made(
     require_uncompiled(model)
     kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
     keeper = Keeper(kept, strict, torch_calls)
-    parts = tuple(model.modules())
-    if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
+    if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
     if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
         keeper.leave("complex weights", COMPLEX)
-    found = copy.copy(model)
-    functions = Functions(Operators(keeper, model.parameters))
-    inner, alone = model.forward, Alone(functions.quick, functions)
-    done: set[Any] = set()
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        if True in [part.training for part in parts]:
-            require_evaluation(model)
-        if torch.is_autocast_enabled("cpu"):
-            todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
-            raise InputError("model", type(model).__name__, AUTOCAST, todo)
-        watched = torch.is_grad_enabled()
-        if watched:  # as no_grad, whose objects cost as much as a small layer
-            torch._C._set_grad_enabled(False)
-        try:
-            met = None if kwargs else _met(args)
-            if met in done:
-                keeper.calls.again()
-                run = alone.of(model) if len(args) == 1 else None
-                y = NotImplemented if run is None else run(model, args[0])
-                if y is not NotImplemented:
-                    return y
-            else:
-                keeper.calls.begin(*_given(args, kwargs))
-                if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
-                    keeper.leave("complex inputs", COMPLEX)
-            with functions:
-                y = inner(*args, **kwargs)
-        finally:
-            if watched:
-                torch._C._set_grad_enabled(True)
-        keeper.calls.end()
-        if met is not None:
-            done.add(met)
-        return y
-
-    found.forward = Uncompiled(forward)
+    found = held(model, keeper, batched)
     if example is not None:
         given = example if isinstance(example, tuple) else (example,)
         y = found(*given)
@@ -243,14 +297,403 @@ def made(
     return found, keeper.report
 
 
-def _met(args: tuple[Any, ...]) -> Any:
-    """Returns what calls with the same shapes have in common; None: not only tensors are given."""
-    met: list[Any] = [torch.get_num_threads()]
+def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
+    """Returns the model in the mode: a second object with the attributes of the first.
+
+    Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
+    Its class is a subclass of the model's, as an attribute ``forward`` would be passed over by
+    whatever calls the function of the class (``torch.fx``), and would run the first object's
+    weights in a copy. A copy has its own weights, and the classes and the report in common.
+    """
+    parts = tuple(model.modules())
+    company = Company(keeper, _axes_of(model.forward, batched, type(model).__name__))
+    modes: dict[Any, Mode] = {}
+    here = [Mode(keeper, model)]  # that of the last call
+    modes[here[0].settings] = here[0]
+    base = type(model)
+    custom = base.__call__ is not torch.nn.Module.__call__  # GraphModule, layers of Keras
+
+    def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if _in_inference():
+            args, kwargs = tree_map(_recorded, (args, kwargs))
+            with torch.inference_mode(False), torch.no_grad():
+                return forward(one, hooks, args, kwargs)
+        if True in [part.training for part in parts]:
+            require_evaluation(model)
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
+            raise InputError("model", base.__name__, AUTOCAST, todo)
+        looked_at = _transformed() is not None or _traced() is not None or _watching()
+        if looked_at or forward_ad._current_level >= 0:
+            require_numbers(base, args, kwargs)
+        owner = model if type(one) is kind else _without(one, kind)
+        inner, hooks = owner.forward, hooks and (custom or _hooked(owner))
+        if hooks:
+            inner = owner.__call__ if custom else owner._call_impl
+        mode, settings = here[0], torch_calls.settings()
+        if mode.settings != settings:
+            mode = here[0] = modes.setdefault(settings, Mode(keeper, model))
+            keeper.note_setting()
+        watched = torch.is_grad_enabled()
+        if watched:  # as no_grad, whose objects cost as much as a small layer
+            require_no_gradients(base, args)
+            torch._C._set_grad_enabled(False)
+        try:
+            met = _met(args, kwargs)
+            if met in mode.done:
+                keeper.calls.again()
+                run = None if hooks or kwargs or len(args) != 1 else mode.alone.of(owner)
+                try:
+                    y = NotImplemented if run is None else run(owner, args[0])
+                except RuntimeError:  # such as a sparse input, whose shape is that of another
+                    if not unusual(args):
+                        raise
+                    y = NotImplemented
+                if y is not NotImplemented:
+                    return y
+                with mode.functions:
+                    return inner(*args, **kwargs)
+            require_numbers(base, args, kwargs)
+            if _empty(args, kwargs):
+                return inner(*args, **kwargs)
+            kind_of, given = _parts(args, kwargs)
+            company.begin(kind_of, [tuple(one.shape) for one in given], (args, kwargs))
+            if any(one.is_complex() for one in given):
+                keeper.leave("complex inputs", COMPLEX)
+            kept, before = Kept(model), [one.clone() for one in given]  # it may write to them
+            with mode.functions, Settled(keeper, settings):
+                y = inner(*args, **kwargs)
+            keeper.calls.end()
+            if kind_of is None:
+                keeper.leave(UNREAD, STRANGE)
+            else:
+                with kept:
+                    _ask(company, mode, inner, (kind_of, before), (args, kwargs), y)
+        except (RuntimeError, NotImplementedError) as error:
+            if unusual((args, kwargs)):
+                todo = "give contiguous tensors on the CPU"
+                raise InputError("model", base.__name__, UNUSUAL, todo) from error
+            if "Inplace update to inference tensor" in str(error):
+                todo = "make the model outside of torch.inference_mode"
+                raise InputError("model", base.__name__, INFERRED, todo) from error
+            raise
+        finally:
+            if watched:
+                torch._C._set_grad_enabled(True)
+        if met is not None:
+            mode.done.add(met)
+        return y
+
+    kind, keeper.where = _kind(model, keeper, batched, Uncompiled(forward)), module_now
+    found = object.__new__(kind)
+    object.__setattr__(found, "__dict__", model.__dict__)
+    return found
+
+
+def module_now() -> str:
+    """Returns the name of the innermost module that a model in the mode runs now.
+
+    It is read from the frames, as nothing else is kept about modules, which would cost each call.
+    """
+    frame: FrameType | None = sys._getframe()
+    met = []
+    while frame is not None:
+        code, names = frame.f_code, frame.f_locals
+        if code is torch.nn.Module._call_impl.__code__:
+            met.append(names["self"])
+        elif code is Alone._sequential.__code__:
+            met.append(names.get("part"))
+        elif code.co_filename == __file__ and "owner" in names:
+            owner = names["owner"]
+            known = {id(part): name for name, part in owner.named_modules()}
+            there = [known[id(part)] for part in met if id(part) in known]
+            return (there[0] if there else "") or type(owner).__name__
+        frame = frame.f_back
+    return ""
+
+
+class _Forward:
+    """``forward`` of a class: it goes before what an object has of this name, which it runs."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, one: Any, kind: Any = None) -> Any:
+        return self.function if one is None else MethodType(self.function, one)
+
+    def __set__(self, one: Any, value: Any) -> None:
+        one.__dict__["forward"] = value
+
+    def __delete__(self, one: Any) -> None:
+        del one.__dict__["forward"]
+
+
+def _kind(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
+    """Returns the class of a model in the mode.
+
+    ``run(one, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
+    """
+    base = type(model)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, True, args, kwargs)
+
+    @wraps(base.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(self, False, args, kwargs)
+
+    def made_anew(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        todo = "make it from the plain model, and call stable.invariant"
+        raise InputError("model", base.__name__, ANOTHER, todo)
+
+    def copied(self: Any) -> Any:
+        return held(copy.copy(_owner(self)), keeper, batched)
+
+    def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
+        found = memo[id(self)] = held(copy.deepcopy(_owner(self), memo), keeper, batched)
+        return found
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        return restored, (_owner(self), keeper.strict, keeper.table.text(), batched)
+
+    def scripted(self: Any) -> Any:
+        raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
+
+    def _owner(one: Any) -> Any:
+        return model if type(one) is kind else _without(one, kind)
+
+    there = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__new__": made_anew,
+        "__call__": call,
+        "__copy__": copied,
+        "__deepcopy__": deeply_copied,
+        "__reduce_ex__": reduced,
+        "__prepare_scriptable__": scripted,
+        "forward": _Forward(forward),
+        "invariant_report": keeper.report,
+    }
+    kind: Any = new_class(base.__name__, (base,), {}, lambda names: names.update(there))
+    return kind
+
+
+def restored(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
+    """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
+    table = Table.of(text, "pickle", environment())
+    return held(model, Keeper(table, strict, torch_calls), batched)
+
+
+def _without(one: Any, kind: Any) -> Any:
+    """Returns a model in the mode whose class was changed, as by a parametrization: without it."""
+    there = {name: each for name, each in vars(type(one)).items() if name not in BASICS}
+    made: Any = object.__new__(
+        new_class(kind.__name__, kind.__bases__, {}, lambda n: n.update(there))
+    )
+    object.__setattr__(made, "__dict__", one.__dict__)
+    return made
+
+
+BASICS = ("__dict__", "__weakref__")
+
+
+def _recorded(one: Any) -> Any:
+    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
+
+    In that mode operations arrive whole, and in other parts: see ``_composite``.
+    """
+    if type(one) is not torch.Tensor or not one.is_inference() or unusual(one):
+        return one
+    with torch.inference_mode(False):
+        there = one.untyped_storage(), one.storage_offset(), one.shape, one.stride()
+        return torch.empty(0, dtype=one.dtype).set_(*there)
+
+
+def _hooked(model: Any) -> bool:
+    """Returns whether a call of a module runs more than its forward."""
+    there = model.__dict__
+    return bool(_has_any_global_hook() or any(map(there.__getitem__, HOOKS)))
+
+
+def _empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Returns whether a batch has no samples: of nothing there are no bits to keep."""
+    every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    return bool(every) and all(one.dim() and not len(one) for one in every)
+
+
+class Mode:
+    """A model's operations with one choice of settings. ``done``: calls that are known."""
+
+    def __init__(self, keeper: Keeper, model: Any) -> None:
+        self.settings = torch_calls.settings()
+        self.functions = Functions(Operators(keeper, model.parameters))
+        self.alone = Alone(self.functions.quick, self.functions)
+        self.done: set[Any] = set()
+
+
+class Settled(TorchFunctionMode):
+    """Reports a setting that a model changes inside: operations are known by those of the call."""
+
+    def __init__(self, keeper: Keeper, settings: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.keeper, self.settings = keeper, settings
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if said := torch_calls.changed(self.settings, torch_calls.settings()):
+            why = "it runs with settings that are not those of the call"
+            self.keeper.leave(f"{getattr(func, '__name__', 'operation')} with {said}", why)
+        return func(*args, **(kwargs or {}))
+
+
+class Kept:
+    """Buffers that a call changes, as that call left them: further ones are to leave no trace."""
+
+    def __init__(self, model: Any) -> None:
+        every = [one for one in model.buffers() if not one.is_inference()]
+        self.before = [(one, one._version) for one in every]
+        self.held: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> None:
+        changed = [one for one, version in self.before if one._version != version]
+        self.held = [(one, one.clone()) for one in changed]
+        self.random = torch.get_rng_state()
+
+    def __exit__(self, *_: object) -> None:
+        for one, value in self.held:
+            one.copy_(value)
+        torch.set_rng_state(self.random)
+
+
+SMALL = 16  # whole numbers up to that may choose a branch, such as a number of steps
+
+
+def _met(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns what calls of the same shapes have in common; None: an argument can't be read."""
+    met: list[Any] = [torch.get_num_threads(), torch.is_inference_mode_enabled()]
     for one in args:
-        if type(one) is not torch.Tensor or one.is_complex():
+        if type(one) is torch.Tensor:
+            met += one.shape, one.dtype
+        elif not _tell(one, met):
             return None
-        met += one.shape, one.dtype
+    for name, one in kwargs.items():
+        met.append(name)
+        if not _tell(one, met):
+            return None
     return tuple(met)
+
+
+def _tell(one: Any, met: list[Any]) -> bool:
+    """Adds an argument to what calls have in common; returns whether it can be read."""
+    kind = type(one)
+    if isinstance(one, torch.Tensor):
+        met += kind, one.shape, one.dtype
+    elif kind in (list, tuple):
+        met += kind, len(one)
+        return all(_tell(each, met) for each in one)
+    elif kind is dict:
+        met += kind, tuple(one)
+        return all(_tell(each, met) for each in one.values())
+    elif one is None or kind in (bool, str, torch.dtype) or (kind is int and abs(one) <= SMALL):
+        met += kind, one
+    elif kind in (int, float):
+        met.append(kind)
+    else:
+        return _tell_parts(one, kind, met)
+    return True
+
+
+def _tell_parts(one: Any, kind: Any, met: list[Any]) -> bool:
+    """As ``_tell``, of what PyTorch takes apart, such as a named tuple."""
+    leaves, shape = tree_flatten(one)
+    if len(leaves) == 1 and leaves[0] is one:
+        return False
+    met += kind, str(shape)
+    return all(_tell(each, met) for each in leaves)
+
+
+def _axes_of(function: Any, batched: Any, name: str) -> Any:
+    """Returns what reads the axis of samples of each tensor of a call; None: nobody named any."""
+    if batched is None:
+        return None
+    program = Program(function, batched, name)
+
+    def read(called: tuple[tuple[Any, ...], dict[str, Any]]) -> Axes:
+        leaves, _ = program.flat(*called)
+        found: list[int | None] = []
+        for leaf in leaves:
+            for one in tree_leaves(leaf.value):
+                if isinstance(one, torch.Tensor):
+                    there = leaf.axis is not None and -one.dim() <= leaf.axis < one.dim()
+                    found.append(leaf.axis % one.dim() if there and leaf.axis is not None else None)
+        return tuple(found)
+
+    return read
+
+
+def _parts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """Returns what arguments have in common but their sizes, and their tensors; None: unknown."""
+    leaves, shape = tree_flatten((args, kwargs))
+    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    kind: list[Any] = [torch_calls.settings()]
+    if not _tell([one for one in leaves if not isinstance(one, torch.Tensor)], kind):
+        return None, tensors
+    kind += ((one.dim(), one.dtype) for one in tensors)
+    places = tuple(isinstance(one, torch.Tensor) for one in leaves)
+    return (str(shape), places, torch.get_num_threads(), *kind), tensors
+
+
+STRANGE = "there is an argument or a result of a type that is not known here"
+
+
+def _ask(
+    company: Company, mode: Mode, inner: Any, told: tuple[Any, Any], called: Any, y: Any
+) -> None:
+    """Asks whether the samples of a call that has ended keep their bits in other company."""
+    kind, given = told
+    leaves, shape = tree_flatten(called)
+    at = [n for n, one in enumerate(leaves) if isinstance(one, torch.Tensor)]
+
+    def run(values: Sequence[Value]) -> list[Value]:
+        made = list(leaves)
+        for n, (value, dtype) in zip(at, values, strict=True):
+            made[n] = _tensor(value, dtype)
+        args, kwargs = tree_unflatten(made, shape)
+        with mode.functions:
+            return _values(inner(*args, **kwargs))
+
+    try:
+        before, answer = [_value(one) for one in given], _values(y)
+    except (TypeError, RuntimeError) as error:
+        company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
+        return
+    company.ask(kind, before, answer, run)
+
+
+def _values(y: Any) -> list[Value]:
+    """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
+    leaves: list[Any] = []
+    for one in tree_leaves(y):
+        parts = vars(one) if is_dataclass(one) and not isinstance(one, type) else None
+        leaves += [one] if parts is None else tree_leaves(parts)
+    return [_value(one) for one in leaves if one is not None and not isinstance(one, str)]
+
+
+def _value(one: Any) -> Value:
+    if isinstance(one, bool | int | float):
+        one = torch.tensor(one, dtype=None if isinstance(one, bool | int) else torch.float64)
+    if not isinstance(one, torch.Tensor):
+        raise TypeError(f"{type(one).__name__} is not a tensor")
+    value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
+    return value, dtype or value.dtype.name
+
+
+def _tensor(value: np.ndarray, dtype: str) -> Any:
+    if dtype == "bfloat16":
+        return torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(value).clone()  # a model may write to it
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
@@ -292,8 +735,52 @@ def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> 
 
 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
+TRANSFORMED = "torch.func and forward-mode gradients change the calls that the mode has checked"
+UNSEEN = "a program that is traced or exported keeps the operations of one call, without the mode"
+ANOTHER = "a new object of this class, such as a slice of its modules, would not be in the mode"
+INFERRED = "it changes numbers in place that were made in torch.inference_mode"
+UNUSUAL = "an input is sparse, nested, or on a different device"
+GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
+
+
+def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """InputError where a call is transformed or traced: its operations are then not run as such."""
+    if _transformed() is not None or forward_ad._current_level >= 0:
+        todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
+        raise InputError("model", kind.__name__, TRANSFORMED, todo)
+    traced = _traced() is not None or torch.compiler.is_exporting()
+    if not traced and _watching():
+        traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
+    if not traced:
+        for one in (*args, *kwargs.values()):
+            if type(one) is not torch.Tensor and type(one).__name__ in PLACEHOLDERS:
+                traced = True
+    if traced:
+        todo = "export the plain model; stable.invariant takes an .onnx file too"
+        raise InputError("model", kind.__name__, UNSEEN, todo)
+
+
+def unusual(given: Any) -> bool:
+    """Returns whether a tensor among these is not strided numbers in the memory of the CPU."""
+    return any(
+        isinstance(one, torch.Tensor)
+        and (one.layout is not torch.strided or one.is_nested or one.device.type != "cpu")
+        for one in tree_leaves(given)
+    )
+
+
+PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
+"""Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model."""
+
+
+def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:
+    """InputError for an input whose gradient somebody waits for: it would be silently none."""
+    for one in args:
+        if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf:
+            todo = "use torch.no_grad() or x.detach(), or take gradients of the plain model"
+            raise InputError("model", kind.__name__, GRADIENTS, todo)
 
 
 def require_uncompiled(model: Any) -> None:

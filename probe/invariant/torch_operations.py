@@ -72,10 +72,10 @@ class Operators:
 
     def __init__(self, keeper: Keeper, parameters: Callable[[], Iterable[Any]] = tuple) -> None:
         self.keeper, self.met, self.parameters = keeper, Met(keeper), parameters
-        self.products, self.attention = Products(self.met), Attention(self.met)
-        self.exact: set[Any] = set()
         self.ready = Ready()
         self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
+        self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
+        self.exact: set[Any] = set()
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -106,8 +106,10 @@ class Operators:
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """Returns one operation of ATen."""
-        name = func._schema.name.rpartition("::")[2]
+        space, _, name = func._schema.name.rpartition("::")
         base = name.rstrip("_") if not name.startswith("__") else name
+        if space != "aten":  # whoever made it gave it its name
+            return self._left(func, func._schema.name, args, kwargs)
         if base in EXACT and base in READING:
             self.watched.own = False
             return func(*args, **kwargs)
@@ -125,7 +127,10 @@ class Operators:
             return func(*args, **kwargs)
         found: Any = NotImplemented
         self.watched.whole = False
-        if base in BY_PLACE:
+        usual = all(one.layout is torch.strided for one in filter(torch.is_tensor, args))
+        if not usual:
+            pass
+        elif base in BY_PLACE:
             found = self.places(func, args, kwargs)
         elif (
             name in self.own
@@ -135,18 +140,29 @@ class Operators:
             found = self.own[name](func, *args, **kwargs)
         elif base in OF_SAMPLES or base in ALONG:
             found = self._of_samples(func, args, kwargs, base in ALONG)
-        if found is NotImplemented and self._of_parameters(args, kwargs):
-            self.watched.own = False
-            return func(*args, **kwargs)
         if found is NotImplemented:
-            why = "it is not known whether its bits depend on batch, length or place"
-            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
-            self.watched.own = False
-            return func(*args, **kwargs)
+            return self._left(func, name, args, kwargs)
         written = name.endswith("_") and not name.startswith("_")
-        self.watched.own = self.watched.own and self.watched.whole and not written
+        whole = self.watched.whole and (not written or base in BY_PLACE)
+        self.watched.own = self.watched.own and whole
         if written:
             return args[0].copy_(found)
+        return found
+
+    def _left(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
+        """Returns an operation as it is, and reports it, but where it is the model's own alone."""
+        return self._reported(name, args, kwargs, func(*args, **kwargs))
+
+    def _reported(self, name: str, args: Tensors, kwargs: dict[str, Any], found: Any) -> Any:
+        """Returns what an operation gave as it is; reported unless there are no numbers."""
+        self.watched.own = False
+        both = [
+            [one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)
+        ]
+        nothing = any(each and not any(one.numel() for one in each) for each in both)
+        if not nothing and not self._of_parameters(args, kwargs):
+            why = "it is not known whether its bits depend on batch, length or place"
+            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
         return found
 
     def _of_parameters(self, args: Tensors, kwargs: dict[str, Any]) -> bool:
@@ -167,9 +183,7 @@ class Operators:
             again = self.places(func, tuple(given), {})
             if again is not NotImplemented:
                 return again
-        why = "it is not known whether its bits depend on batch, length or place"
-        self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
-        return found
+        return self._reported(name, args, kwargs, found)
 
     # row by row
 
@@ -284,7 +298,7 @@ class Operators:
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
     ) -> Any:
         shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
-        if x.dtype not in FORMATS:
+        if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
         def function(part: Any, weight: Any, bias: Any) -> Any:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as functional
 
 from probe.invariant.keeper import Known
-from probe.invariant.torch_calls import FORMATS, ByPlace, Tensors
+from probe.invariant.torch_calls import ALIGNED, FORMATS, ByPlace, Tensors
 from probe.invariant.torch_native import Ready
 from probe.invariant.torch_products import Met
 
@@ -18,6 +18,9 @@ BY_PLACE = frozenset(
     "cosh asinh rsqrt softplus elu celu mish hardswish hardsigmoid logit leaky_relu pow".split()
 )
 """Functions of one element with a vector body and a tail."""
+
+
+GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among threads
 
 
 class Places:
@@ -74,11 +77,21 @@ class Places:
         flat = x.contiguous().view(-1)
         y = known((flat,)).view(x.shape)
         plan = known.plans.get(len(flat))
-        if plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
+        if self._by_rows(x, known):
+            self.ready.watched.whole = True
+        elif plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
             self.met.keeper.by_place(known.run.operation.key)
         else:
             self.ready.note(met, x, known, len(flat))
         return y
+
+    def _by_rows(self, x: Any, known: Known) -> bool:
+        """Returns whether PyTorch calls such an array row by row, each as a call of its own: a part
+        of the columns of a matrix, whose rows are whole vectors and are not shared by threads."""
+        if x.dim() != 2 or x.is_contiguous() or x.stride(1) != 1 or x.numel() >= GRAIN:
+            return False
+        aligned = not (x.data_ptr() | x.stride(0) * x.element_size()) % ALIGNED
+        return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
 
     def _power(self, base: Any, x: Any) -> Any:
         """A number to the power of each element."""

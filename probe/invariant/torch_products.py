@@ -31,6 +31,7 @@ from probe.invariant.torch_calls import (
     strided,
 )
 from probe.invariant.torch_few import Convolved, Copies, Layer, Ways
+from probe.invariant.torch_native import Watched
 
 LINEAR = ("linear", Linear, Apart)
 PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
@@ -58,8 +59,8 @@ class Met:
 class Products:
     """The sums of products of one model."""
 
-    def __init__(self, met: Met) -> None:
-        self.met, self.copies = met, Copies()
+    def __init__(self, met: Met, watched: Watched) -> None:
+        self.met, self.watched, self.copies = met, watched, Copies()
         self.ways: dict[Any, Ways] = {}
         self.ready: dict[Any, tuple[Any, Ways | None]] = {}
         """The strides of both operands and the way, by all else that decides a call's bits.
@@ -140,7 +141,7 @@ class Products:
         ``key``: in ``ready``; None: it is not kept there. ``kinds``: a name, and the operations
         that may be called, the first that has a class.
         """
-        given = x.stride(), w.stride()
+        given, begins = (x.stride(), w.stride()), w.data_ptr()
         if w.stride() != (w.shape[1], 1):
             if w.t().is_contiguous() and 1 not in w.shape:
                 w, turned, key = w.t(), not turned, None
@@ -159,6 +160,7 @@ class Products:
             self.ways[way] = layer
         y = layer(rows, w, b)
         same = rows is given_rows and rows.data_ptr() == x.data_ptr()
+        self.watched.whole = same and w.data_ptr() == begins and layer.native(len(rows))
         if key is not None and same and given[1] == w.stride():
             self.ready[key] = given, None if layer.native(len(rows)) else layer
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
@@ -175,7 +177,7 @@ class Products:
         key = ("bmm", shapes, a.dtype)
         parts = "bmm", shapes, a.dtype, torch.bmm
         known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
-        self.met.keeper.limit(known, PAIRS)
+        self.met.keeper.limit_lengths(known, PAIRS)
         return known((laid(a), laid(b)))
 
     def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -191,7 +193,7 @@ class Products:
         key = name, shapes, a.dtype
         parts = name, shapes, a.dtype, function
         known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
-        self.met.keeper.limit(known, PAIRS)
+        self.met.keeper.limit_lengths(known, PAIRS)
         full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
         return known((laid(a), laid(b), full))
 

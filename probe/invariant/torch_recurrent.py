@@ -1,8 +1,13 @@
-"""Layers of an LSTM, which PyTorch gives to oneDNN: along the batch, which is their second axis."""
+"""Recurrent layers: along the batch, which is their second axis.
+
+Those of an LSTM are given to oneDNN, each in one call. Of a GRU and a plain one each step is some
+twelve operations, of which the mode makes as many calls; so the batch is filled up, where that
+helps, to one at which all of them are the library's own, and then it is the library's own call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +54,85 @@ class Recurrent(Asked):
         y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(*given)
         rows = y.transpose(0, 1).flatten(1), *(one.view(len(x), -1) for one in (h, c))
         return torch.cat(rows, 1)
+
+
+FILLED = (2, 4, 8, 16, 32)  # a batch is filled up to a whole multiple of one of these
+
+
+class Steps:
+    """``torch.gru``, ``rnn_tanh``, ``rnn_relu`` or ``lstm`` of whole batches.
+
+    ``run(function, args)``: within the mode, or by the library's own call where it has the same
+    bits, which it tells beside the result.
+    """
+
+    def __init__(self, function: Any, run: Callable[[Any, Tensors], tuple[Any, bool]]) -> None:
+        self.function, self.run = function, run
+        self.filled: dict[Any, int] = {}
+
+    def __call__(
+        self,
+        x: Any,
+        hx: Any,
+        weights: Any,
+        has_biases: Any,
+        layers: Any = None,
+        dropout: Any = None,
+        train: Any = None,
+        bidirectional: Any = None,
+        batch_first: Any = None,
+    ) -> Any:
+        """As the function. NotImplemented: of packed sequences, or there are no samples.
+
+        PyTorch adds the first products to a bias where the steps lie behind each other in memory,
+        and a bias to the products elsewhere. Samples that lie behind each other are the latter, but
+        a single one is both: so one is never run alone.
+        """
+        if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
+            return NotImplemented
+        axis = 0 if batch_first else 1
+        options = has_biases, layers, dropout, train, bidirectional, batch_first
+        states = hx if isinstance(hx, list | tuple) else (hx,)
+        kinds = [(one.shape, one.dtype) for one in (x, *states, *weights)]
+        key = *kinds, options, torch.get_num_threads()
+        count, size = x.shape[axis], self.filled.get(key)
+        x, states = laid(x), tuple(map(laid, states))
+
+        def given(size: int) -> Tensors:
+            wide = tuple(_wide(one, 1, size) for one in states)
+            return _wide(x, axis, size), wide if len(wide) > 1 else wide[0], weights, *options
+
+        if size is not None:
+            found, _ = self.run(self.function, given(size))
+        else:
+            whole = len(states) > 1 and _by_onednn(x, states)
+            least = max(count, 2) if batch_first and not whole else count
+            tried = sorted({least, *(-(-count // one) * one for one in FILLED)})
+            for size in tried[: 1 if whole else None]:
+                found, own = self.run(self.function, given(size))
+                if own:
+                    break
+            else:
+                size = least
+                found, _ = self.run(self.function, given(size))
+            self.filled[key] = size
+        if size == count:
+            return found
+        y, *states = found
+        return y.narrow(axis, 0, count), *(one[:, :count] for one in states)
+
+
+def _by_onednn(x: Any, states: Tensors) -> bool:
+    """Returns whether an LSTM is given to oneDNN; where it isn't after all, it is reported."""
+    alike = states[0].shape[-1] == states[1].shape[-1]  # no projection
+    return alike and torch.backends.mkldnn.enabled and x.dtype in (torch.float32, torch.bfloat16)
+
+
+def _wide(x: Any, axis: int, size: int) -> Any:
+    """Returns a batch with copies of its first sample behind the others."""
+    shape, more = list(x.shape), size - x.shape[axis]
+    shape[axis] = more
+    return torch.cat((x, x.narrow(axis, 0, 1).expand(shape)), axis) if more else x
 
 
 def mkldnn_rnn_layer(met: Met, x: Any, *given: Any) -> Any:

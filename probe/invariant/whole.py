@@ -21,7 +21,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import samples
 from probe.invariant.classes import digest
-from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild
+from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild, aligned
 
 
 class Whole:
@@ -64,7 +64,7 @@ class Whole:
             self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
         else:
             both = enumerate(zip(here, self._shapes(other), strict=True))
-            self.outputs = [_output(n, mine, largest, yours, other) for n, (mine, yours) in both]
+            self.outputs = [output_of(n, mine, largest, yours, other) for n, (mine, yours) in both]
         numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
         if "chosen" not in self.recipe:
             self.recipe["chosen"] = self._most_telling(samples.how_many(numbers), sizes[0])
@@ -120,11 +120,12 @@ class Whole:
         values = []
         for leaf in self.leaves:
             if leaf.axis is None:
-                values.append(leaf.value)
+                values.append(program.whole(leaf.value, None))
                 continue
             rows, dtype = next(drawn)
-            array = np.ascontiguousarray(np.moveaxis(rows[order], 0, leaf.axis))
-            values.append(program.native(_shifted(array) if odd else array, dtype))
+            array = aligned(np.moveaxis(rows[order], 0, leaf.axis))
+            given = program.native(_shifted(array) if odd else array, dtype)
+            values.append(program.whole(given, leaf.axis))
         args, kwargs = self.rebuild(values)
 
         def call() -> list[tuple[np.ndarray, str]]:
@@ -181,7 +182,8 @@ class Whole:
     def mixes(self, size: int) -> bool:
         """Returns whether a sample's answer changes where nothing changes but its neighbours.
 
-        Asked at the first, the middle and the last place. InputError: runs do not repeat.
+        Asked at the first, the middle and the last place, beside the other samples, and beside
+        numbers that are large, small, and none. InputError: runs do not repeat.
         """
         count = len(self.pool[0])
         if size < 2 or count < 2:
@@ -196,11 +198,28 @@ class Whole:
             order[place] = 0
             if self._marks_of(order)[place] != told[place]:
                 return True
+        for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
+            pool = [
+                np.concatenate([rows[:1], samples.altered(rows, rows[:1], dtype, name)])
+                for rows, dtype in zip(self.pool, self.dtypes, strict=True)
+            ]
+            order = np.ones(size, int)
+            order[place] = 0
+            try:
+                beside = self._marks_of(order, pool)
+            except ProbeError:
+                raise
+            except Exception:
+                continue
+            if beside[place] != told[place]:
+                return True
         return False
 
-    def _marks_of(self, order: np.ndarray) -> list[list[str]]:
+    def _marks_of(
+        self, order: np.ndarray, pool: Sequence[np.ndarray] | None = None
+    ) -> list[list[str]]:
         """By place: what tells the bits of its answer from others."""
-        every = self.answers(order, False)
+        every = self.answers(order, False, pool)
         return [
             [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
         ]
@@ -254,7 +273,7 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output:
+def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Output:
     """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
     (mine, dtype), (yours, _) = here, there
     if len(mine) == len(yours):

@@ -43,6 +43,7 @@ class Same:
         self._known: dict[Any, Buckets] = {}
         self._quick: dict[Any, Callable[..., Any]] = {}
         self._lock = threading.RLock()
+        self._settings: Any = ()
         if program.library:
             self._read()
 
@@ -50,6 +51,7 @@ class Same:
         signature = self.program.signature(args, kwargs)
         if signature is None:
             return self._called(args, kwargs)[0]
+        signature = signature, self.program.settings()
         quick = self._quick.get(signature)
         if quick is not None:
             return quick(*args, **kwargs)
@@ -65,7 +67,7 @@ class Same:
                 self._settle(args, kwargs)
         leaves, rebuild = self.program.flat(args, kwargs)
         count, told = self._signature(leaves)
-        key = self.program.threads(), told
+        key = self.program.threads(), told, self.program.settings()
         buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
         with self._lock:
             plan = buckets.plan(count)
@@ -90,6 +92,7 @@ class Same:
                 said = f"it is for like={self.table.like}, sizes={self.table.sizes}"
                 raise InputError("table", self.path.name, said, "give the same, or another table")
         self.report.table = self.table
+        self._settings = program.settings()
 
     def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
         """Returns how many samples there are, and what is alike in calls that share their sizes."""
@@ -123,7 +126,7 @@ class Same:
         with self._lock:
             if signature in self._known:
                 return self._known[signature]
-            name = _key(self.program, leaves, signature[1])
+            name = _key(self.program, leaves, signature[1]) + self._setting(signature[2])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
             if fresh := not samples.fits(recipes.get(name), carries):
@@ -138,6 +141,15 @@ class Same:
             made = self._chosen(operation, sizes)
             self._known[signature] = made
             return made
+
+    def _setting(self, now: Any) -> str:
+        """Returns what tells a program with changed settings from that with the first ones."""
+        if now == self._settings:
+            return ""
+        said = hashlib.sha256(str(now).encode()).hexdigest()[:8]
+        note = f"settings of {self.program.library} changed: its programs have bits of their own"
+        self.table.notes += [note] * (note not in self.table.notes)
+        return f" with settings {said}"
 
     def _recipes(self, leaves: list[Leaf]) -> list[Any]:
         return [
@@ -181,7 +193,7 @@ class Same:
         }
         made: list[np.ndarray] = []
         for piece in plan:
-            values = [leaf.value for leaf in leaves]
+            values = [program.whole(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
                 part = padded(bits, leaves[number].axis or 0, piece)
                 values[number] = program.native(part, dtype)

@@ -116,14 +116,16 @@ class PaddedComparison:
 
     @property
     def verdict(self) -> str:
-        """``padding`` (a mistake), ``nondeterministic``, ``rounding``, ``program`` or ``equal``.
+        """``padding`` (a mistake), ``nondeterministic``, ``alignment`` (bits go with the address of
+        what a layer reads), ``rounding``, ``program`` or ``equal``.
 
         ``program``: all layers agree one by one, and differ where the library runs them as one.
         """
         if self.lacking:
             return "padding"
         if not self.steady:
-            return "nondeterministic"
+            controls = {one for run in (self.short, self.whole) if run for one in run.controls}
+            return "nondeterministic" if "differs" in controls else "alignment"
         if self.first:
             return "rounding"
         return "program" if self.end_to_end else "equal"

@@ -22,6 +22,7 @@ from probe.layout import CONTIGUOUS
 from probe.network.geometry import Requirement
 from probe.network.running import content, padded
 from probe.network.safe import END_TO_END_SETS, SafeLengths
+from probe.thresholds.switches import threads_of, threads_text
 
 CHECKS = 12
 """Contents, evenly spread, on which a plan is checked with operands of their own."""
@@ -293,10 +294,11 @@ def rule(lengths: SafeLengths) -> str:
 
 def assumptions(lengths: SafeLengths) -> list[str]:
     """Returns what stands behind the plan beside what was run."""
+    facts, where = lengths.session.facts, lengths.session.target
     found = [
         "the target computes a shape in one way for all finite operands, on this processor, "
-        "with this release and as many threads (OMP_DYNAMIC, where it is set, lets a busy machine "
-        "take threads away, and that changes bits)"
+        f"with this release and {threads_text(threads_of(facts, where))} (OMP_DYNAMIC, where it is "
+        "set, lets a busy machine take threads away, and that changes bits)"
     ]
     if len(lengths.layouts) > 1 or len(backends.get(lengths.session.target.name).layouts) > 1:
         found.append(

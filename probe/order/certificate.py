@@ -11,9 +11,11 @@ fusion of a summation, and counts the outputs that answered all of it. What is a
 - what subnormal numbers become: that nothing is flushed (``flush.flushing``), or every operand,
   every product and every sum that is said to be (``flush``, ``flushed``).
 
-Proved against all trees, nodes that add several exactly, and formats of ``WIDEST`` digits at any
-node, for sums of products that add in one order whatever the operands are. Taken from one product:
-that sums which round twice all do, and when a result counts as subnormal. All filters and
+Proved against all trees, nodes that add several exactly, and formats of up to ``WIDEST`` digits at
+any node, rounded to nearest, for sums of products that add in one order whatever the operands are.
+A node that rounds twice, first to a few digits more (float32: up to 10, at the root 22; see
+``AFTER``), is refuted too, and one that does so in more digits is not. Taken from one product: that
+sums which round twice all do, and when a result counts as subnormal. All filters and
 positions answer the same questions at once, so
 a certificate costs as many calls as one output's would. A chain of n leaves takes about n / 3 of
 them in float32.
@@ -205,9 +207,12 @@ class _Questions:
             yield weights, ideal
 
     def _keeping(self) -> Iterator[tuple[np.ndarray, float]]:
-        """Yields the format of every node but the root, whose sum is the output."""
+        """Yields the format of every node, and of the root how it is rounded to the output."""
         given, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
         asked = Keeping(self.tree, self.size, self.dtype)
+        if self.tree.nodes:
+            row = asked.root()
+            yield row, float(self.model.outputs(1.0, row[None])[0])
         if not self.summation.wider(self.dtype):
             yield from asked.lost(floats.FORMATS[self.dtype].precision, nodes)
             yield from asked.rounded(nodes)
@@ -216,15 +221,20 @@ class _Questions:
         if precision > WIDEST[self.dtype]:
             raise Uncertifiable(f"sums of {given.accumulator_format} are too wide to be tested")
         if not given.rounded:
-            yield from asked.kept(nodes)
+            yield from asked.kept(precision, nodes)
             yield from asked.lost(precision, nodes)
             return
         if not given.rounded.issubset(range(len(self.tree.nodes))):
             raise Uncertifiable("it is unknown which of its partial sums are rounded")
-        quarter = floats.eps(self.dtype) / 4
+        eps = floats.eps(self.dtype)
         for node in nodes:  # one by one: what comes out of a node would be lost in another
-            yield asked.alone(node, quarter), 0.0 if node in given.rounded else quarter
-            yield asked.alone(node, 2.0 ** -(precision + 1)), 0.0
+            if node in given.rounded:
+                yield asked.alone(node, eps / 2), 0.0
+                yield asked.alone(node, eps / 2 * (1 + eps)), eps
+            else:
+                last = 2.0 ** -(precision - 1)
+                yield asked.alone(node, last), last
+                yield asked.alone(node, last / 2), 0.0
 
     def _of_products(self) -> Iterator[_Rows]:
         """Yields which products are fused, and the questions that are put to few leaves of a

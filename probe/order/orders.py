@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from probe.order.replay import replay
 from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
 from probe.order.rounding import Revealed, reveal_roundings
 from probe.order.summation import Row, Summation, ranges
-from probe.order.tree import BIAS
+from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
 ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
@@ -218,6 +219,7 @@ def reveal(
         work.settle(summation, work.open)
     while work.open.any():
         work.reveal_next()
+    work.check_doubted()
     work.judge()
     if budget:
         work.certify(budget)
@@ -234,6 +236,17 @@ def check_sets(summands: int) -> list[str]:
     aren't, which drowns beside a pair that is about to cancel.
     """
     return ["cancel"] * 8 + ["normal"] * 4 if summands < 16 else ["cancel"] * 4 + ["normal"] * 2
+
+
+ENOUGH = 128
+"""Outputs of check operands, all sets together, up to which further sets are replayed."""
+KINDS_OF_MORE = ("normal", "cancel", "image")
+MOST_NUMBERS = 1 << 18
+"""Operands of all further sets together."""
+
+DOUBTED = 192
+"""Sets on which a summation is replayed again that failed where outputs answered for it: as many,
+or fewer where these are more than 64 times ``MOST_NUMBERS``."""
 
 
 class _Work:
@@ -256,6 +269,7 @@ class _Work:
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
         )
         self.numbers: dict[Summation, int] = {}
+        self.doubted: set[Tree] = set()  # they did not replay where outputs answered for them
         self.sizes = np.array([len(read) for read in self.leaves])
         self.answers = Answers(self.masks, self.classes, self.leaves)
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
@@ -276,6 +290,42 @@ class _Work:
         self.checks += 1
         y, behind = self.operator.apply(x, w, b), self.operator.behind
         return Operands(case, x, w, b, y, behind=behind)
+
+    @cached_property
+    def _more(self) -> list[Operands]:
+        """Further operands where a call has few outputs.
+
+        A function that nearly adds (a mean, times how many) gives one output's bits on a dozen sets
+        by luck.
+        """
+        size = max(int(np.prod(self.case.input_shape())), self.case.summands * self.case.filters)
+        count = min(ENOUGH // self.open.size, MOST_NUMBERS // size)
+        seeds = range(len(self.sets), count)
+        return [self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed) for seed in seeds]
+
+    def _agree_more(
+        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
+    ) -> np.ndarray:
+        """Returns where the replay gives the bits of all further operands: one bool a pair.
+
+        All sets are replayed at once: a long chain costs much more than its outputs.
+        """
+        sets, dtype, bias = self._more, self.case.dtype, BIAS in summation.tree.leaves
+        groups = filters // (self.case.filters // self.case.groups)
+        pairs = list(zip(groups.tolist(), positions.tolist(), strict=True))
+        x = [[one.columns[group][:, at] for group, at in pairs] for one in sets]
+        w = np.concatenate([one.weights[:, filters] for one in sets], axis=1)
+        if self.case.bias is None or not bias:
+            b = None
+        else:
+            b = np.concatenate([one.b[filters] for one in sets if one.b is not None])
+        given = np.stack([column for columns in x for column in columns], axis=1)
+        found = replay(summation, given, w, dtype, b).reshape(len(sets), -1)
+        alike = np.ones(len(positions), bool)
+        for one, y in zip(sets, found, strict=True):
+            made = y if one.behind is None else one.behind.apply(y, positions, filters)
+            alike &= ~ulp.apart(made, one.y[positions, filters], dtype, one.zeros)
+        return alike
 
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
@@ -335,6 +385,9 @@ class _Work:
                 return
             agreed = each.agrees(summation, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
+        if len(positions) and self._more:
+            agreed = self._agree_more(summation, positions, filters)
+            positions, filters = positions[agreed], filters[agreed]
         if len(positions) and not asked and not self.tiny:
             flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
             alike = flushes == summation.rounding.flushes
@@ -379,8 +432,29 @@ class _Work:
             left = mine & self.open
             if apart:  # the tree fits the answers and not the bits
                 self.open &= ~left
+                self.doubted |= {each.summation.tree} if left.any() else set()
             else:
                 self.apart |= left
+
+    def check_doubted(self) -> None:
+        """Replays more operands where a tree failed at other outputs that answered for it.
+
+        A sum that rounds in a way that no question shows gives many of its outputs on a few sets.
+        """
+        doubted = [n for n, one in enumerate(self.result.summations) if one.tree in self.doubted]
+        left = np.isin(self.result.index, doubted)
+        size = int(np.prod(self.case.input_shape()))
+        for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
+            each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
+            for number in np.unique(self.result.index[left]):
+                positions, filters = np.nonzero(left & (self.result.index == number))
+                summation = self.result.summations[number]
+                wrong = ~each.agrees(summation, positions, filters)
+                places = positions[wrong], filters[wrong]
+                self.result.index[places], self.result.replayed[places] = -1, False
+                left[places] = False
+            if not left.any():
+                return
 
     def certify(self, budget: int) -> None:
         """Tests every addition of every output; those that differ are revealed again."""
@@ -449,7 +523,8 @@ class _Work:
         unproved = int(doubtful.sum())
         if unproved and not self.result.evidence:
             self.result.evidence = (
-                f"{unproved} outputs agree with a tree whose replay gives different bits"
+                f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its "
+                "replay gives different bits"
             )
 
     def _mixes(self, number: int) -> np.ndarray:
@@ -470,11 +545,17 @@ class _Work:
         group = filters // (case.filters // case.groups)
         met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
         x, w = floats.widen(met, case.dtype), floats.widen(weights[leaf, filters], case.dtype)
-        fits = np.abs(y - x * w) <= 2 * floats.eps(case.dtype) * np.abs(x * w)
-        for grid in ("bfloat16", "tf32"):  # operands, or the result too, may be kept in fewer bits
-            exact = floats.nearest(x, grid) * floats.nearest(w, grid)
-            near = np.where(y == floats.nearest(y, grid), floats.eps(grid), floats.eps(case.dtype))
-            fits |= np.abs(y - exact) <= 2 * near * np.abs(exact)
+        # operands, both or one, or the result too, may be kept in fewer bits
+        near = np.full(y.shape, floats.eps(case.dtype))
+        for form in ("tf32", "bfloat16"):
+            near[y == floats.nearest(y, form)] = floats.eps(form)
+        fits = np.zeros(y.shape, bool)
+        with np.errstate(all="ignore"):
+            for one, other in itertools.product(_shortened(x), _shortened(w)):
+                eps = floats.eps(case.dtype) if one is x and other is w else near
+                exact = one * other
+                fits |= np.abs(y - exact) <= 2 * eps * np.abs(exact)
+                fits |= (y == exact) | (np.isnan(y) & np.isnan(exact))
         return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
@@ -483,6 +564,17 @@ class _Work:
         powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
         scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
         return floats.round_to(scaled, self.case.dtype)
+
+
+def _shortened(values: np.ndarray) -> list[np.ndarray]:
+    """Returns float64 values as they are, and as short formats have them, rounded or cut."""
+    found = [values]
+    found += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
+    for form in ("bfloat16", "tf32"):
+        digits = floats.format_of(form).precision
+        fraction, power = np.frexp(values)
+        found.append(np.ldexp(np.trunc(np.ldexp(fraction, digits)), power - digits))
+    return found
 
 
 def _grid(piece: Refused | Revealed, wanted: np.ndarray) -> np.ndarray:

@@ -268,6 +268,11 @@ class Ask:
     rank: np.ndarray
 
 
+AFTER = {"float64": 12, "float32": 12, "float16": 3, "bfloat16": 3}
+"""Binary digits from an ulp to the last one that ``Keeping.rounded`` sets below it: a node that
+rounds twice, first to a format of so many digits less 2 more than the dtype's, is told."""
+
+
 class Keeping:
     """In which format each partial sum of a binary tree but its root is kept, many in a call.
 
@@ -280,9 +285,11 @@ class Keeping:
     node upwards; where all should (``kept``, ``rounded``), everything has one scale, and the sum
     counts the nodes.
 
-    In ``lost`` the little is a quarter of an ulp. In ``kept`` it is so little that all of a call
-    together are lost by a node of the dtype. In ``rounded`` it is three quarters of an ulp, which a
-    node that rounds to nearest makes a whole one, and one that truncates loses.
+    In ``lost`` the little is half an ulp, a tie that goes down to an even s, and that one digit
+    more would keep. In ``kept`` it is the last digit of the format, and all of a call together are
+    lost by a node of the dtype. In ``rounded`` it is half an ulp and some ``AFTER`` digits further
+    down one more, which a node that rounds to nearest makes a whole ulp, and one that truncates
+    loses; one that rounds to a few digits more first is left with a tie, and loses it too.
 
     ``size``: leaves of a filter; the tree's are numbered as masks number them.
     """
@@ -299,22 +306,36 @@ class Keeping:
         ranks = (top - precision - 1 - lowest) // STEP
         for each in self._batches(nodes, ranks, self.size):
             scale = 2.0 ** (top - STEP * each.rank)
-            yield self._weights(each, scale, scale * 2.0 ** -(precision + 1)), 0.0
+            yield self._weights(each, scale, scale * 2.0**-precision), 0.0
 
-    def kept(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
-        """Weights of calls, and what comes out: these nodes keep more digits than the dtype."""
-        form = floats.FORMATS[self.dtype]
+    def kept(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and what comes out: these nodes keep so many digits, more than the
+        dtype."""
         most = {"float16": 2**6, "bfloat16": 2**7}.get(self.dtype, 2**16)
         for each in self._batches(nodes, self.size, most):
-            scale, little = 1.0, 2.0 ** -(form.precision + 1) / most
-            yield self._weights(each, scale, little), len(each.nodes) * little
+            little = 2.0 ** -(precision - 1)
+            yield self._weights(each, 1.0, little), len(each.nodes) * little
 
     def rounded(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
         """Yields weights of calls, and what comes out: these nodes round to the dtype's nearest."""
-        eps = floats.eps(self.dtype)
-        most = 2 ** (floats.FORMATS[self.dtype].precision - 2)
+        eps, after = floats.eps(self.dtype), AFTER[self.dtype]
+        # what came out of nodes below is added to the little, and has to fit beside it
+        most = 2 ** (floats.FORMATS[self.dtype].precision - after - 1)
         for each in self._batches(nodes, self.size, most):
-            yield self._weights(each, 1.0, 0.75 * eps), len(each.nodes) * eps
+            # ties go to even, and what came from below may have made a sum odd: of 1 and 1 + eps
+            # one is even with it
+            for scale in (1.0, 1.0 + eps):
+                yield self._weights(each, scale, eps / 2 + eps * 2.0**-after), len(each.nodes) * eps
+
+    def root(self) -> np.ndarray:
+        """Returns weights of a call that asks the root, whose sum is the output, how it rounds.
+
+        One leaf of each side: 1, and half an ulp with as little more as the dtype can say.
+        """
+        row, eps = np.zeros(self.size), floats.eps(self.dtype)
+        first, second = (_leaf(self.tree, child) for child in self.tree.nodes[-1])
+        row[first], row[second] = 1.0, eps / 2 * (1 + eps)
+        return row
 
     def alone(self, node: int, little: float) -> np.ndarray:
         """Returns weights of a call that asks one node whether it keeps this much beside 1."""

@@ -234,7 +234,7 @@ class _Run:
             self.starts = np.isin(np.arange(len(self.x)), list(zero.starts(tree, rounding.fused)))
         self.w_once = None
         if self.w.shape[1] == 1:
-            self.w_once = self._values(self.w)
+            self.w_once = self._values(self.w, rounding.weight_format)
             self.flush.operands(self.w_once, self.flush.weights, slice(None))
 
     def _check(self, bias: np.ndarray | float | None) -> None:
@@ -406,21 +406,24 @@ class _Run:
 
     def _factors(self, part: _Part, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
         """Returns what the leaves of a part multiply; the inputs are in ``out``."""
-        x = self._values(self.x[part.sources, block], out)
+        x = self._values(self.x[part.sources, block], self.rounding.input_format, out)
         self.flush.operands(x, self.flush.inputs, part.sources)
         if self.w_once is not None:
             return x, self.w_once[part.sources]
         space = self._rows(4, part.count, block.stop - block.start)
-        w = self._values(self.w[part.sources, block], space)
+        w = self._values(self.w[part.sources, block], self.rounding.weight_format, space)
         self.flush.operands(w, self.flush.weights, part.sources)
         return x, w
 
-    def _values(self, array: np.ndarray, out: Doubles | None = None) -> Doubles:
-        """Returns operands as float64, rounded to the format that products are taken in."""
+    def _values(self, array: np.ndarray, own: str | None, out: Doubles | None = None) -> Doubles:
+        """Returns operands as float64, rounded to the format that products are taken in.
+
+        ``own``: that of inputs, or of weights, alone.
+        """
         out = np.empty(array.shape) if out is None else out
         np.copyto(out, floats.widen(array, self.dtype) if self.dtype == "bfloat16" else array)
-        if self.rounding.operand_format:
-            np.copyto(out, floats.nearest(out, self.rounding.operand_format))
+        if form := own or self.rounding.operand_format:
+            np.copyto(out, floats.nearest(out, form))
         return out
 
 

@@ -326,6 +326,42 @@ LITTLE = (2.0**-9, 2.0**-12)
 SHORT_FORMATS = {1: "bfloat16", 2: "float16"}
 
 
+def shortened_operands(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (k,): is its input rounded to 16 bits or TF32 before it is multiplied, is its weight?
+
+    Each in turn is 1 and a little, the other one 1, and nothing else is added. 1: the input keeps
+    bfloat16's bits, 2: TF32's; 3 and 6 the same of the weight, 0 neither. Where both lose theirs it
+    may be the result that does.
+    """
+    found = np.zeros((len(leaves), masks.operator.positions, masks.operator.filters), np.int32)
+    for weight in (False, True):
+        lost = []
+        for little in LITTLE:
+            x, w = (1.0, 1.0 + little) if weight else (1.0 + little, 1.0)
+            lost.append(classify(masks.run(leaves, [w], x), 1.0 + little, 1.0) == 1)
+        found += np.where(lost[0], 1, np.where(lost[1], 2, 0)) * (3 if weight else 1)
+    return found
+
+
+def _any_leaf(piece: Piece, trace: Traces) -> np.ndarray:
+    """Returns a leaf of the tree that is a product; none where there is the bias alone."""
+    leaves = [leaf for leaf in piece.found.tree.leaves if leaf != BIAS]
+    return np.array(leaves[:1], int).reshape(-1, 1)
+
+
+def _read_operands(
+    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    """One operand of the two is shortened: what was asked of both at once said otherwise."""
+    w, x = divmod(int(piece.answers["operands"][0, column]), 3)
+    if bool(x) == bool(w):
+        return rounding
+    forms = {1: "bfloat16", 2: "tf32"}
+    return replace(
+        rounding, operand_format=None, input_format=forms.get(x), weight_format=forms.get(w)
+    )
+
+
 def _every_node(piece: Piece, trace: Traces) -> np.ndarray:
     """(p, q, r) of all nodes, the root last; of a tree of one leaf none."""
     if not piece.found.tree.nodes:
@@ -361,6 +397,13 @@ QUESTIONS = (
         question=shortened,
         asked=lambda dtype, seen, alone: not _short(dtype) and alone,
         read=_read_shortened,
+    ),
+    Question(
+        "operands",
+        leaves=_any_leaf,
+        question=shortened_operands,
+        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        read=_read_operands,
     ),
     Question(
         "bias",

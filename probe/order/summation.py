@@ -69,7 +69,8 @@ class Rounding:
 
     ``fused``: leaves whose exact product enters the addition. ``operand_format``: what both
     operands are rounded to before they are multiplied (``"bfloat16"``, ``"tf32"``), None: left as
-    they are. ``accumulator_format``: that of partial sums, None: the dtype. ``rounded``: nodes
+    they are. ``input_format``, ``weight_format``: the same of one operand alone.
+    ``accumulator_format``: that of partial sums, None: the dtype. ``rounded``: nodes
     whose value is then rounded to the dtype too, where partial sums are wider. ``product_format``:
     what a product that is not fused is rounded to, None: the format of partial sums. ``truncated``:
     nodes that are rounded to the dtype toward zero, not to nearest; the root, -1 in a tree of one
@@ -117,6 +118,12 @@ class Rounding:
     flushed_sums: frozenset[int] = _flushed("flushed_sums", leaves=False)
     tininess: str | None = _format("tininess", rare=True, quiet=True, cause="flush")
     zero: str | None = _format("zero", rare=True, quiet=True, cause="zero", text="-0: {}")
+    input_format: str | None = _format(
+        "input_format", rare=True, quiet=True, text="inputs rounded to {}"
+    )
+    weight_format: str | None = _format(
+        "weight_format", rare=True, quiet=True, text="weights rounded to {}"
+    )
 
     @classmethod
     def fused_everywhere(cls, tree: Tree, accumulator_format: str | None = None) -> Rounding:

@@ -415,8 +415,10 @@ class _Trace(Base):  # type: ignore[misc]
 
     @staticmethod
     def _made(primitive: Any, params: Any, dtypes: list[str], means: Meaning) -> Told:
-        text = lines(primitive, params, len(dtypes))
-        return Told(means, attributes(params), _alone(primitive, params, dtypes), text)
+        text, within = lines(primitive, params, len(dtypes)), inner(primitive, params)
+        one = None if within is None else only(within.jaxpr)  # as most of ``jax.numpy`` are
+        shown = attributes(params if one is None else one.params)
+        return Told(means, shown, _alone(primitive, params, dtypes), text)
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]

@@ -311,6 +311,14 @@ def _gather(one: Equation) -> Meaning:
     return _moved(0)(one)
 
 
+def _lacking(one: Equation) -> str:
+    """Returns why the indices of an operation are not known, with their number where it is that."""
+    most = max(int(np.prod(shape, dtype=int)) for shape, _ in one.reads)
+    if most > MOST_INDICES:
+        return f"it reads {most:,} elements, and indices of at most {MOST_INDICES:,} are known"
+    return f"the indices of {one.primitive.name} are not at hand"
+
+
 def _moved(*moved: int) -> Callable[[Equation], Meaning]:
     """Returns a movement whose other inputs are indices; they are kept."""
 
@@ -321,7 +329,7 @@ def _moved(*moved: int) -> Callable[[Equation], Meaning]:
                 continue
             value = one.values(number) if np.prod(shape, dtype=int) <= MOST_INDICES else None
             if value is None:
-                return Unknown(f"the indices of {one.primitive.name} are not at hand")
+                return Unknown(_lacking(one))
             kept[number] = np.array(value)
 
         return Moves(_Found(one, kept, moved))
@@ -373,7 +381,7 @@ def _scatter_add(one: Equation) -> Meaning:
     small = max(np.prod(n, dtype=int) for n, _ in one.reads) <= MOST_INDICES
     index = one.values(1) if small else None
     if index is None:
-        return Unknown(f"the indices of {one.primitive.name} are not at hand")
+        return Unknown(_lacking(one))
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     windows = iter(updates[axis] for axis in numbers.update_window_dims)
     dimensions = jax.lax.GatherDimensionNumbers(

@@ -173,6 +173,18 @@ class Program(Meaning):
             return None
         return [meaning(equation(one, lambda n: None)) for one in every]
 
+    def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
+        """Returns numbers and parameters in which two programs of the same equations differ: a name
+        and both values each. None where their equations are others."""
+        within = inner(self.primitive, self.params), inner(other.primitive, other.params)
+        if None in within:
+            alike = str(self.params) == str(other.params)
+            return [] if alike and self.primitive is other.primitive else None
+        try:
+            return list(_numbers(*within))
+        except Unlike:
+            return None
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         given = [Known(one, self.contents.get(n)) for n, one in enumerate(reads)]
         count = len(given) - len(self.consts)
@@ -202,6 +214,55 @@ class Program(Meaning):
         except Unwritten:
             return self
         return Steps(tuple(made.steps), tuple(number for number, _ in found))
+
+
+class Unlike(Exception):
+    """Two programs whose equations are others."""
+
+
+def _numbers(one: Any, two: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the numbers and parameters in which two closed jaxprs differ. Raises Unlike."""
+    ours, theirs = one.jaxpr.eqns, two.jaxpr.eqns
+    seen: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+
+    def place(atom: Any, side: int) -> tuple[int, str]:
+        return seen[side].setdefault(atom, len(seen[side])), str(atom.aval)
+
+    def read(mine: Any, other: Any) -> bool:
+        """Whether both read a number; raises Unlike where they read other values."""
+        kinds = [hasattr(atom, "val") for atom in (mine, other)]
+        if kinds[0] != kinds[1] or (not kinds[0] and place(mine, 0) != place(other, 1)):
+            raise Unlike
+        return kinds[0]
+
+    heads = [(*x.jaxpr.constvars, *x.jaxpr.invars, *x.jaxpr.outvars) for x in (one, two)]
+    if len(ours) != len(theirs) or len(heads[0]) != len(heads[1]):
+        raise Unlike
+    for a, b in zip(one.consts, two.consts, strict=True):
+        if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
+            raise Unlike
+    for a, b in zip(ours, theirs, strict=True):
+        if a.primitive.name != b.primitive.name or len(a.invars) != len(b.invars):
+            raise Unlike
+        for number, atoms in enumerate(zip(a.invars, b.invars, strict=True)):
+            if read(*atoms) and str(atoms[0].val) != str(atoms[1].val):
+                name = f"operand {number + 1} of {a.primitive.name}"
+                yield name, float(np.asarray(atoms[0].val)), float(np.asarray(atoms[1].val))
+        insides = inner(a.primitive, a.params), inner(b.primitive, b.params)
+        if None not in insides:
+            yield from _numbers(*insides)
+        elif loops(a.primitive):
+            if str(a.params) != str(b.params):
+                raise Unlike
+        else:
+            known = attributes(a.params), attributes(b.params)
+            for name in known[0]:
+                if " at 0x" not in str(known[0][name]) and known[0][name] != known[1].get(name):
+                    yield f"{name} of {a.primitive.name}", known[0][name], known[1].get(name)
+        for atoms in zip(a.outvars, b.outvars, strict=True):
+            read(*atoms)
+    for atoms in zip(*heads, strict=True):
+        read(*atoms)
 
 
 class Unwritten(Exception):

@@ -10,13 +10,17 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from probe import layout
 from probe.errors import InputError
-from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
+from probe.recording.inputs import restored
 from probe.recording.meaning import (
+    COMMUTE,
     Chooses,
     Contracts,
     Meaning,
@@ -42,15 +46,18 @@ class Recorder:
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        return [np.asarray(one) for one in _several(self.function(*self.inputs, **self.weights))]
+        with restored([*self.inputs, *self.weights.values()]):
+            found = _several(self.function(*self.inputs, **self.weights))
+            return [np.array(one) for one in found]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
         run = _Run(visit)
         inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
         weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
-        found = self.function(*inputs, **weights)
-        return [run.seen(one) for one in _several(found)]
+        with restored([*self.inputs, *self.weights.values()]):
+            found = self.function(*inputs, **weights)
+            return [run.kept(one) for one in _several(found)]
 
 
 def _several(found: Any) -> list[Any]:
@@ -95,6 +102,14 @@ class _Run:
 
     def __init__(self, visit: Visit) -> None:
         self.visit, self.count = visit, 0
+        self.written: dict[int, tuple[np.ndarray, Any]] = {}
+        """Arrays of the user's own that an operation wrote into, by id, with the value's key."""
+
+    def kept(self, value: Any) -> Seen:
+        """Returns an output as it is now; later its memory may hold something else."""
+        found, bits = self.seen(value), np.array(value)
+        found.array = lambda: bits
+        return found
 
     def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> Watched:
         """Returns an array that reports what is done with it."""
@@ -107,17 +122,18 @@ class _Run:
         """Returns a value as the contract has it; numbers by their content."""
         plain = np.asarray(value)
         key = getattr(value, "key", None)
+        if key is None and (known := self.written.get(id(value))) is not None:
+            key = known[1]
         if key is None:
             key = ("content", plain.dtype.str, plain.shape, plain.tobytes())
         return Seen(
             *(key, plain.shape, plain.dtype.name, lambda: plain),
             *(getattr(value, "role", INPUT), getattr(value, "name", "")),
+            layout.behind(value) if isinstance(value, np.ndarray) else None,
         )
 
-    def done(
-        self, name: str, function: Any, args: Any, words: Any, means: Meaning, into: Any = None
-    ) -> Any:
-        """Runs an operation on plain arrays and reports it; ``into``: is changed in place."""
+    def done(self, name: str, function: Any, args: Any, words: Any, means: Meaning) -> Any:
+        """Runs an operation on plain arrays and reports it."""
         reads: list[Any] = []
 
         def put(one: Any) -> _Hole:
@@ -127,25 +143,35 @@ class _Run:
         held = _replaced((args, words), put)
         seen = [self.seen(one) for one in reads]
 
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            filled = _filled(held, [np.array(one) for one in arrays])
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            filled = _filled(held, arrays)
             return [np.asarray(one) for one in _several(function(*filled[0], **filled[1]))]
 
+        addresses = [one.address for one in seen]
         plain = _filled(held, [np.asarray(one) for one in reads])
         found = function(*plain[0], **plain[1])
-        if into is not None:
-            self.count += 1
-            into.key, gives = self.count, [into]
-        else:
-            gives = [self.watched(one) for one in _several(found)]
+        gives = [self.watched(one) for one in _several(found)]
         self.visit(
             Event(
                 *(name, getattr(_local, "path", ""), seen, [self.seen(one) for one in gives]),
-                *(means, _attributes(held), again, _lines(name, held)),
+                *(means, _attributes(held), Laid(run, addresses), _lines(name, held, addresses)),
                 ("import numpy as np",),
             )
         )
         return gives if isinstance(found, tuple | list) else gives[0]
+
+    def into(
+        self, target: np.ndarray, name: str, function: Any, args: Any, words: Any, means: Meaning
+    ) -> np.ndarray:
+        """Runs an operation whose result is written into an array, which is returned: as of
+        ``x += y`` and ``out=x``."""
+        new = self.done(name, function, args, words, means)
+        np.asarray(target)[...] = np.asarray(new)
+        if isinstance(target, Watched):
+            target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
+        else:  # what is done with this array alone is not seen, but it is known where it is read
+            self.written[id(target)] = target, new.key
+        return target
 
 
 class _Hole:
@@ -185,7 +211,23 @@ def _holes(value: Any) -> bool:
     return isinstance(value, _Hole) or (isinstance(value, tuple | list) and any(map(_holes, value)))
 
 
-def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | None:
+def _arrays(value: Any) -> bool:
+    return isinstance(value, np.ndarray | tuple | list)
+
+
+def _with_numbers(means: Meaning, args: Sequence[Any]) -> Meaning:
+    """Returns what a function of elements means, with the numbers that stand beside its arrays."""
+    numbers = tuple((n, one) for n, one in enumerate(args) if not _run_of(one))
+    if not isinstance(means, Each) or not numbers or any(_arrays(one) for _, one in numbers):
+        return means
+    either = means.word in COMMUTE  # a factor stands on either side
+    given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)
+    return replace(means, numbers=given)
+
+
+def _lines(
+    name: str, held: Any, addresses: Sequence[int | None]
+) -> Callable[[Sequence[str], str], list[str]] | None:
     if not hasattr(np, name):
         return None
 
@@ -199,7 +241,7 @@ def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | 
     def lines(names: Sequence[str], y: str) -> list[str]:
         given = [written(one, names) for one in held[0]]
         given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
-        return [f"{y} = np.{name}({', '.join(given)})"]
+        return [*laid(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
 
     return lines
 
@@ -228,49 +270,39 @@ class Watched(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **words: Any) -> Any:
         run = _run_of((args, words))
         assert run is not None
-        into = words.pop("out", (None,))[0]
-        if method != "__call__":
-            function = getattr(ufunc, method)
-            name = f"{ufunc.__name__}.{method}"
-            return run.done(
-                name, function, args, words, Unknown(f"{name} is not described in probe")
-            )
-        name = ufunc.__name__
-        means = UFUNCS[name](*args, **words) if name in UFUNCS else Unknown(name)
-        if into is None:
-            return run.done(name, ufunc, args, words, means)
-        function = ufunc
-        if into is args[0]:  # x += y
-            return self._in_place(run, name, function, args, words, means)
-        raise InputError(
-            "out",
-            name,
-            "results that are written into an existing array are not recorded",
-            "leave out out=",
-        )
-
-    def _in_place(
-        self, run: _Run, name: str, function: Any, args: Any, words: Any, means: Meaning
-    ) -> Any:
-        target, kept = args[0], np.array(args[0])
-
-        def changed(*arrays: Any, **rest: Any) -> np.ndarray:
-            found = function(*arrays, **rest)
-            return np.asarray(found, kept.dtype)
-
-        new = run.done(name, changed, args, words, means)
-        np.asarray(target)[...] = np.asarray(new)
-        target.key, target.role, target.name = new.key, INPUT, ""
-        return target
+        out = words.pop("out", (None,))
+        if len(out) > 1:
+            why = "several results that are written into existing arrays are not recorded"
+            raise InputError("out", ufunc.__name__, why, "leave out out=")
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        means: Meaning = Unknown(f"{name} is not described in probe")
+        if method == "at":  # adds in place: the first array is read and written
+            run.into(args[0], name, _changing(function), args, words, means)
+            return None
+        if method == "__call__" and name in UFUNCS:
+            means = _with_numbers(_meaning(UFUNCS[name], args, words), args)
+        if out[0] is None:
+            return run.done(name, function, args, words, means)
+        return run.into(out[0], name, _written(function, out[0]), args, words, means)
 
     def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
         run, name = _run_of((args, words)), func.__name__
         assert run is not None
         if name in QUERIES:
             return func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
+        if name in MADE:
+            made = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
+            if name == "empty_like":  # whatever memory holds is no number of the function's
+                made.fill(0)
+            return run.watched(made, CONSTANT)
+        args, out = _arrays(name, args), words.get("out")
+        words = {word: one for word, one in words.items() if word != "out"}
         row = FUNCTIONS.get(name)
-        means = row(*args, **words) if row else Unknown(f"{name} is not described in probe")
-        return run.done(name, func, args, words, means)
+        means = _meaning(row, args, words) if row else Unknown(f"{name} is not described in probe")
+        if out is None:
+            return run.done(name, func, args, words, means)
+        return run.into(out, name, _written(func, out), args, words, means)
 
     def __getitem__(self, key: Any) -> Any:
         if not hasattr(self, "run"):
@@ -290,15 +322,64 @@ class Watched(np.ndarray):
             return found
 
         given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
-        new = self.run.done("setitem", put, (self, given), {}, Moves(put))
-        np.asarray(self)[...] = np.asarray(new)
-        self.key, self.role, self.name = new.key, INPUT, ""
+        self.run.into(self, "setitem", put, (self, given), {}, Moves(put))
+
+
+def _changing(function: Any) -> Callable[..., np.ndarray]:
+    """Returns what changes its first argument as a function that returns a changed copy."""
+
+    def changed(array: np.ndarray, *rest: Any, **words: Any) -> np.ndarray:
+        found = np.array(array)
+        function(found, *rest, **words)
+        return found
+
+    return changed
+
+
+def _written(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
+    """Returns what writes into ``out`` as a function that returns its result: in an array that
+    lies like it, as a library may add differently where its result lies otherwise."""
+    like = np.asarray(out)
+    shape, dtype, order = like.shape, like.dtype, "F" if like.flags.fnc else "C"
+
+    def written(*args: Any, **words: Any) -> np.ndarray:
+        found = np.empty(shape, dtype, order)  # type: ignore[call-overload]
+        function(*args, out=found, **words)
+        return found  # type: ignore[no-any-return]
+
+    return written
+
+
+def _meaning(row: Callable[..., Meaning], args: Any, words: Any) -> Meaning:
+    """Returns what a row of the tables says; unknown where it takes no such arguments."""
+    try:
+        return row(*args, **words)
+    except (TypeError, ValueError, IndexError) as error:
+        return Unknown(f"it is called in a way that is not described in probe ({error})")
+
+
+def _arrays(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns arguments in which numbers and lists that stand for arrays are arrays: then they are
+    operands like others, with the type that NumPy would give them."""
+    if name == "where" and len(args) == 3:
+        dtype = np.result_type(*(one if np.isscalar(one) else np.asarray(one) for one in args[1:]))
+        yes, no = (one if _is(one) else np.asarray(one, dtype) for one in args[1:])
+        return (args[0] if _is(args[0]) else np.asarray(args[0]), yes, no)
+    if name in ("concatenate", "stack") and isinstance(args[0], tuple | list):
+        return ([one if _is(one) else np.asarray(one) for one in args[0]], *args[1:])
+    return args
+
+
+def _is(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _method(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
     def called(self: Watched, *args: Any, **words: Any) -> Any:
+        if not hasattr(self, "run"):
+            return getattr(np.asarray(self), name)(*args, **words)
         if name in ("reshape", "transpose") and len(args) > 1:
             args = (args,)
         return function(self, *args, **words)
@@ -306,10 +387,24 @@ def _method(name: str) -> Callable[..., Any]:
     return called
 
 
-for (
-    _name
-) in "reshape transpose sum mean max min prod var std argmax cumsum squeeze swapaxes".split():
+def _in_place(name: str) -> Callable[..., None]:
+    def called(self: Watched, *args: Any, **words: Any) -> None:
+        changed = _changing(getattr(np.ndarray, name))
+        means = Unknown(f"{name} is not described in probe")
+        self.run.into(self, name, changed, (self, *args), words, means)
+
+    return called
+
+
+for _name in (
+    "reshape transpose sum mean max min prod var std argmax argmin cumsum cumprod squeeze swapaxes "
+    "dot copy clip round ravel take repeat argsort searchsorted diagonal trace nonzero any all "
+    "compress choose conj"
+).split():
     setattr(Watched, _name, _method(_name))
+for _name in "sort partition fill put".split():
+    setattr(Watched, _name, _in_place(_name))
+Watched.flatten = _method("ravel")  # type: ignore[method-assign]
 Watched.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
 
 
@@ -385,6 +480,23 @@ def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
     return operations.softmax(_axes(array, axis))
 
 
+def _dot(one: Any, two: Any) -> Meaning:
+    ranks = np.ndim(one), np.ndim(two)
+    if 0 in ranks:
+        return Each("multiply", "clears")
+    return _matmul(one, two) if ranks[1] <= 2 else Unknown("dot of more than two axes")
+
+
+def _clip(_: Any, low: Any = None, high: Any = None, **words: Any) -> Meaning:
+    low, high = words.get("min", low), words.get("max", high)
+    if any(_is(one) for one in (low, high)):
+        return Unknown("clip with arrays as bounds")
+    return Each("clip", "", (low, high))
+
+
+MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
+"""Functions that ask an array for its shape and format alone."""
+
 QUERIES = (
     "ndim",
     "shape",
@@ -426,7 +538,10 @@ FUNCTIONS: dict[str, Callable[..., Meaning]] = {
     "einsum": _einsum,
     "pad": _pad,
     "where": lambda *given: Chooses() if len(given) == 3 else Unknown("where it is true"),
-    "copy": lambda *_: Same(),
+    "copy": lambda *_, **__: Same(),
+    "ravel": lambda *_, **__: Reshapes(),
+    "dot": _dot,
+    "clip": _clip,
     "cumsum": lambda array, axis=None: (
         Scans(axis, "cumsum") if axis is not None else Unknown("cumsum of all axes")
     ),

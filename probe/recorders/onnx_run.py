@@ -20,10 +20,11 @@ import onnxruntime
 from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
+from probe import layout
 from probe.recorders import onnx_pieces
 from probe.recorders.onnx_meanings import Fact, meaning
 from probe.recorders.onnx_pieces import Block, Constant
-from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.meaning import Meaning
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -237,13 +238,15 @@ class Optimised:
         said = {name: _said(value) for name, value in words.items()}
         if node.domain not in ("", "ai.onnx"):
             said["domain"] = node.domain
-        given = [self.seen(name) for name in gives]
+        given, seen = ([self.seen(name) for name in names] for names in (gives, reads))
+        addresses = [one.address for one in seen]
+        again = Laid(self._again(node, reads), addresses)
         return Event(
             *(node.op_type, self._path(node, gives)),
-            *([self.seen(name) for name in reads], given),
+            *(seen, given),
             self._meaning(node, words, facts, [one.shape for one in given]),
             said,
-            *(self._again(node, reads), self._lines(node, reads, gives)),
+            *(again, self._lines(node, reads, gives, addresses)),
             ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
         )
 
@@ -295,7 +298,9 @@ class Optimised:
         shape = self.weights[name].array.shape if held else tuple(self.values[name].shape())
         known = name if held or name in self.given else ""
         role = WEIGHT if held else INPUT
-        return Seen(name, shape, _dtype(kind), lambda: self.array(name), role, known)
+        plain = not held and name not in self.blocks and self.values[name].is_tensor()
+        address = self.values[name].data_ptr() % layout.BOUNDARY if plain else None
+        return Seen(name, shape, _dtype(kind), lambda: self.array(name), role, known, address)
 
     def _again(
         self, node: Any, reads: list[str]
@@ -328,7 +333,11 @@ class Optimised:
         return again
 
     def _lines(
-        self, node: Any, reads: list[str], gives: list[str]
+        self,
+        node: Any,
+        reads: list[str],
+        gives: list[str],
+        addresses: list[int | None],
     ) -> Callable[[Sequence[str], str], list[str]]:
         of = self
         kinds = {name: self.values[name].element_type() for name in reads if name in self.values}
@@ -341,7 +350,8 @@ class Optimised:
 
         def lines(names: Sequence[str], out: str) -> list[str]:
             own = dict(zip(reads, names, strict=True))
-            found = [line for name in blocks for line in blocks[name].lines(own[name])]
+            found = laid(names, addresses)
+            found += [line for name in blocks for line in blocks[name].lines(own[name])]
             inputs = [own.get(name, "") for name in node.input]
             outputs = [f"{out}{n or ''}" if name else "" for n, name in enumerate(node.output)]
             said = "".join(f", {key}={json.dumps(value)}" for key, value in words.items())

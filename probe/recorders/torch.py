@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -96,6 +98,7 @@ class Recorder:
         self.views: dict[Hashable, str] = {}
         self.lays = Lays()
         self.trees = list[Tree]()
+        self.several = False  # whether its operations ran on several numbers of threads
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -108,7 +111,11 @@ class Recorder:
         mode = _Mode(self, visit)
         with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
-        self.target = f"torch,threads={torch.get_num_threads()}"  # which the function may set
+        # A function may set the threads for a part of what it does, and set them back: what counts
+        # is on how many its operations ran.
+        self.several = len(mode.threads) > 1
+        most = mode.threads.most_common(1)
+        self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
@@ -270,7 +277,8 @@ class _Mode(TorchDispatchMode):
         super().__init__()
         if SKIP is not None:
             eval_frame.set_code_exec_strategy(type(self).__torch_dispatch__.__code__, SKIP)
-        self.told = recorder.told
+        self.recorder, self.told = recorder, recorder.told
+        self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
         self.values = Values(visit, recorder.lays)
@@ -315,7 +323,9 @@ class _Mode(TorchDispatchMode):
         if not at:
             return given
         lies = tuple([None if one.key in keys else one.lay.like for one in after])
-        same = (id(func), same, lies, torch.get_num_threads())  # ``facts`` keeps the function
+        threads = torch.get_num_threads()
+        self.threads[threads] += 1
+        same = (id(func), same, lies, threads)  # ``facts`` keeps the function
         try:
             told = self.told.get(same)
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
@@ -381,7 +391,9 @@ class _Mode(TorchDispatchMode):
         """What is said of a call that has run, as its arguments are now."""
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
-        same: Hashable = (call.signature(), tuple(at), len(every), torch.get_num_threads())
+        threads = torch.get_num_threads()
+        self.threads[threads] += 1
+        same: Hashable = (call.signature(), tuple(at), len(every), threads)
         try:
             known = self.told.get(same)
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
@@ -401,8 +413,11 @@ class _Mode(TorchDispatchMode):
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
         call.reads = [slot_of(one) for one in reads]
-        again = None if call.random else _again(call, at)
+        again = None
+        if not call.random:
+            again = Repeat(call.func, call.tree(), call.reads, torch.get_num_threads(), at)
         lines = call.writer(at, len(every)) if every else None
+        lines = None if lines is None else _threaded(lines, self.recorder)
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
         told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
         if same is not None and not call.looked:
@@ -429,23 +444,44 @@ class _Mode(TorchDispatchMode):
         return given
 
 
-def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """Returns what runs the operation alone, as it was run: operands in memory, and threads."""
-    func, slots = call.func, list(call.reads)
-    tree, threads = call.tree(), torch.get_num_threads()
+@dataclass(frozen=True)
+class Repeat:
+    """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
-    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        operands = [placed(a, slot) for a, slot in zip(arrays, slots, strict=True)]
+    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for.
+    """
+
+    func: Any
+    tree: Any
+    slots: Sequence[Slot]
+    threads: int
+    at: Sequence[int]
+
+    @property
+    def addresses(self) -> list[int | None]:
+        """Returns how many bytes behind a multiple of 64 each operand begins."""
+        return [slot.address if slot.strides is not None else None for slot in self.slots]
+
+    @property
+    def lies(self) -> list[tuple[Any, ...]]:
+        """Returns how each operand lies in memory, to be compared with another call's."""
+        return [(slot.strides, slot.offset, slot.address) for slot in self.slots]
+
+    def moved(self, addresses: Sequence[int | None]) -> Repeat:
+        """Returns the same with operands at other addresses; None: where it is."""
+        both = zip(self.slots, addresses, strict=True)
+        return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
         fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
-        args, kwargs = replaced(tree, fill)
-        with torch.no_grad(), _on(threads):
-            given = func(*args, **kwargs)
+        args, kwargs = replaced(self.tree, fill)
+        with torch.no_grad(), _on(self.threads):
+            given = self.func(*args, **kwargs)
         every = tensors(given)
-        changed = Call(func, args, kwargs).changed()
+        changed = Call(self.func, args, kwargs).changed()
         every += [one for one in changed if not any(one is other for other in every)]
-        return [np.array(array(every[n])) for n in at]
-
-    return again
+        return [np.array(array(every[n])) for n in self.at]
 
 
 @contextmanager
@@ -457,6 +493,21 @@ def _on(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+Lines = Callable[[Sequence[str], str], list[str]]
+
+
+def _threaded(lines: Lines, recorder: Recorder) -> Lines:
+    """Lines that set the threads first where the run's operations had several numbers of them: a
+    target's text has room for one."""
+    threads = torch.get_num_threads()
+
+    def made(names: Sequence[str], result: str) -> list[str]:
+        first = [f"torch.set_num_threads({threads})"] if recorder.several else []
+        return first + lines(names, result)
+
+    return made
 
 
 def _filled(slot: Slot, operands: Sequence[torch.Tensor]) -> torch.Tensor:

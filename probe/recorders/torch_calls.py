@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from probe.layout import BOUNDARY
 from probe.recorders.torch_tensors import Slot, array, slot_of
 from probe.recorders.torch_values import Place
 from probe.recording.meaning import Meaning
@@ -247,11 +248,27 @@ class Call:
     def __getitem__(self, name: str) -> Any:
         return self.bound()[name]
 
+    def same(self, *names: str) -> bool:
+        """Returns whether arguments are one tensor, rather than several that lie alike."""
+        self.looked = True  # which tensor it is stands in no signature
+        values = self._values()
+        first, *others = (values[name] for name in names)
+        return all(one is first or _one(one, first) for one in others)
+
     def content(self, name: str) -> np.ndarray | None:
         """Returns the integers in an argument; None where there are too many or they aren't."""
         self.looked = True
         value = self._values()[name]
         return _integers(value)
+
+    def lacking(self, name: str) -> str:
+        """Returns why ``content`` gives nothing: its elements, and how many are read."""
+        value = self._values()[name]
+        every = [one for one in leaves(value) if isinstance(one, torch.Tensor)]
+        if not every or any(one.is_floating_point() or one.is_complex() for one in every):
+            return f"its argument {name} is not an array of integers"
+        most = max(one.numel() for one in every)
+        return f"its argument {name} has {most:,} elements, and at most {SMALL:,} are read"
 
     def contents(self, name: str) -> list[np.ndarray | None] | None:
         """Returns the integers in a list of arguments, None for those that aren't given."""
@@ -291,11 +308,7 @@ class Call:
         called = f"torch.{base}" if own else f"torch.ops.{func}"
 
         def lines(names: Sequence[str], result: str) -> list[str]:
-            found = [
-                _strided(name, slot)
-                for name, slot in zip(names, reads, strict=True)
-                if slot.strides is not None and not _contiguous(slot)
-            ]
+            found = [one for both in zip(names, reads, strict=True) for one in _laid(*both)]
             args = [_literal(one, names) for one in tree[0]]
             args += [f"{name}={_literal(one, names)}" for name, one in tree[1].items()]
             found.append(f"{result} = {called}({', '.join(args)})")
@@ -306,6 +319,12 @@ class Call:
             return found
 
         return lines
+
+
+def _one(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Returns whether two tensors show the same memory in the same way."""
+    ends = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in (left, right)]
+    return ends[0] == ends[1]
 
 
 OWN = {
@@ -364,13 +383,35 @@ def _contiguous(slot: Slot) -> bool:
     return True
 
 
-def _strided(name: str, slot: Slot) -> str:
-    """Returns the line that lays an operand into memory as the recorded one lay."""
-    if 0 in (slot.strides or ()):
-        index = ", ".join("0:1" if n == 0 else ":" for n in slot.strides or ())
-        return f"{name} = {name}[{index}].expand({', '.join(map(str, slot.shape))})"
-    shape, strides = tuple(slot.shape), tuple(slot.strides or ())
-    return f"{name} = torch.empty_strided({shape}, {strides}, dtype={name}.dtype).copy_({name})"
+def _laid(name: str, slot: Slot) -> list[str]:
+    """Returns lines that lay an operand into memory as the recorded one lay: none for one that
+    follows from its shape and begins at a multiple of 64, as PyTorch's own copies do."""
+    strides = slot.strides
+    if strides is None or (_contiguous(slot) and not slot.address):
+        return []
+    if 0 in strides:  # broadcast: what repeats lies in memory once
+        index = ", ".join("0:1" if n == 0 else ":" for n in strides)
+        wide = tuple(1 if step == 0 else n for n, step in zip(slot.shape, strides, strict=True))
+        once = slot._replace(shape=wide, strides=tuple(step or 1 for step in strides))
+        expand = f"{name} = {name}.expand({', '.join(map(str, slot.shape))})"
+        return [f"{name} = {name}[{index}]", *_laid(name, once), expand]
+    shape, start = tuple(slot.shape), slot.address // slot.dtype.itemsize
+    if not slot.address:
+        made = f"torch.empty_strided({shape}, {strides}, dtype={name}.dtype)"
+        return [f"{name} = {made}.copy_({name})"]
+    said = f"# {name} begins {slot.address} bytes behind a multiple of {BOUNDARY}"
+    count = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
+    if slot.address % slot.dtype.itemsize == 0:
+        made = f"torch.empty({start + count}, dtype={name}.dtype)"
+        return [said, f"{name} = {made}.as_strided({shape}, {strides}, {start}).copy_({name})"]
+    size = count * slot.dtype.itemsize  # PyTorch's own views begin at whole numbers, NumPy's don't
+    return [
+        said,
+        f"room = np.zeros({size + 2 * BOUNDARY}, np.uint8)",
+        f"room = room[-room.ctypes.data % {BOUNDARY} + {slot.address} :][:{size}]",
+        f"room = torch.from_numpy(room).view({name}.dtype)",
+        f"{name} = room.as_strided({shape}, {strides}).copy_({name})",
+    ]
 
 
 def _literal(one: Any, names: Sequence[str]) -> str:

@@ -383,9 +383,22 @@ def _encoder_layer(call: Call) -> Meaning:
 
 @row("_native_multi_head_attention")
 def _native_attention(call: Call) -> Meaning:
-    if call["query"] is None or call["mask"] is not None or call["key"] != call["query"]:
-        return Unknown("attention with a mask or with keys that differ from the queries")
-    return Whole(((0, 0),), "multi_head_attention", call.numbers())
+    if not call.same("query", "key", "value"):
+        return Unknown("attention with keys or values that differ from the queries")
+    mask, numbers = call["mask"], call.numbers("mask_type")
+    count, shapes = len(call.reads), call.shapes
+    made: Meaning = Encodes("multi_head_attention", numbers)
+    if mask is not None:
+        rows, dtype = call["mask_type"] == 1, str(mask.dtype).removeprefix("torch.")
+        made = Encodes("multi_head_attention", numbers, mask.number - 2, rows, dtype)
+    if len(shapes) > 1 or (mask is not None and len(mask.shape) != 2):
+        # its weights too, or a mask for each head: a sample reads its own row of both
+        each = mask is not None and (call["mask_type"] == 1 or len(mask.shape) == 4)
+        of_sample = (mask.number - 2,) if each else ()
+        made = Whole(((0, 0),), "multi_head_attention", numbers, of_sample)
+    # what it reads stands three times in the call: as queries, keys and values
+    step = Step(made, (0, *range(3, count)), shapes[0], tuple(shapes[1:]))
+    return Steps((step,), tuple(range(count, count + len(shapes))))
 
 
 @row("mkldnn_rnn_layer")

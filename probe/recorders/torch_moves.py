@@ -53,14 +53,14 @@ def _select(call: Call) -> Meaning:
 def _picks(call: Call) -> Meaning:
     name, axis = ("indices", 0) if call.name == "embedding" else ("index", call["dim"])
     index = call.content(name)
-    return Unknown("its index is too large") if index is None else Picks(axis=axis, index=index)
+    return Unknown(call.lacking(name)) if index is None else Picks(axis=axis, index=index)
 
 
 @row("index", "_unsafe_index")
 def _index(call: Call) -> Meaning:
     found = call.contents("indices")
     if found is None:
-        return Unknown("its index is too large")
+        return Unknown(call.lacking("indices"))
     index = tuple(slice(None) if one is None else one for one in found)
     return Moves(lambda one, *_: one[index])
 
@@ -69,7 +69,7 @@ def _index(call: Call) -> Meaning:
 def _gather(call: Call) -> Meaning:
     index, axis = call.content("index"), call["dim"]
     if index is None:
-        return Unknown("its index is too large")
+        return Unknown(call.lacking("index"))
 
     def move(one: np.ndarray, *_: np.ndarray) -> np.ndarray:
         at = axis % max(one.ndim, 1)
@@ -157,7 +157,7 @@ def _repeat(call: Call) -> Meaning:
 def _interleave(call: Call) -> Meaning:
     index = call.content("repeats")
     if index is None:
-        return Unknown("its index is too large")
+        return Unknown(call.lacking("repeats"))
     return Made((call.op, tuple(map(int, index))), "", places=True)
 
 

@@ -30,7 +30,6 @@ from probe.recording.meaning import (
     operations,
 )
 
-LARGE = "its index is too large"
 MOST = 1 << 22
 """Elements of an array up to which an operation is asked where it takes each of them from."""
 
@@ -79,7 +78,7 @@ def _written(call: Call, index: tuple[np.ndarray | slice, ...], source: str) -> 
 def _scatter(call: Call) -> Meaning:
     index = call.content("index")
     if index is None or call.bound().get("reduce"):
-        return Unknown(LARGE if index is None else "it combines what it writes")
+        return Unknown(call.lacking("index") if index is None else "it combines what it writes")
     return _written(
         call, _scattered(index, _axis(call)), "src" if "src" in call.bound() else "value"
     )
@@ -93,7 +92,7 @@ def _axis(call: Call) -> int:
 def _index_copy(call: Call) -> Meaning:
     index = call.content("index")
     if index is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("index"))
     at = (slice(None),) * _axis(call) + (index,)
     return _written(call, at, "source" if call.name == "index_copy" else "value")
 
@@ -102,7 +101,7 @@ def _index_copy(call: Call) -> Meaning:
 def _index_put(call: Call) -> Meaning:
     indices = call.contents("indices")
     if indices is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("indices"))
     index = tuple(slice(None) if one is None else one for one in indices)
     if not call["accumulate"]:
         return _written(call, index, "values")
@@ -113,7 +112,7 @@ def _index_put(call: Call) -> Meaning:
 def _scatter_add(call: Call) -> Meaning:
     index = call.content("index")
     if index is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("index"))
     places = _places(call["self"].shape, _scattered(index, _axis(call)))
     if index.shape != call["src"].shape:
         return Unknown("it reads a part of what it adds")
@@ -124,7 +123,9 @@ def _scatter_add(call: Call) -> Meaning:
 def _index_add(call: Call) -> Meaning:
     index = call.content("index")
     if index is None or call["alpha"] != 1:
-        return Unknown(LARGE if index is None else "what it adds is multiplied before")
+        return Unknown(
+            call.lacking("index") if index is None else "what it adds is multiplied before"
+        )
     places = _places(call["self"].shape, (slice(None),) * _axis(call) + (index,))
     return _added(call, places, "source")
 
@@ -145,7 +146,7 @@ def _scatter_reduced(call: Call) -> Meaning:
     """Sums as of ``scatter_add``; of the other reductions what a line along the axis reads."""
     index = call.content("index")
     if index is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("index"))
     if index.shape != call["src"].shape:
         return Unknown("it reads a part of what it adds")
     if call["reduce"] != "sum" or not call["include_self"]:
@@ -174,7 +175,7 @@ def _aminmax(call: Call) -> Meaning:
 def _masked_select(call: Call) -> Meaning:
     mask = call.content("mask")
     if mask is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("mask"))
     shape = np.broadcast_shapes(call["self"].shape, mask.shape)
     where = np.broadcast_to(mask.astype(bool), shape)
     return Moves(lambda one, *_: np.broadcast_to(one, shape)[where])
@@ -184,7 +185,7 @@ def _masked_select(call: Call) -> Meaning:
 def _masked_scatter(call: Call) -> Meaning:
     mask = call.content("mask")
     if mask is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("mask"))
     shape = call.shapes[0]
     where = np.broadcast_to(mask.astype(bool), shape)
 
@@ -200,7 +201,7 @@ def _masked_scatter(call: Call) -> Meaning:
 def _take(call: Call) -> Meaning:
     index = call.content("index")
     if index is None:
-        return Unknown(LARGE)
+        return Unknown(call.lacking("index"))
     return Moves(lambda one, *_: one.reshape(-1)[index])
 
 
@@ -209,7 +210,9 @@ def _embedding_bag(call: Call) -> Meaning:
     """Sums of rows of a table; the mean knows how many."""
     index, offsets = call.content("indices"), call.content("offsets")
     if index is None or offsets is None or call["per_sample_weights"] is not None:
-        return Unknown(LARGE if index is None or offsets is None else "its rows have weights")
+        return Unknown(
+            call.lacking("indices") if index is None or offsets is None else "its rows have weights"
+        )
     mode = int(call["mode"])
     if mode not in (0, 1) or call["padding_idx"] not in (None, -1):
         return Unknown("it takes the largest, or leaves rows out")

@@ -10,15 +10,9 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-
-PLACES = 16
-"""Elements by which operands of a run alone may be out of step with their allocation (64 bytes)."""
-
+from probe.layout import BOUNDARY
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-ALIGNMENT = 64
-"""Bytes to which PyTorch aligns memory on a CPU: a kernel may choose by them."""
-
 INTEGERS = {
     torch.float16: torch.int16,
     torch.bfloat16: torch.int16,
@@ -120,28 +114,42 @@ def _named(kind: torch.dtype) -> str:
 
 
 class Slot(NamedTuple):
-    """The place of an operand in a call. ``number``: which of the arrays that are read, None where
-    it isn't read, but written or asked for its shape."""
+    """The place of an operand in a call. ``address``: as ``begins`` has it. ``number``: which of
+    the arrays that are read, None where it isn't read, but written or asked for its shape."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
-    offset: int
+    address: int
     dtype: torch.dtype
     device: torch.device
     number: int | None = None
+
+
+def begins(tensor: torch.Tensor) -> int:
+    """Returns how many bytes behind a multiple of 64 a tensor's memory begins.
+
+    PyTorch allocates at multiples of 64 on a CPU. Views begin anywhere in an allocation, and what
+    others have allocated anywhere at all (NumPy, ``torch.frombuffer``, mapped files: safetensors
+    puts weights at multiples of 8). MKL's order of additions depends on it.
+    """
+    try:
+        return tensor.data_ptr() % BOUNDARY
+    except RuntimeError:  # it has no memory of its own, as where PyTorch traces
+        return 0
 
 
 def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
     """Returns how a tensor lies in memory."""
     plain = tensor.layout == torch.strided and not tensor.is_nested
     strides = tuple(tensor.stride()) if plain else None
-    offset = tensor.storage_offset() % PLACES if plain else 0
+    address = begins(tensor) if plain else 0
     shape = tuple(tensor.shape) if not tensor.is_nested else ()
-    return Slot(shape, strides, offset, tensor.dtype, tensor.device, number)
+    return Slot(shape, strides, address, tensor.dtype, tensor.device, number)
 
 
 def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
-    """Returns a new tensor of these container bits that lies in memory as ``slot`` did."""
+    """Returns a new tensor of these container bits that lies in memory as ``slot`` did, and begins
+    as many bytes behind a multiple of 64."""
     plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
     if slot.dtype == torch.bfloat16 and plain.dtype == np.uint16:
         values = torch.from_numpy(plain.copy()).view(torch.bfloat16)
@@ -163,8 +171,8 @@ def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     size = sum((n - 1) * step for n, step in zip(wide, strides, strict=True)) + 1
     if 0 in values.shape:
         return values.to(slot.device)
-    memory = _memory(slot, slot.offset + size)
-    view = memory.as_strided(wide, strides, slot.offset)
+    memory = _memory(slot, size)
+    view = memory.as_strided(wide, strides)
     part = values[tuple(slice(n) for n in wide)] if wide else values
     if slot.device.type == "cpu" and slot.dtype in INTEGERS:
         as_integers = INTEGERS[slot.dtype]
@@ -174,17 +182,24 @@ def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     return view.expand(values.shape)
 
 
-def _memory(slot: Slot, count: int) -> torch.Tensor:
-    """Returns zeros for so many numbers.
+def laid(tensor: torch.Tensor, address: int) -> torch.Tensor:
+    """Returns a copy that lies in memory alike, and begins that many bytes behind a multiple of
+    64."""
+    return placed(array(tensor), slot_of(tensor)._replace(address=address))
 
-    On a CPU NumPy makes them, aligned as PyTorch's own, and copies into them: calls are made by the
-    thousand, and PyTorch's threads would wait for each other on a processor that has other work.
+
+def _memory(slot: Slot, count: int) -> torch.Tensor:
+    """Returns zeros for so many numbers, at the slot's address.
+
+    On a CPU NumPy makes them and copies into them: calls are made by the thousand, and PyTorch's
+    threads would wait for each other on a processor that has other work.
     """
     if slot.device.type != "cpu":
-        return torch.zeros(count, dtype=slot.dtype, device=slot.device)
+        start = slot.address // slot.dtype.itemsize
+        return torch.zeros(start + count, dtype=slot.dtype, device=slot.device)[start:]
     size = count * slot.dtype.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    raw = np.zeros(size + 2 * BOUNDARY, np.uint8)
+    start = -raw.ctypes.data % BOUNDARY + slot.address
     return torch.from_numpy(raw[start : start + size]).view(slot.dtype)
 
 
@@ -214,22 +229,24 @@ class Geometry(NamedTuple):
 
 
 class Lay:
-    """How tensors of one device, format, shape, strides and offset lie: made once for all of them,
-    so that two are the same where they are the same object.
+    """How tensors of one device, format, shape, strides, offset and address lie: made once for all
+    of them, so that two are the same where they are the same object.
 
     ``geometry`` and its ``number``: the same where only strides of axes of size 1 differ; ``like``:
-    the same where operands of a run alone would lie alike. ``plain``: memory of numbers with
+    the same where operands of a run alone would lie alike. ``address``: as ``begins`` has it, None
+    of what is not memory with strides. ``plain``: memory of numbers with
     strides; ``meta``: a shape alone; ``direct``: NumPy has such numbers as they lie; ``halves``:
     they are complex.
     """
 
-    __slots__ = ("direct", "geometry", "halves", "like", "meta", "number", "plain")
+    __slots__ = ("address", "direct", "geometry", "halves", "like", "meta", "number", "plain")
 
     def __init__(self, tensor: torch.Tensor, geometry: Geometry, number: int, like: object) -> None:
         self.geometry, self.number, self.like = geometry, number, like
         self.meta = bool(tensor.is_meta)
         strided = tensor.layout is torch.strided and not tensor.is_nested
         self.plain = strided and not self.meta
+        self.address = begins(tensor) if self.plain else None
         self.direct = self.plain and bool(tensor.is_cpu) and tensor.dtype in DIRECT
         self.halves = tensor.dtype.is_complex
 
@@ -253,7 +270,8 @@ class Lays:
     def strided(self, tensor: torch.Tensor) -> Lay:
         """Returns how a tensor with strides lies."""
         shape, strides, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
-        every = (shape, strides, offset, tensor.dtype, tensor.is_cpu or tensor.device)
+        device = tensor.is_cpu or tensor.device
+        every = (shape, strides, offset, begins(tensor), tensor.dtype, device)
         known = self.known.get(every)
         if known is None:
             if 1 in shape:  # their steps say nothing

@@ -188,8 +188,8 @@ class Values:
         place = self.place(tensor)
         if changes and place.key not in place.memory.values:
             found = self.read(tensor, place, path)
-            bits = np.array(array(tensor))
-            return Seen(found.key, found.shape, found.dtype, lambda: bits, found.role, found.name)
+            bits, rest = np.array(array(tensor)), (found.role, found.name, found.address)
+            return Seen(found.key, found.shape, found.dtype, lambda: bits, *rest)
         return self.read(tensor, place, path)
 
     def read(self, tensor: torch.Tensor, place: Place, path: str) -> Seen:
@@ -207,10 +207,10 @@ class Values:
         if memory.number in self.weighed:
             name = self.weights.get((memory.number, lay.number), "")
         weight = name or (kind is not torch.Tensor and isinstance(tensor, torch.nn.Parameter))
-        role = WEIGHT if weight else INPUT
+        rest = WEIGHT if weight else INPUT, name, lay.address
         if lay.direct and kind in PLAIN and len(key) == 3:
-            return Seen(key, geometry.shape, geometry.dtype, lambda: direct(tensor), role, name)
-        return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), role, name)
+            return Seen(key, geometry.shape, geometry.dtype, lambda: direct(tensor), *rest)
+        return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), *rest)
 
     @staticmethod
     def _note(memory: Memory, key: Hashable, geometry: Geometry) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import budget, floats, ulp
 from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
 from probe.recording.meaning import Passes
 from probe.recording.recording import Operation, Side, Value
@@ -51,6 +51,23 @@ class Alone:
     reads: list[np.ndarray]
     gives: list[np.ndarray]
     again: Again | None
+
+    @property
+    def addresses(self) -> list[int | None]:
+        """How many bytes behind a multiple of 64 each operand begins, None where that isn't known:
+        where it is run alone, which a run of the whole that allocates anew may not repeat."""
+        known: list[int | None] | None = getattr(self.again, "addresses", None)
+        values = self.side.recording.values
+        return [values[n].address for n in self.operation.reads] if known is None else known
+
+    def moved(self, addresses: Sequence[int | None]) -> np.ndarray | None:
+        """Returns ``outputs`` with its own operands at other addresses; None where it can't be."""
+        moved = getattr(self.again, "moved", None)
+        again = None if moved is None else moved(addresses)
+        if again is None:
+            return None
+        there = replace(self, again=again)
+        return there.chosen(there.call())
 
     @classmethod
     def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
@@ -103,6 +120,7 @@ class Alone:
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Runs it alone on copies; on its own operands if there are no others."""
         assert self.again is not None
+        budget.check()
         given = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
@@ -125,7 +143,7 @@ class Alone:
             if pair is None:
                 continue  # an input or a weight, whose label says what it holds
             dtype = self.dtypes[number]
-            rest = ~pair.selection.mask(one.shape, self.place)
+            rest = pair.selection.rest(one.shape, self.place)
             if dtype in floats.FORMATS and rest.any():
                 other = floats.round_to(floats.widen(one, dtype) * 1.25, dtype)
                 given[number], changed = np.where(rest, other, one), True
@@ -187,7 +205,7 @@ def unequal(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
 
 
 WAYS = {
-    "torch": ("torch.from_numpy({0})", "torch.from_numpy({0}).view(torch.bfloat16)"),
+    "torch": ("torch.tensor({0})", "torch.tensor({0}).view(torch.bfloat16)"),
     "tensorflow": ("tf.constant({0})", "tf.bitcast({0}, tf.bfloat16)"),
     "jax": ("jnp.asarray({0})", "jax.lax.bitcast_convert_type(jnp.asarray({0}), jnp.bfloat16)"),
 }
@@ -198,14 +216,19 @@ IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "ja
 
 
 def computed(
-    imports: Sequence[str], lines: Sequence[str], given: Sequence[np.ndarray], dtypes: Sequence[str]
+    imports: Sequence[str],
+    lines: Sequence[str],
+    given: Sequence[np.ndarray],
+    dtypes: Sequence[str],
+    names: Mapping[str, Any] | None = None,
 ) -> list[np.ndarray]:
     """Runs the lines of an operation, which a user trusts, on container arrays.
 
-    They take the library's own values, or where that fails, NumPy's.
+    ``names``: what the lines may use besides. They take the library's own values, or where that
+    fails, NumPy's.
     """
     library = next((name for name in WAYS if any(name in line for line in imports)), "")
-    space: dict[str, Any] = {"np": np}
+    space: dict[str, Any] = {"np": np, **(names or {})}
     more = [IMPORTS[library]] if library else []
     more += ["import jax.numpy as jnp"] if library == "jax" else []
     exec("\n".join([*more, *imports]), space)
@@ -256,7 +279,7 @@ def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -
     numbers = {one.right for one in paired if one.right is not None}
     begun, asked = time.monotonic(), 0
     for some in batches(paired, _bytes(found, paired)):
-        if asked and time.monotonic() - begun > seconds:
+        if budget.spent() or (asked and time.monotonic() - begun > seconds):
             break
         pairs = list({id(pair): pair for one in some for pair in (*one.reads, *one.gives)}.values())
         given = left.parts([(pair.left, pair.selection) for pair in pairs], 0)

@@ -11,13 +11,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from probe import backends, target
-from probe.errors import InputError, Nondeterministic, ProbeError, TargetError
+from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
 from probe.launch import Arrays, Session
 from probe.recording.alone import computed
 from probe.recording.contract import Event
@@ -80,13 +82,23 @@ class Apart:
         if "input" in header:
             raise InputError(*header["input"])
         if "nondeterministic" in header:
-            raise Nondeterministic(header["nondeterministic"])
+            raise (Misaligned if header.get("misaligned") else Nondeterministic)(
+                header["nondeterministic"]
+            )
         return header, found
 
-    def again(self, out: Path, number: int, given: list[np.ndarray]) -> list[np.ndarray]:
-        """Runs one operation of a recording alone, on its target."""
+    def again(
+        self,
+        out: Path,
+        number: int,
+        given: list[np.ndarray],
+        addresses: Sequence[int | None] | None = None,
+    ) -> list[np.ndarray]:
+        """Runs one operation of a recording alone, on its target; ``addresses``: with its operands
+        there instead of at their own."""
         arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
         request = {"do": "again", "out": str(out.resolve()), "number": number}
+        request |= {} if addresses is None else {"addresses": list(addresses)}
         _, found = self.session.request(request, arrays)
         return [found[str(n)] for n in range(len(found))]
 
@@ -116,6 +128,8 @@ class Elsewhere:
 class Ran(Stored):
     """A recording whose process still runs; ``kept``: how many bytes it has."""
 
+    untried = ""
+
     def __init__(self, folder: Path, apart: Apart, kept: Mapping[str, Any]) -> None:
         super().__init__(folder)
         self.apart, self.kept = apart, kept
@@ -130,10 +144,7 @@ class Ran(Stored):
         """Returns the same of several operations: one run of the model."""
         request = {"do": "agains", "out": str(self.folder.resolve()), "numbers": sorted(wanted)}
         header, _ = self.apart.session.request(request)
-        return {number: self._call(number) if can else None for number, can in header["can"]}
-
-    def _call(self, number: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        return lambda given: self.apart.again(self.folder, number, list(given))
+        return {n: _There(self, n) if can else None for n, can in header["can"]}
 
     def event(self, number: int) -> Event:
         """An operation, which is run, and written as lines, in the process that recorded it."""
@@ -156,11 +167,30 @@ class Ran(Stored):
         )
 
 
+@dataclass(frozen=True)
+class _There:
+    """An operation of a recording, run alone in the process that recorded it; ``addresses``: as of
+    ``Apart.again``."""
+
+    of: Ran
+    number: int
+    addresses: Sequence[int | None] | None = None
+
+    def moved(self, addresses: Sequence[int | None]) -> _There:
+        """Returns the same with operands at other addresses."""
+        return replace(self, addresses=addresses)
+
+    def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.of.apart.again(self.of.folder, self.number, list(given), self.addresses)
+
+
 class Trusted(Stored):
     """A recording whose operations may be run: by their lines, on its target, in another process.
 
     A context manager. Where the target can't run here they are not run, and a note says so.
     """
+
+    untried = ""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -192,23 +222,11 @@ class Trusted(Stored):
         there = self.session is not None
         return {n: self._call(n) if there and n in self.lines else None for n in wanted}
 
-    def _call(self, number: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    def _call(self, number: int) -> _Written:
         lines, imports = self.lines[number]
-        one = self.recording.operations[number]
-        request = {
-            "do": "written",
-            "lines": lines,
-            "imports": imports,
-            "dtypes": [self.recording.values[n].dtype for n in one.reads],
-        }
-
-        def call(given: Sequence[np.ndarray]) -> list[np.ndarray]:
-            assert self.session is not None
-            arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
-            _, found = self.session.request(request, arrays)
-            return [found[str(n)] for n in range(len(found))]
-
-        return call
+        dtypes = [self.recording.values[n].dtype for n in self.recording.operations[number].reads]
+        assert self.session is not None
+        return _Written(self.session, lines, imports, dtypes)
 
     def event(self, number: int) -> Event:
         """Returns an operation with its lines."""
@@ -226,6 +244,36 @@ class Trusted(Stored):
             lines=lines if known else None,
             imports=imports,
         )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """An operation run by its lines in the process of a ``Trusted``."""
+
+    session: Session
+    lines: list[str]
+    imports: list[str]
+    dtypes: list[str]
+
+    def moved(self, addresses: Sequence[int | None]) -> _Written | None:
+        """Returns the same with operands at other addresses: laid there behind the lines that lay
+        them at their own, before the one that computes. None for a library that has no such lines.
+        """
+        if not any("torch" in line for line in self.imports):
+            return None
+        at = next((n for n, line in enumerate(self.lines) if line.startswith("y = ")), 0)
+        both = enumerate(addresses)
+        laid = [f"x{n} = laid(x{n}, {int(one)})" for n, one in both if one is not None]
+        return replace(self, lines=[*self.lines[:at], *laid, *self.lines[at:]])
+
+    def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
+        request = {"do": "written", **{name: getattr(self, name) for name in WRITTEN}}
+        _, found = self.session.request(request, arrays)
+        return [found[str(n)] for n in range(len(found))]
+
+
+WRITTEN = ("lines", "imports", "dtypes")
 
 
 def variables() -> dict[str, str]:
@@ -343,10 +391,11 @@ class Recording(child.Worker):
         try:
             yield own[name](request, arrays)
         except InputError as error:
-            told = [error.name, str(error.value), error.why, error.todo]
-            yield {"input": told, "done": True}, {}
+            why = [error.name, str(error.value), error.why, error.todo]
+            yield {"input": why, "done": True}, {}
         except Nondeterministic as error:
-            yield {"nondeterministic": str(error), "done": True}, {}
+            told = {"nondeterministic": str(error), "misaligned": isinstance(error, Misaligned)}
+            yield {**told, "done": True}, {}
         except TargetError as error:
             yield {"error": error.kind, "message": error.why, "done": True}, {}
         except BaseException as error:
@@ -389,12 +438,19 @@ class Recording(child.Worker):
         key = request["out"], request["number"]
         if key not in self.alone:
             self._agains({"out": key[0], "numbers": [key[1]]}, {})
-        found = self.alone[key]([arrays[str(n)] for n in range(len(arrays))])
+        call = self.alone[key]
+        if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
+            call = call.moved(addresses)
+        found = call([arrays[str(n)] for n in range(len(arrays))])
         return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         given = [arrays[str(n)] for n in range(len(arrays))]
-        found = computed(request["imports"], request["lines"], given, request["dtypes"])
+        space: dict[str, Any] = {}
+        if any(" = laid(" in line for line in request["lines"]):
+            space["laid"] = import_module("probe.recorders.torch_tensors").laid
+        lines, dtypes = request["lines"], request["dtypes"]
+        found = computed(request["imports"], lines, given, dtypes, space)
         return {"done": True}, {str(n): one for n, one in enumerate(found)}
 
     def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:

@@ -4,6 +4,7 @@ same inputs, which are assumed to mean the same."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, align, judge
-from probe.recording.labels import Selection, agreeing, of_content
+from probe.recording.labels import agreeing, of_content
 from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
 from probe.recording.recording import Operation, Recording, Side, Value, digest
 
@@ -26,34 +27,41 @@ MOVING = (Moves, Turns, Reshapes, Same)
 
 def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) -> str:
     """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
-    to agree, as that is what was asked.
+    to agree, as that is what was asked, but those that are moved or read other inputs.
 
     ``near``: only those of which labels don't say all, and which are close on both sides. Returns
-    what is to be said of it, or nothing.
+    what is to be said of it, or nothing: what is not close is not assumed to mean the same.
     """
     ours, theirs = found.left.values, found.right.values
     pairs: dict[int, Pair] = {}
     for place, one in enumerate(found.outputs):
         mine, other = ours[one.left], theirs[one.right]
         alike = mine.shape == other.shape and mine.dtype == other.dtype
+        alike &= not (one.moved or one.window)
         size = int(np.prod(mine.shape, dtype=int))
         if alike and not one.selection.whole and (not near or one.compared < size):
-            whole = Pair(one.left, one.right, Selection((), None, None, ((), ())), True)
-            whole.compared = size
-            pairs[place] = whole
+            pairs[place] = Pair.of_all(one.left, one.right, size)
         elif alike and not near:
             one.known = True
     judge(left, right, list(pairs.values()))
-    if near:
-        pairs = {n: one for n, one in pairs.items() if close.near(one, ours[one.left].dtype)}
-    for place, one in pairs.items():
+    same = {n: one for n, one in pairs.items() if close.near(one, ours[one.left].dtype)}
+    for place, one in (same if near else pairs).items():
         found.outputs[place] = one
-    if not pairs:
-        return ""
-    return (
-        "the two sides run different operations on the same inputs; all of their outputs are "
-        f"assumed to mean the same{', as they are close' if near else ''}"
-    )
+    if near or len(same) == len(pairs):
+        return SAME_OUTPUTS if same else ""
+    return NOT_CLOSE
+
+
+NOT_CLOSE = (
+    "the two sides compute their outputs differently from the same inputs, and the results are "
+    "further apart than rounding takes two formulas: they are compared index by index, but may not "
+    "mean the same"
+)
+ASSUMED = "assumed to mean the same"
+SAME_OUTPUTS = (
+    "the two sides run different operations on the same inputs; all of their outputs are "
+    f"{ASSUMED}, as they are close"
+)
 
 
 def unlike(found: Difference, same: bool) -> bool:
@@ -110,7 +118,7 @@ def places(found: Difference, same_inputs: bool) -> str:
         if (dtype := found.left.values[pair.left].dtype) in floats.FORMATS
     ]
     return (
-        "different operations whose results are close are assumed to mean the same, in "
+        f"different operations whose results are close are {ASSUMED}, in "
         f"{counted(len(some), 'place')}; they are apart by at most {max(apart, default=0):.1e} of "
         "the largest number" + ("" if same_inputs else MASKS)
     )
@@ -125,17 +133,17 @@ def part_taken(found: Difference) -> bool:
     against compiled.
     """
     sides = found.left, found.right
-    moved = [
+    inputs = [
         {n for n, v in enumerate(side.values) if v.given < 0 and v.role == INPUT} for side in sides
     ]
     taken, others = False, False
     for one in found.operations:
         alone = one.verdict in NAMES
-        for side, number, some in zip(sides, (one.left, one.right), moved, strict=True):
+        for side, number, some in zip(sides, (one.left, one.right), inputs, strict=True):
             if number is None:
                 continue
             op = side.operations[number]
-            if _only_moves(op, some):
+            if only_moves(side, op, some):
                 some.update(op.gives)
                 takes = isinstance(op.meaning, Moves | Joins | Splits)
                 taken |= alone and takes
@@ -146,10 +154,12 @@ def part_taken(found: Difference) -> bool:
     return taken and (not others or all(one.known for one in found.outputs))
 
 
-def _only_moves(op: Operation, inputs: set[int]) -> bool:
-    """Whether an operation puts elements of the inputs in other places, and computes nothing."""
+def only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation puts elements of these values in other places, and computes
+    nothing; it may read which ones besides, as known integers."""
     moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
-    return bool(op.reads) and moves and all(n in inputs for n in op.reads)
+    some = any(n in inputs for n in op.reads)
+    return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
 
 
 @dataclass
@@ -202,10 +212,11 @@ def _other_weights(
 ) -> InputError | None:
     """Returns the error of weights of one shape that are read on both sides, each by one side.
 
-    A weight that the other side reads elsewhere is one of branches that ran in another order.
+    A weight that the other side reads elsewhere is one of branches that ran in another order. A
+    single number without axes, as bounds and factors in files are, is an argument.
     """
     held = [{v.digest for v in side.values if v.role == WEIGHT} for side in (left, right)]
-    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
+    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT and one[0].shape]
     own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
     other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
     for one, where in own:
@@ -221,13 +232,54 @@ SAME_INPUTS = "give both sides the same inputs, or one side a part of the other'
 
 def folded(refused: InputError, left: Recording, found: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
-    of those where not all of them are."""
+    of those where not all of them are, or where an operation has a counterpart that reads other
+    weights: weights that were folded stand in other operations."""
+    if _only_weights(found):
+        raise refused
     for one in found.outputs:
         value = left.values[one.left]
-        if one.compared < np.prod(value.shape, dtype=int) or value.dtype not in floats.FORMATS:
+        whole = one.compared == np.prod(value.shape, dtype=int)
+        if not whole or value.dtype not in floats.FORMATS or not close.near(one, value.dtype):
             raise refused
     which = refused.why.partition(",")[0]
     return f"{which}; the outputs are close, so these are taken for one model, folded differently"
+
+
+def _only_weights(found: Difference) -> bool:
+    """Returns whether weights differ of one operation that both runs have at the same place, while
+    no other operations stand for it: some of its results agree, as those of the same rows do, or
+    it belongs to two groups of the same operations."""
+    ours, theirs = found.left, found.right
+    held = [{v.digest for v in run.values if v.role == WEIGHT} for run in (ours, theirs)]
+    groups = [one.groups for one in found.operations if one.assumed and one.groups is not None]
+    for mine, other in align(ours, theirs):
+        if mine is None or other is None:
+            continue
+        pairs = zip(ours.operations[mine].reads, theirs.operations[other].reads, strict=False)
+        both = [(ours.values[n], theirs.values[m]) for n, m in pairs]
+        if not any(
+            a.role == b.role == WEIGHT
+            and (a.shape, a.dtype) == (b.shape, b.dtype)
+            and a.digest not in held[1]
+            and b.digest not in held[0]
+            for a, b in both
+        ):
+            continue
+        inside = [one for one in groups if mine in one[0] and other in one[1]]
+        for one in inside:
+            sides = zip((ours, theirs), one, strict=True)
+            first, second = ([run.operations[n].op for n in some] for run, some in sides)
+            if first == second:
+                return True
+        given = [
+            pair
+            for one in found.operations
+            if (one.left, one.right) == (mine, other)
+            for pair in one.gives
+        ]
+        if not inside and any(pair.compared and not pair.selection.whole for pair in given):
+            return True
+    return False
 
 
 def _met(left: Recording, right: Recording) -> list[tuple[Value, Value, str]]:

@@ -10,11 +10,12 @@ nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from probe import layout
 from probe.recording.meaning import Meaning
 
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
@@ -29,6 +30,8 @@ class Seen:
     place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
     container array (:mod:`probe.floats`: bfloat16 as uint16), a copy or a view that is valid until
     the next operation. ``role`` and ``name``: of values that no operation of the run gave.
+    ``address``: how many bytes behind a multiple of 64 its memory begins, by which libraries choose
+    kernels; None where the recorder can't say.
     """
 
     key: Hashable
@@ -37,6 +40,7 @@ class Seen:
     array: Callable[[], np.ndarray]
     role: str = INPUT
     name: str = ""
+    address: int | None = None
 
 
 @dataclass(slots=True)
@@ -48,10 +52,11 @@ class Event:
     it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
     arrays, in the order in which ``again`` takes them; ``gives``: its results. ``attributes``: all
     other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
-    called, on container arrays in the place of what it reads, and returns what it gives; None
-    where it can't be run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
-    lines of Python that compute y, a sequence where it gives several; None where there is no such
-    text. ``imports``: what they need.
+    called, on container arrays in the place of what it reads, laid at the recorded addresses, and
+    returns what it gives; None where it can't be run alone. Where it has ``moved(addresses)``, that
+    gives the same with operands at others. ``lines``: how a user writes it:
+    ``lines(["x", "w"], "y")`` gives lines of Python that compute y, a sequence where it gives
+    several; None where there is no such text. ``imports``: what they need.
     ``view``: where its results are the very memory that it reads, seen in another shape or order:
     what tells that way of seeing it from every other; else None.
     """
@@ -66,6 +71,30 @@ class Event:
     lines: Callable[[Sequence[str], str], list[str]] | None = None
     imports: Sequence[str] = ()
     view: Hashable = None
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as
+    of ``Seen``."""
+
+    run: Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+    addresses: Sequence[int | None]
+
+    def moved(self, addresses: Sequence[int | None]) -> Laid:
+        """Returns the same with operands at other addresses."""
+        return replace(self, addresses=addresses)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        both = zip(arrays, self.addresses, strict=True)
+        return self.run([layout.copied(np.asarray(one), at or 0) for one, at in both])
+
+
+def laid(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
+    """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
+    both = zip(names, addresses, strict=True)
+    every = (layout.shifted(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16)
+    return [line for lines in every for line in lines]
 
 
 Visit = Callable[[Event], None]

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from probe import floats, memory, ulp
-from probe.recording import counterparts
+from probe.recording import arguments, counterparts
+from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import MOST_MIXED, cost, filled, labelled
+from probe.recording.labelling import MOST_MIXED, cost, filled, labelled, one_sided
 from probe.recording.labels import NOTHING, Selection, agreeing
 from probe.recording.meaning import Passes
 from probe.recording.recording import Recording, Side, Value
@@ -40,6 +41,10 @@ class Pair:
 
     ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
     isn't known of the rest whether it must agree. ``hollow``: neither has any element.
+
+    Of outputs of one shape: ``moved``: how many compute what an element at another index of the
+    right computes; ``window``: how many read different inputs; ``by_index``: all elements compared
+    by their index, None if they agree by index or that was not asked.
     """
 
     left: int
@@ -54,6 +59,14 @@ class Pair:
     scaled: float = 0.0
     first: tuple[int, ...] | None = None
     hollow: bool = False
+    moved: int = 0
+    window: int = 0
+    by_index: Pair | None = None
+
+    @classmethod
+    def of_all(cls, left: int, right: int, size: int) -> Pair:
+        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
+        return cls(left, right, Selection((), None, None, ((), ())), True, size)
 
 
 @dataclass
@@ -65,7 +78,9 @@ class Aligned:
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``groups``: where labels have paired what does not read the same values one by
     one, the operations of either side that belong together; ``reads`` are then those values before
-    them that have a counterpart.
+    them that have a counterpart. ``arguments``: how the two are asked for different things, in
+    words: ``eps 1e-05 against 1e-06``; empty where they aren't. ``reason``: why nothing is known
+    of it (:class:`probe.recording.reasons.Reason`).
     """
 
     name: str
@@ -81,11 +96,18 @@ class Aligned:
     own: int | None = None
     groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     assumed: bool = False
+    arguments: str = ""
+    reason: Any = None
 
     @property
     def differing(self) -> int:
         """Returns elements of its outputs that must agree and don't."""
         return sum(one.differing for one in self.gives)
+
+    @property
+    def why(self) -> str:
+        """Returns its cause in words, with the arguments that differ; empty if there is none."""
+        return f"{self.cause}: {self.arguments}" if "argument" in self.cause else self.cause
 
     @property
     def compared(self) -> int:
@@ -111,17 +133,23 @@ class Aligned:
             "cause": self.cause or None,
             "note": self.note or None,
             "own": self.own,
+            "arguments": self.arguments or None,
+            "reason": None if self.reason is None else str(self.reason),
         }
 
 
 @dataclass
 class Difference:
-    """Two runs compared; ``operations`` in the order of the run, those of one side between."""
+    """Two runs compared; ``operations`` in the order of the run, those of one side between.
+
+    ``argued``: operations that labels take for the same though their arguments differ.
+    """
 
     left: Recording
     right: Recording
     operations: list[Aligned]
     outputs: list[Pair]
+    argued: Argued = field(default_factory=dict)
 
     @property
     def first(self) -> Aligned | None:
@@ -140,8 +168,11 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
-        if any(one.differing for one in self.outputs):
+        """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
+
+        Outputs that stand at other indices or read different inputs differ, too.
+        """
+        if any(one.differing or one.moved or one.window for one in self.outputs):
             return "differs"
         judged = all((one.known or one.selection.whole) and one.compared for one in self.outputs)
         return "equal" if judged and self.outputs else "unknown"
@@ -175,14 +206,20 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
     filled(right, ours)
     same = same or {}
     found = _by_labels(ours, theirs, same)
+    aligned = [(one.left, one.right) for one in found.operations if one.groups is None]
+    argued = arguments.every(ours, theirs, aligned)
+    alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
+    if argued.keys() - alike:  # else labels say the same of both, as of another momentum
+        found = _by_labels(ours, theirs, same, argued=argued)
     if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
         MOST_MIXED
     ):
-        again = _by_labels(ours, theirs, same, written=True)
+        again = _by_labels(ours, theirs, same, written=True, argued=found.argued)
         if not any(one.selection.empty for one in again.outputs):
             found = again
     judge(left, right, _of(found.operations, found.outputs))
     for each in found.operations:
+        each.arguments = _arguments(each, ours, theirs, argued)
         each.verdict = each.verdict or _verdict(each)
         each.note = "" if each.verdict == "equal" else each.note
     _handed_on(found)
@@ -203,13 +240,39 @@ def _handed_on(found: Difference) -> None:
                 one.verdict = "carried"
 
 
+def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued) -> str:
+    """Returns the arguments that differ, in words; also of operations of one kind that are assumed
+    to be the same, as their results are close."""
+    if one.left is None or one.right is None or not one.compared:
+        return ""
+    if one.groups is None:
+        told = argued.get((one.left, one.right))
+    else:
+        single = one.assumed and one.groups == ((one.left,), (one.right,))
+        told = arguments.between(ours, theirs, one.left, one.right) if single else None
+    return "" if told is None else told.text
+
+
+def _alike(one: Aligned) -> bool:
+    """Returns whether labels say that all of what two operations give must agree."""
+    return all(pair.selection.whole for pair in one.gives)
+
+
 def _by_labels(
-    ours: Recording, theirs: Recording, same: Mapping[int, int], written: bool = False
+    ours: Recording,
+    theirs: Recording,
+    same: Mapping[int, int],
+    written: bool = False,
+    argued: Argued | None = None,
 ) -> Difference:
     """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    argued = argued or {}
+    like = {other: one for (_, other), one in argued.items()}
+    aligned = align(ours, theirs)
+    formulas = one_sided(ours, theirs, aligned)
     labels = (
-        labelled(ours, theirs, written, {n: n for n in same}),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}),
+        labelled(ours, theirs, written, {n: n for n in same}, formulas=formulas[0]),
+        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like, formulas[1]),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -229,11 +292,14 @@ def _by_labels(
         both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
         return bool(both) and all(each.selection.empty for each in both)
 
-    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing, same)
-    found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
+    told = counterparts.found((ours, theirs), labels, aligned, nothing, same)
+    found = [
+        _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
+        for both in told.operations
+    ]
     found = _joined(found, ours, theirs)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, found, outputs)
+    return Difference(ours, theirs, found, outputs, argued)
 
 
 def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
@@ -248,6 +314,7 @@ def _aligned(
     both: tuple[int | None, int | None],
     told: Counterparts,
     pair: Callable[[int, int], Pair],
+    argued: Otherwise | None = None,
 ) -> Aligned:
     """Returns the operations of both sides, or of one, with the pairs of values to be compared."""
     mine, other = both
@@ -258,6 +325,9 @@ def _aligned(
         return made
     two = theirs.operations[other]
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
+    if argued is not None:  # single numbers are arguments, and not read by both
+        numbers = {two.reads[place] for place in argued.scalars}
+        reads = [(mine, other) for mine, other in reads if other not in numbers]
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
     if made.assumed or (mine, other) in told.by_labels:
@@ -300,8 +370,14 @@ def _grouped(
     given = {(n, told.values[0].get(n, -1)) for n in ends[0]}
     given |= {(told.values[1].get(n, -1), n) for n in ends[1]}
     made.gives = [pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
-    one = counterparts.group(ours, made.left, told.values[0])
-    two = counterparts.group(theirs, made.right, told.values[1])
+    ahead, back = told.values
+    if made.assumed:
+        # No label says which results follow from which part of what is read: a value that agrees in
+        # part is no boundary, or what differs in the rest of it would be called a source here.
+        ahead = {n: m for n, m in ahead.items() if pair(n, m).selection.whole}
+        back = {m: n for m, n in back.items() if pair(n, m).selection.whole}
+    one = counterparts.group(ours, made.left, ahead)
+    two = counterparts.group(theirs, made.right, back)
     values = {(n, told.values[0][n]) for n in one.reads}
     values |= {(told.values[1][n], n) for n in two.reads}
     made.reads = [pair(*numbers) for numbers in sorted(values)]

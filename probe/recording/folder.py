@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, machine, memory
+from probe import floats, layout, machine, memory
 from probe.errors import InputError
 from probe.recording import spelling
 from probe.recording.contract import Event, Recorder, Seen
@@ -189,6 +189,8 @@ def _value(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
     if one.given >= 0:
         found["given"] = one.given
     found |= {name: text for name, text in (("role", one.role), ("name", one.name)) if text}
+    if one.address is not None:
+        found["address"] = one.address
     if one.content is not None:
         found["content"] = True
     if one.zeros is not None:
@@ -211,7 +213,12 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
 
 
 class Stored:
-    """A recording on disk as one of two sides. InputError: the folder is none, or is damaged."""
+    """A recording on disk as one of two sides. InputError: the folder is none, or is damaged.
+
+    ``untried``: why its operations are not run, empty where they can be.
+    """
+
+    untried = "no code of a recording is run, so no cause was looked for"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -320,8 +327,13 @@ class Stored:
         container(dtype)
         if not NAME.fullmatch(f"{name}.npy"):
             raise self.broken(f"{name[:40]!r} is not a digest")
-        given = int(one.get("given", -1))
-        return Value(shape, dtype, name, given, str(one.get("role", "")), str(one.get("name", "")))
+        given, role = int(one.get("given", -1)), str(one.get("role", ""))
+        found = Value(shape, dtype, name, given, role, str(one.get("name", "")))
+        if one.get("address") is not None:  # folders of earlier releases do not have it
+            found.address = int(one["address"])
+            if not 0 <= found.address < layout.BOUNDARY:
+                raise self.broken(f"{found.address} is not an address modulo {layout.BOUNDARY}")
+        return found
 
     def file(self, name: str) -> np.ndarray:
         """Returns the array of a file of the folder. InputError: it is not what its name says."""

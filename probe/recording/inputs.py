@@ -7,9 +7,11 @@ first that many entries, so that the shorter side's inputs are the beginning of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -279,3 +281,20 @@ def cut(
         index = (slice(None),) * axis + (slice(size),)
         found[name] = np.ascontiguousarray(arrays[name][index])
     return found
+
+
+@contextmanager
+def restored(arrays: Sequence[Any]) -> Iterator[None]:
+    """Gives arrays of NumPy back what they held, in the same memory.
+
+    A function may change its arguments (``x += 1``), and its next run has to start from the same
+    numbers, at the same addresses.
+    """
+    every = [one for one in arrays if isinstance(one, np.ndarray)]
+    before = [np.array(one) for one in every]
+    try:
+        yield
+    finally:
+        for one, held in zip(every, before, strict=True):
+            if one.tobytes() != held.tobytes():
+                one[...] = held

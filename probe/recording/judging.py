@@ -38,7 +38,7 @@ from probe.recording.meaning import (
     functions,
 )
 from probe.recording.recording import Side
-from probe.recording.source import Known, compared_cases, first_meaning
+from probe.recording.source import Known, begins, compared_cases, first_meaning
 
 SETS = 6
 """Sets of operands on which operations are compared that have no order."""
@@ -105,11 +105,16 @@ def _unrounded(meaning: Meaning) -> bool:
 
 def one_call(one: Aligned, left: Side, right: Side) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
-    varied: then the library computes it in one way, place by place."""
+    varied: then the library computes it in one way, place by place. What operands begin at is a
+    part of it, as far as it decides orders: modulo 16 bytes (``source.begins``)."""
     assert one.left is not None and one.right is not None
     sides = (left.recording, one.left), (right.recording, one.right)
     ours, theirs = (
-        [(v.shape, v.dtype) for n in (*op.reads, *op.gives) for v in [recording.values[n]]]
+        [
+            (v.shape, v.dtype, begins(v.address))
+            for n in (*op.reads, *op.gives)
+            for v in [recording.values[n]]
+        ]
         + [repr(op.attributes)]
         for recording, number in sides
         for op in [recording.operations[number]]
@@ -369,7 +374,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"
     if adds(meaning) or settled(meaning):
         return ""
-    return "its result may depend on the position in an unknown manner"
+    return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from probe import floats
 from probe.recording.labels import Labels, of_content, of_digest, tag
 from probe.recording.meaning import Attends, Contracts, Steps, Unknown, Windows
 from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
+
+if TYPE_CHECKING:
+    from probe.recording.arguments import Otherwise
 
 LARGE = 1 << 24
 """Elements up to which an input is known element by element, where one side takes a part of it: a
@@ -43,10 +48,15 @@ def labelled(
     other: Recording,
     written: bool = False,
     same: Mapping[int, int] | None = None,
+    like: Mapping[int, Otherwise] | None = None,
+    formulas: Collection[int] = (),
 ) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with.
 
     ``same``: values that are taken for the same as one of the other run, by what both are called.
+    ``like``: by number, operations that get the labels of one of the other run, whose arguments
+    are different.
+    ``formulas``: values that are labelled by how they were computed, though their content is known.
 
     ``written``: no label is left out. What is computed of labels that are left out has other labels
     than what is computed of those that are not, and whether they are may depend on the batch: a
@@ -56,7 +66,7 @@ def labelled(
     theirs = {_key(v) for v in other.values if v.given < 0 and (alike or _by_digest(v))}
     _written_out(side, other)
     found: list[Labels | None] = []
-    for value in side.values:
+    for number, value in enumerate(side.values):
         label = None
         if (
             value.given < 0
@@ -67,7 +77,11 @@ def labelled(
         ):
             label = _whole(value)._replace(fixed=value.role == WEIGHT)
             label = label._replace(array=label.full()) if written else label
-        elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
+        elif (
+            value.content is not None
+            and number not in formulas
+            and (value.given < 0 or exact(value.content, value.dtype))
+        ):
             label = of_content(value.content)
         elif value.given < 0:
             label = _whole(value)
@@ -75,12 +89,28 @@ def labelled(
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
             continue
-        for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
+        for number, label in zip(one.gives, _labels(side, one, found, like), strict=True):
             if found[number] is None:
                 name = None if same is None else same.get(number)
                 found[number] = label if name is None else _assumed(side.values[number], name)
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
+
+
+def _labels(
+    side: Recording,
+    one: Operation,
+    found: list[Labels | None],
+    like: Mapping[int, Otherwise] | None,
+) -> list[Labels]:
+    taken = (like or {}).get(one.number)
+    if taken is None:
+        return given_labels(side, one, found)
+    own = list(found)
+    for place, label in taken.scalars.items():
+        own[one.reads[place]] = label
+    asked = replace(one, meaning=taken.like.meaning, attributes=taken.like.attributes)
+    return given_labels(side, asked, own)
 
 
 def _written_out(side: Recording, other: Recording) -> None:
@@ -139,6 +169,28 @@ def exact(content: np.ndarray, dtype: str) -> bool:
         return "complex" not in dtype
     values = floats.widen(content, dtype)
     return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
+
+
+def one_sided(
+    ours: Recording, theirs: Recording, pairs: Sequence[tuple[int | None, int | None]]
+) -> tuple[set[int], set[int]]:
+    """Returns computed values of either run whose content is kept there, and not in the other.
+
+    A batch of 16 may have too many integers to be kept where a batch of 1 has not: a label by
+    content on one side and by formula on the other would never be equal. ``pairs``: operations.
+    """
+    found: tuple[set[int], set[int]] = set(), set()
+    for mine, other in pairs:
+        if mine is None or other is None:
+            continue
+        gives = ours.operations[mine].gives, theirs.operations[other].gives
+        for both in zip(*gives, strict=False):
+            values = ours.values[both[0]], theirs.values[both[1]]
+            kept = [value.content is not None for value in values]
+            if kept[0] != kept[1] and values[0].dtype == values[1].dtype:
+                side = 0 if kept[0] else 1
+                found[side].add(both[side])
+    return found
 
 
 def filled(side: Side, other: Recording) -> None:

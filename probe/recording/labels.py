@@ -151,7 +151,8 @@ class Selection(NamedTuple):
     ``axes``: those along which elements are named; all along the others belong to the selection.
     ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``:
     the two have other numbers of axes, and elements are named by their place in the flattened
-    value.
+    value. ``again``: further elements of the right value that have a selected one's label: each
+    left element is paired with one right element, though several may compute the same.
     """
 
     axes: tuple[int, ...]
@@ -159,6 +160,7 @@ class Selection(NamedTuple):
     right: np.ndarray | None
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
     flat: bool = False
+    again: np.ndarray | None = None
 
     @property
     def whole(self) -> bool:
@@ -210,6 +212,13 @@ class Selection(NamedTuple):
         every = self.taken(np.ones(shape, bool), side)
         return self.put(np.zeros(shape, bool), every, side)
 
+    def rest(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Returns where a side's value need not agree with anything of the other's: bool."""
+        found = ~self.mask(shape, side)
+        if side == 1 and self.again is not None and len(self.again):
+            found &= ~self._replace(left=self.again, right=self.again).mask(shape, 1)
+        return found
+
 
 NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)
 """No element of either value."""
@@ -260,7 +269,19 @@ def _matched(mine: tuple, other: tuple, left: Labels, right: Labels) -> Selectio
     alike = len(kept) == ours.size == theirs.size and left.shape == right.shape
     if alike and np.array_equal(found, np.arange(ours.size)):
         return Selection((), None, None, ((), ()))
-    return Selection(axes, kept, found[kept], (sizes[0], sizes[1]), flat)
+    again = _again(theirs, np.sort(ours[kept]), found[kept])
+    return Selection(axes, kept, found[kept], (sizes[0], sizes[1]), flat, again)
+
+
+def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """Returns places of labels, other than ``taken``, that stand in ``known``, which is sorted."""
+    if not len(known):
+        return taken[:0]
+    free = _among(labels, known)
+    free[taken] = False
+    found = np.flatnonzero(free)
+    place = np.searchsorted(known, labels[found]).clip(max=len(known) - 1)
+    return found[known[place] == labels[found]]
 
 
 MOST_BITS = 26

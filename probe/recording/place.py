@@ -2,8 +2,11 @@
 
 The operation itself is asked, at its own shapes: all places get the same number. Where places then
 differ in their bits, they are computed by different code, and each differing output has to come out
-again on both sides at its own place. Where both sides treat all places alike and still differ, they
-compute by different formulas. Whole rows are put to what normalises rows in the same way.
+again on both sides at its own place. That some number has such a border is no proof: two formulas
+may both have one. The place is the cause only if each differing output that is asked about comes
+out with the other side's bits too, from the same number at another place, perhaps of a longer call.
+Where one doesn't, the sides compute by different formulas. Whole rows are put to what normalises
+rows in the same way.
 
 Random numbers show the border between such places by luck alone: a part of all numbers is rounded
 differently on either side of it. So ``telling`` ones are looked for first.
@@ -13,9 +16,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -36,9 +38,6 @@ SEAM = 33
 
 KEPT = 8
 """Answers that are kept to tell places apart."""
-
-SEAMS = 4
-"""Numbers that are put to other sizes."""
 
 POOL, SEED = 2048, 31_000
 """Numbers among which telling ones are looked for, and what they are drawn from."""
@@ -173,13 +172,15 @@ class Placed:
     """What places have to do with a difference. ``word``: ``place``, ``algorithm`` or empty.
 
     ``examined``: differing outputs that were asked about; ``replayed``: those of them that came out
-    on both sides from their own number and their place alone.
+    on both sides from their own number and their place alone. ``elsewhere``: of the examined ones,
+    those that no place of either side's call gave the other side's bits.
     """
 
     word: str
     why: str
     examined: int = 0
     replayed: int = 0
+    elsewhere: list[int] = field(default_factory=list)
 
 
 def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Placed:
@@ -193,18 +194,47 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
     found = _asked(sides, apart)
     if found.word or found.replayed < found.examined:
         return found
-    seams = [one.seam(values) for one, values in _seams(sides, apart)]
-    if any(seams):
-        side = ("left", "right")[seams.index(True)]
-        found.word = "place"
-        found.why = (
-            f"each side computes all of its places alike; with a few more elements the {side} one "
-            "gives both results in one call, by place: a vector loop and its remainder"
-        )
-        return found
-    found.word = "algorithm"
-    found.why = "each side gives one result at all places, and the sides' results are different"
+    kept = sum(bool(one.kept) for one in sides)
+    more = 0
+    for done, number in enumerate(found.elsewhere):
+        more = _grown(sides, number, more)
+        if more == 0:
+            found.word = "algorithm"
+            found.why = (
+                "each side gives one result at all places, and the sides' results are different"
+                if not kept and not done
+                else "different formulas: the same number gives the other side's result at no place"
+            )
+            return found
+        if more < 0:
+            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
+            return found
+    found.word = "place"
+    found.why = (
+        "with a few more elements in one call the same number gives both results, by place: a "
+        "vector loop and its remainder"
+    )
     return found
+
+
+def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
+    """Returns how many more elements along the last axis a call of either side needs to give both
+    sides' results of an output; 0 if none was found, -1 if neither runs at other sizes.
+
+    ``more``: what another output needed, which is tried first.
+    """
+    bits = [one.recorded_bits(number) for one in sides]
+    sizes = [more, *range(1, SEAM)] if more > 0 else range(1, SEAM)
+    able = False
+    for side in sides:
+        for size in sizes:
+            seen = side.longer(int(side.index[number]), size)
+            if seen is None:
+                break
+            able = True
+            if seen.issuperset(bits):
+                return size
+    return 0 if able else -1
 
 
 def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Placed:
@@ -217,6 +247,12 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     if found.word or found.replayed < found.examined:
         return found
     found.why = "each side computes all of its rows alike; the order within a row is unknown"
+    if sides[0].kept or sides[1].kept:
+        found.why = (
+            "rows at different places are computed differently, but "
+            f"{len(found.elsewhere)} of {found.examined} examined outputs come out with the other "
+            "side's bits in no row"
+        )
     return found
 
 
@@ -240,6 +276,10 @@ class _Asked(ABC):
         self.recorded = np.ascontiguousarray(function.recorded)
         self.shape = self.recorded.shape
         self.kept: list[np.ndarray] = []
+
+    def recorded_bits(self, number: int) -> bytes:
+        """Returns the bits of one of the outputs that must agree, as they were recorded."""
+        return _bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
 
     @abstractmethod
     def key(self, place: int) -> bytes:
@@ -266,6 +306,13 @@ class _Asked(ABC):
         if len(self.kept) < KEPT and (lines != lines[:1]).any():
             self.kept.append(lines)
         return bits.reshape(-1)
+
+    def beside(self, place: int) -> np.ndarray:
+        """Returns the places that an output's own number, or its own element of a row, is put to:
+        flat indices."""
+        every = self.lines(np.arange(self.recorded.size).reshape(self.shape))
+        column = int(np.flatnonzero((every == place).any(axis=0))[0])
+        return np.asarray(every[:, column])
 
     def classes(self) -> np.ndarray:
         """Returns a number for each place: equal where no answer told two apart."""
@@ -302,28 +349,24 @@ class _Elements(_Asked):
     def lines(self, found: np.ndarray) -> np.ndarray:
         return found.reshape(-1, 1)
 
-    def seam(self, places: Sequence[tuple[int, bytes]]) -> bool:
-        """Whether some places of a longer call give this side's result and some the other's.
-
-        ``places``: outputs of this side, with the other side's bits there.
-        """
-        grown = [array.shape == self.shape and array.ndim > 0 for array in self.reads]
-        if not all(grown):
-            return False
-        for place, other in places:
-            at = np.unravel_index(place, self.shape)
-            mine = _bits(self.recorded, self.dtype)[at].tobytes()
-            for more in range(1, SEAM):
-                shape = (*self.shape[:-1], self.shape[-1] + more)
-                given = [np.full(shape, one[at], one.dtype) for one in self.reads]
-                try:
-                    found = _bits(self.call(given), self.dtype)
-                except Exception:  # it has one size, or says no in another way
-                    return False
-                seen = {one.tobytes() for one in np.unique(found)}
-                if {mine, other} <= seen:
-                    return True
-        return False
+    def longer(self, place: int, more: int) -> set[bytes] | None:
+        """Returns the results of an output's number at all places of a longer call; None where it
+        has one size, or can't be run so for another reason."""
+        at, width = np.unravel_index(place, self.shape), self.shape[-1] if self.shape else 0
+        if not width:
+            return None
+        given = []
+        for array, wide in zip(self.reads, self.wide, strict=True):
+            grown = array.ndim > 0 and array.shape[-1] == width
+            shape = (*array.shape[:-1], width + more) if grown else array.shape
+            given.append(np.full(shape, wide[at], array.dtype))
+        try:
+            found = self.call(given)
+        except Exception:  # a library says no in many ways
+            return None
+        if found.size <= self.recorded.size:
+            return None
+        return {one.tobytes() for one in np.unique(_bits(found, self.dtype))}
 
 
 class _Rows(_Asked):
@@ -362,10 +405,10 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Pl
     largest = max(side.recorded.size for side in sides)
     most = most or min(max(ELEMENTS // max(largest, 1), LEAST), MOST, len(apart))
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
-    replayed = 0
+    replayed, elsewhere = 0, list[int]()
     known: list[tuple[bytes, np.ndarray | None]] = [(b"", None)] * 2  # the last answer
     for number in chosen.tolist():
-        right = True
+        right, met = True, False
         for which, side in enumerate(sides):
             place = int(side.index[number])
             key = side.key(place)
@@ -376,8 +419,11 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Pl
                 return Placed("", "it can't be run on other operands of its shape")
             recorded = side.recorded.reshape(-1)[place : place + 1]
             right &= same(recorded, found[place : place + 1].view(recorded.dtype), side.dtype)
+            other = np.frombuffer(sides[1 - which].recorded_bits(number), found.dtype)
+            met |= bool((found[side.beside(place)] == other).any())
         replayed += right
-    made = Placed("", "", len(chosen), replayed)
+        elsewhere += [] if met else [number]
+    made = Placed("", "", len(chosen), replayed, elsewhere)
     if replayed < len(chosen):
         made.why = "its outputs depend on more than their own input and position"
         return made
@@ -386,21 +432,10 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Pl
         for word, side in zip(("left", "right"), sides, strict=True)
         if side.kept
     ]
-    if told:
+    if told and not elsewhere:
         made.word = "place"
         made.why = f"the same number gives different bits at different places; {'; '.join(told)}"
     return made
-
-
-def _seams(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> list[tuple[Any, Any]]:
-    """For either side a few outputs, with the other side's bits."""
-    chosen = apart[:SEAMS].tolist()
-    found = []
-    for one, other in (sides, sides[::-1]):
-        theirs = _bits(other.recorded, other.dtype).reshape(-1)
-        places = [(int(one.index[n]), theirs[other.index[n]].tobytes()) for n in chosen]
-        found.append((one, places))
-    return found
 
 
 def _classes(side: _Asked) -> str:

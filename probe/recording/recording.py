@@ -32,6 +32,10 @@ COMPLEX = {"complex32", "complex64", "complex128"}
 SMALL = 1 << 20
 """Elements up to which integers, and what is computed from nothing else, are kept."""
 
+LARGE, LARGE_BYTES = 1 << 24, 1 << 29
+"""Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
+and the bytes that all of these may have together on a side."""
+
 
 @dataclass(slots=True)
 class Value:
@@ -39,7 +43,8 @@ class Value:
 
     ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
     inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what
-    the operation's meaning noticed, such as where a softmax gave exact zeros.
+    the operation's meaning noticed, such as where a softmax gave exact zeros. ``address``: as of
+    ``Seen``, in the run that was recorded.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +55,7 @@ class Value:
     name: str = ""
     content: np.ndarray | None = None
     zeros: np.ndarray | None = None
+    address: int | None = None
 
     @property
     def floating(self) -> bool:
@@ -88,6 +94,16 @@ class Recording:
     values: list[Value] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
+
+
+def name_of(run: Recording, number: int) -> str:
+    """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
+    the weight's. Empty if there is none."""
+    value = run.values[number]
+    if value.name or value.given < 0:
+        return value.name
+    op = run.operations[value.given]
+    return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
 
 
 Part = tuple[int, Selection]
@@ -214,6 +230,7 @@ class Live:
         self.suspects: set[int] = set()
         self.digests_again: dict[int, str] = {}
         self.able: dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None] = {}
+        self.scripted: dict[int, bool] = {}  # of those: whether the recorder writes them as lines
         self.views: dict[Hashable, str] = getattr(recorder, "views", {})
         self.recording = self.watched()
 
@@ -221,15 +238,30 @@ class Live:
         """Runs it for its structure and digests."""
         found = Recording(self.recorder.target)
         names: dict[str, int] = {}
+        large = 0
+
+        def fits(shape: tuple[int, ...], array: Callable[[], np.ndarray]) -> bool:
+            """Returns whether such a value is kept, and counts its bytes where it is large."""
+            nonlocal large
+            size = prod(shape)
+            if size <= SMALL:
+                return True
+            if size > LARGE or large + (more := array().nbytes) > LARGE_BYTES:
+                return False
+            large += more
+            return True
 
         def met(number: int, seen: Seen, given: int) -> None:
             if given >= 0:
-                found.values.append(Value(seen.shape, seen.dtype, bits(seen), given))
+                value = Value(seen.shape, seen.dtype, bits(seen), given, address=seen.address)
+                found.values.append(value)
                 return
             array = seen.array()
             value = Value(seen.shape, seen.dtype, digest(array), given, seen.role, seen.name)
+            value.address = seen.address
             plain = not value.floating or seen.role == CONSTANT
-            if seen.role == INPUT or array.size == 1 or (plain and array.size <= SMALL):
+            few = seen.role == INPUT or array.size == 1
+            if few or (plain and fits(seen.shape, lambda: array)):
                 value.content = np.array(array)
             found.values.append(value)
 
@@ -255,7 +287,7 @@ class Live:
             if known:
                 for n, seen in zip(gives, event.gives, strict=True):
                     settled = meaning.exact or not values[n].floating
-                    if settled and prod(seen.shape) <= SMALL:
+                    if settled and fits(seen.shape, seen.array):
                         values[n].content = np.array(seen.array())
             if meaning.notices and gives and values[gives[0]].content is None:
                 values[gives[0]].zeros = meaning.noticed(
@@ -371,6 +403,7 @@ class Live:
         def done(number: int, event: Event, *_: Any) -> None:
             if number in rest:
                 self.able[number] = event.again
+                self.scripted[number] = event.lines is not None
 
         if missing or rest:
             self._rerun(met, done)

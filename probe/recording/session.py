@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, operands, ulp, window
+from probe import budget, floats, operands, ulp, window
 from probe.backends.contract import Backend, Operator
 from probe.case import Case
 from probe.errors import InputError
@@ -200,6 +200,7 @@ class _Operation(Operator):
         view, self.y, self.scale = owner.view, owner.view.y, owner.view.scale
 
         def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+            budget.check()
             reads = list(owner.reads)
             reads[view.x.number] = x
             if view.w is not None:

@@ -18,16 +18,19 @@ import numpy as np
 
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
-from probe.errors import ProbeError
+from probe.errors import ProbeError, TimeOver
+from probe.layout import BOUNDARY
 from probe.order.reveal import SHORT
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import composed, place
 from probe.recording.alone import Alone, same, unequal
 from probe.recording.cases import as_cases
+from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.meaning import (
     Contracts,
+    Convolution,
     Each,
     Meaning,
     Normalises,
@@ -35,7 +38,7 @@ from probe.recording.meaning import (
     Unknown,
     Windows,
 )
-from probe.recording.recording import Side
+from probe.recording.recording import Side, name_of
 from probe.recording.session import Session
 from probe.recording.terms import of_terms
 from probe.recording.view import AsCase
@@ -51,7 +54,7 @@ PRODUCTS = 1 << 27
 
 KINDS = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("place", "algorithm", "nondeterministic", "uninitialised"),
+    *("place", "argument", "algorithm", "alignment", "nondeterministic", "uninitialised"),
 )
 """Classes of causes; those of sums may be joined by ``+``."""
 
@@ -151,16 +154,23 @@ def explain(
     except KeyError:
         made.why = "its operands were left out of the recording"
         return made
+    if aligned.arguments:
+        return _argued(made, sides, aligned)
     if any(one.again is None for one in sides):
-        made.why = "the operation can't be run alone"
+        # of a recording that isn't trusted nothing was tried
+        tried = (getattr(side, "untried", "") for side in (left, right))
+        made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
         made.why = _other_operands(sides, aligned.reads)
         made.refuted = bool(made.why)
     if made.why:
+        made.why += f"; {text}" if (text := _addresses(sides, aligned.reads).text) else ""
         return made
     try:
         made.kind, made.why = _unlike(sides, aligned.reads)
         made.refuted = made.why.endswith(NO_SOURCE)
+    except TimeOver:
+        raise
     except Exception as error:  # a library raises what it likes
         made.why = f"alone, the operation raises {type(error).__name__}"
     if made.why:
@@ -173,7 +183,111 @@ def explain(
             return _placed(made, added)
         made.why = "not explained yet: different formulas whose results are close"
         return made
-    return _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    made = _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    return _of_addresses(made, sides, aligned.reads)
+
+
+@dataclass
+class _Addresses:
+    """Where operands begin. ``text``: those that begin elsewhere on the other side, empty if none
+    is known to; ``left`` and ``right``: a side's operands at the other side's addresses."""
+
+    text: str
+    left: list[int | None]
+    right: list[int | None]
+
+
+def _addresses(sides: list[Alone], reads: list[Pair]) -> _Addresses:
+    ours, theirs = (one.addresses for one in sides)
+    found, said = _Addresses("", list(ours), list(theirs)), []
+    pairs = {pair.left: pair.right for pair in reads}
+    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
+    for at, number in enumerate(sides[0].operation.reads):
+        other = right.get(pairs.get(number, -1))
+        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+            continue
+        found.left[at], found.right[other] = theirs[other], ours[at]
+        name = name_of(sides[0].side.recording, number) or f"operand {at + 1}"
+        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
+    if said:
+        head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+        found.text = f"{head}: {', '.join(said)}"
+    return found
+
+
+def _of_addresses(made: Cause, sides: list[Alone], reads: list[Pair]) -> Cause:
+    """Names the addresses of operands as the cause where each side, run alone on its own operands
+    at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
+    what each side adds; what else differs between the sides then changes nothing."""
+    if not (apart := _addresses(sides, reads)).text:
+        return made
+    moved = sides[0].moved(apart.left), sides[1].moved(apart.right)
+    if moved[0] is None or moved[1] is None:
+        made.why += f"; {apart.text}"
+        return made
+    ours, theirs, dtype = sides[0].outputs, sides[1].outputs, sides[0].value.dtype
+    differ = unequal(ours, theirs, dtype)
+    gone = differ & ~unequal(moved[0], theirs, dtype) & ~unequal(moved[1], ours, dtype)
+    count, every = int(gone.sum()), int(differ.sum())
+    if count < every:  # none: where they begin changes nothing, and is not mentioned
+        made.why += f"; {apart.text}, which explains {count} of {every}" * bool(count)
+        return made
+    if not made.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
+        made.why, made.examined, made.replayed = "", every, every
+    exchanged = f"{apart.text}; with the addresses exchanged, each side gives the other's bits"
+    made.kind, made.causes = "alignment", {"alignment": every}
+    made.why = f"{exchanged}; {made.why}" if made.why else exchanged
+    return made
+
+
+def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
+    """Fills in the class of operations whose arguments differ, though their operands agree.
+
+    It is the arguments that decide where nothing else can: operands of one size that lie alike in
+    memory, on one target. Else the difference has to be larger than any rounding.
+    """
+    elsewhere = False  # whether something around a call decides its bits, such as a switch
+    try:
+        for one in sides if all(one.again is not None for one in sides) else ():
+            kind, why = one.unsteady()
+            if kind in ("nondeterministic", "uninitialised"):
+                made.kind, made.why = kind, why
+                made.causes = {kind: made.differing}
+                return made
+            made.alone, elsewhere = not why, bool(why)
+            if why:
+                break
+    except Exception as error:  # a library raises what it likes
+        made.why = f"alone, the operation raises {type(error).__name__}"
+        return made
+    dtype = sides[0].value.dtype
+    if (elsewhere or not _as_one(sides)) and near(aligned.gives[made.output], dtype):
+        made.why = (
+            f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
+            "how they lie in memory or a switch: it is unknown which of these changes the bits"
+        )
+        return made
+    # the same operands on the same target, so nothing but the arguments can decide
+    made.kind, made.why = "argument", aligned.arguments
+    both = [one.operation.meaning for one in sides]
+    if all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]:
+        made.kind = "window+argument"
+    made.causes = {made.kind: made.differing}
+    made.examined = made.replayed = made.differing if made.alone else 0
+    return made
+
+
+def _as_one(sides: list[Alone]) -> bool:
+    """Returns whether two calls differ in their arguments at most, as far as that is known."""
+    left, right = (
+        (
+            one.side.recording.target,
+            [array.shape for array in one.reads],
+            getattr(one.again, "lies", None),
+        )
+        for one in sides
+    )
+    return left == right
 
 
 def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
@@ -182,11 +296,7 @@ def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
         kind, why = one.unsteady()
         if why:
             return ("" if kind == "other" else kind), why
-    for one in sides:
-        if one.reads_more(reads):
-            why = "its outputs depend on operands that it was not expected to read"
-            return "", f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
-    return "", ""
+    return "", _reads_more(sides, reads)
 
 
 def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
@@ -204,6 +314,37 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
         dtype = sides[1].side.recording.values[one.right].dtype
         if not same(other, mixed.reshape(other.shape), dtype):
             return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+    return ""
+
+
+def refuted(left: Side, right: Side, aligned: Aligned) -> str:
+    """Returns why an operation is no source, though its inputs were taken to agree; empty if
+    nothing was found against it. It is run alone once a side; what can't be is not refuted."""
+    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
+    if aligned.left is None or aligned.right is None or output is None:
+        return ""
+    pair = aligned.gives[output]
+    try:
+        if aligned.groups is not None:
+            left, right, aligned = composed.of(left, right, aligned)
+            output = 0
+        assert aligned.left is not None and aligned.right is not None
+        numbers = enumerate(((left, aligned.left), (right, aligned.right)))
+        sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
+        if any(one.again is None for one in sides):
+            return ""
+        return _other_operands(sides, aligned.reads) or _reads_more(sides, aligned.reads)
+    except TimeOver:
+        raise
+    except Exception:  # left out of a recording, or a library raises what it likes
+        return ""
+
+
+def _reads_more(sides: list[Alone], reads: list[Pair]) -> str:
+    for one in sides:
+        if one.reads_more(reads):
+            why = "its outputs depend on operands that it was not expected to read"
+            return f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
     return ""
 
 
@@ -252,9 +393,11 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
             if not len(told.differing):
                 continue
             shapes = tuple(str(view.case.to_json()) for view in views)
-            key = sides[0].operation.op, shapes
+            key = sides[0].operation.op, shapes, *map(_begins, sides)
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
             _told(made, told, _revealed(sides, views, told, most, revealer))
+    except TimeOver:
+        raise
     except (ProbeError, ValueError, IndexError) as error:
         made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
     return made
@@ -294,6 +437,17 @@ def _evenly(some: np.ndarray, most: int) -> np.ndarray:
     return some[np.unique(np.linspace(0, len(some) - 1, most).astype(int))]
 
 
+def begins(address: int | None) -> int | None:
+    """Returns what orders go with of an address: modulo 16 bytes, as MKL's and Eigen's do. NumPy
+    allocates at any multiple of 16, so that more of it would tell the same call from itself."""
+    return None if address is None else address % 16
+
+
+def _begins(one: Alone) -> Hashable:
+    """Returns what its orders go with besides its shapes: where its operands begin."""
+    return tuple(map(begins, one.addresses))
+
+
 def compared_cases(
     sides: list[Alone], known: Known, made: Callable[[], Revealer]
 ) -> Iterator[Recorded]:
@@ -304,7 +458,7 @@ def compared_cases(
     for views in zip(*(_views(one) for one in sides), strict=True):
         told = _compared(sides, views)
         for one, view, side, places in _each(sides, views, told):
-            key = sides[0].operation.op, str(view.case.to_json())
+            key = sides[0].operation.op, str(view.case.to_json()), _begins(one)
             revealer = known.setdefault(key, made())
             revealer.reveal(side, _session(one, view), side.mask(places))
         yield told

@@ -23,6 +23,7 @@ from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Recorder, Seen, Visit
+from probe.recording.inputs import restored
 
 FILES = {
     ".onnx": "onnxruntime",
@@ -365,7 +366,8 @@ def of_function(
     if missing := _required(function):
         why = f"it takes {', '.join(missing)}"
         raise InputError("function", getattr(function, "__name__", "it"), why, NO_ARGUMENTS)
-    found = list(leaves(guarded(function, name) if name else function()))
+    with restored(bare[1] if bare is not None else ()):
+        found = list(leaves(guarded(function, name) if name else function()))
     kinds = [kind for one in found for kind in [_library(one)] if kind]
     if kinds:
         made: Recorder = recorders(kinds[0]).Recorder(function)
@@ -380,6 +382,13 @@ def of_function(
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
             "NumPy itself, take the arrays as arguments: inputs=(x,)"
         )
+        if bare is not None and bare[1]:
+            why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
+            todo = (
+                "compute from these arrays all the way: np.asarray(), .tolist(), .view(), and what "
+                "is done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)"
+                "); of another library return its own arrays (without .numpy())"
+            )
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(one).__name__ for one in found)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
-from probe.errors import Nondeterministic
+from probe import budget, floats
+from probe.errors import Misaligned, Nondeterministic, TimeOver
+from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed
+from probe.recording import alone, assumed, moved, reasons
 from probe.recording.assumed import MOVING, NAMES
 from probe.recording.contract import Recorder
 from probe.recording.difference import (
@@ -29,7 +30,7 @@ from probe.recording.difference import (
     compare,
     itemsize,
 )
-from probe.recording.recording import Live, Recording, Side, digest
+from probe.recording.recording import Live, Recording, Side, digest, name_of
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -159,10 +160,47 @@ def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
     op = ours.operations[number]
     where = f"{op.op} at {op.path}" if op.path else op.op
-    return Nondeterministic(
+    found = (
         f"{start}: the first operation that does is {where}, number {number + 1} of "
-        f"{len(ours.operations)}; {FIX}"
+        f"{len(ours.operations)}"
     )
+    if said := _misaligned(one, two, number):
+        return Misaligned(f"{found}, {said}; {ALLOCATE}")
+    return Nondeterministic(f"{found}; {FIX}")
+
+
+def _misaligned(one: Live, two: Live, number: int) -> str:
+    """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
+    alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
+    runs = one.recording, two.recording
+    op = runs[0].operations[number]
+    ours, theirs = ([run.values[n].address for n in op.reads] for run in runs)
+    if ours == theirs:
+        return ""
+    try:
+        moved = getattr(one.again(number), "moved", None)
+        arrays = one.arrays(set(op.reads))
+        if moved is None:
+            return ""
+        for run, addresses in zip(runs, (ours, theirs), strict=True):
+            found = moved(addresses)([np.array(arrays[n]) for n in op.reads])
+            if [digest(a) for a in found] != [run.values[n].digest for n in op.gives]:
+                return ""
+    except Exception:  # it can not be run alone, or a library raises what it likes
+        return ""
+    said = [
+        f"{name_of(runs[0], n) or f'operand {at + 1}'} at {ours[at]}, then at {theirs[at]}"
+        for at, n in enumerate(op.reads)
+        if ours[at] != theirs[at]
+    ]
+    head = f"whose operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+    return f"{head}: {', '.join(said)}"
+
+
+ALLOCATE = (
+    "copy what is not allocated by the library (NumPy's arrays, mapped files, views) once before "
+    "the runs, with .clone() for example, so that it begins at the same address in each"
+)
 
 
 FIX = (
@@ -203,13 +241,20 @@ def compared(
     taken = assumed.part_taken(difference)
     whole = asked.same_inputs and not taken
     same = whole and asked.same_weights
-    if (asked.same_inputs or asked.shared_inputs) and assumed.unlike(difference, whole):
+    related = asked.same_inputs or asked.shared_inputs
+    if related and not budget.spent() and assumed.unlike(difference, whole):
         tell("looking for values that are close")
         difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
     found.notes += filter(None, [assumed.places(difference, asked.same_inputs)])
+    found.notes += moved.by_index(left, right, difference, asked.same_inputs)
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
+    found.notes += [
+        f"{one.name}: the arguments differ ({one.arguments}); on these inputs the outputs agree"
+        for one in found.operations
+        if one.arguments and one.verdict == "equal" and difference.argued
+    ]
     if asked.refused is not None:
         found.notes.append(assumed.folded(asked.refused, left.recording, difference))
     _suspect(found)
@@ -219,7 +264,53 @@ def compared(
     _set_aside(found)
     if explain:
         _explain(found, tell, seconds)
+    _refute(found, seconds)
+    _orphaned(found.difference)
+    reasons.fill(found.difference)
     return found
+
+
+NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
+
+
+def _orphaned(found: Difference) -> None:
+    """What is carried comes from a source before it; else something was missed, and it is unknown
+    whether the operation only passes a difference on."""
+    apart: tuple[set[int], set[int]] = set(), set()
+    for run, some, ends in (
+        (found.left, apart[0], [(one, one.left) for one in found.operations]),
+        (found.right, apart[1], [(one, one.right) for one in found.operations]),
+    ):
+        for one, number in ends:
+            if number is not None and (one.verdict == "source" or one.own):
+                some.update(run.operations[number].gives)
+        for op in run.operations:
+            if some.intersection(op.reads):
+                some.update(op.gives)
+    for one in found.operations:
+        if one.verdict != "carried":
+            continue
+        behind = any(pair.left in apart[0] or pair.right in apart[1] for pair in one.reads)
+        if not behind:
+            one.verdict, one.note = "unknown", NO_SOURCE
+
+
+def _refute(found: Walk, seconds: float) -> None:
+    """Takes the verdict from what isn't a source when it is run alone: explaining asks this too, so
+    that what it has come to is not asked again."""
+    refuted = import_module("probe.recording.source").refuted
+    begun = time.monotonic()
+    sources = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
+    every = [(n, one) for n, one in sources if n not in found.causes]
+    for done, (_, one) in enumerate(_at_hand(found, every)):
+        if budget.spent() or (done and time.monotonic() - begun > seconds):
+            return
+        try:
+            why = refuted(found.left, found.right, one)
+        except TimeOver:
+            return
+        if why:
+            one.verdict, one.note = "unknown", why
 
 
 def _set_aside(found: Walk) -> None:
@@ -262,7 +353,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
     for number, one in _at_hand(found, asked + behind):
-        if time.monotonic() - begun > seconds and done:
+        if budget.spent() or (time.monotonic() - begun > seconds and done):
             break
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
@@ -270,17 +361,21 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         right, source = found.right, one
         if one.own:
             right, source = alone.as_source(one, found.left, found.right)
-        found.causes[number] = explaining(found.left, right, source, known=known)
-        cause = found.causes[number]
+        try:
+            cause = explaining(found.left, right, source, known=known)
+        except TimeOver:
+            break
+        if budget.spent():  # whoever asked last may have taken no answer for one
+            break
+        found.causes[number] = cause
         one.cause = cause.kind
         if cause.refuted and not one.own:
             one.verdict, one.note = "unknown", cause.why
         done += 1
     if done < len(asked) + len(behind):
-        found.notes.append(
-            f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were "
-            f"explained, which took {seconds:.0f} s"
-        )
+        some = f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were"
+        why = budget.spent() or f"it took {seconds:.0f} s"
+        found.notes.append(f"{some} explained: {why}")
 
 
 def _at_hand(found: Walk, asked: Sequence[tuple[int, Aligned]]) -> Iterator[tuple[int, Aligned]]:

@@ -18,6 +18,7 @@ from probe.network import Network
 from probe.network.report import network_row
 from probe.network.safe import examined
 from probe.target import Target
+from probe.thresholds.switches import threads_of
 
 CHUNKS = (64, 256)
 """Outputs a call that chunks are tried with."""
@@ -177,6 +178,11 @@ class Measured:
         if isinstance(self.subject, Case):
             return [self.subject.layout]
         return list(examined(self.target))
+
+    @property
+    def threads(self) -> int | None:
+        """Returns for how many threads the verdicts hold; None where the library doesn't say."""
+        return threads_of(self.facts, self.target)
 
     @property
     def part(self) -> str:
@@ -358,6 +364,7 @@ def report(measured: Measured) -> Row:
     return told | {
         "target": measured.target.text,
         "layouts": measured.layouts,
+        "threads": measured.threads,
         "vary": measured.vary,
         "lengths": list(measured.lengths),
         "fixed": measured.fixed,

@@ -256,6 +256,7 @@ def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
     if evidence.left.summation is None or evidence.right.summation is None:
         return _no_order(found) or f"{causes}: no order is known."
     words = {
+        "alignment": "the operands begin at different memory addresses",
         "order": "the products are added in a different order",
         "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
         or "products are rounded at different points",

@@ -105,7 +105,8 @@ def _template() -> str:
 def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns what is told of one side, and its arrays."""
     if side.orders is None:
-        why = f"its outputs are {side.refusal}, so there is no order to replay"
+        what = f"its outputs are {side.refusal}, so" if side.refusal else f"of {side.case.op}"
+        why = f"{what} there is no order to replay"
         raise InputError(
             "target", side.target.text, why, "take a different target, or a nearby length"
         )

@@ -211,7 +211,8 @@ class Summation:
     """A tree with its roundings: how some outputs add their products.
 
     ``nodes``: children of each node, children first: a leaf as its number, node k as ~k.
-    ``formats``: ``products``, what operands are rounded to; ``nodes``, that of partial sums;
+    ``formats``: ``products``, what operands are rounded to; ``input_format`` and ``weight_format``,
+    what one of them is; ``nodes``, that of partial sums;
     ``product_format``, that of products that are not fused; ``dtype`` where one is None;
     ``through``, what every sum is rounded to first, if there is one. ``sets``: ``fused``, leaves
     whose exact product is added; ``narrow``, nodes that are rounded to the dtype too; ``cut``,
@@ -297,8 +298,9 @@ class Summation:
 
     def _factors(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         pair = self.run.operands(leaf, self.positions, self.filters)
-        grid, small = self.formats["products"], least(self.run.dtype, "before")
-        a, b = (nearest(pair[0], grid), nearest(pair[1], grid)) if grid else pair
+        both, small = self.formats["products"], least(self.run.dtype, "before")
+        grids = [self.formats.get(name) or both for name in ("input_format", "weight_format")]
+        a, b = (nearest(values, grid) if grid else values for values, grid in zip(pair, grids))
         a = flushed(a, small * self.flushes("inputs", leaf))
         b = flushed(b, small * self.flushes("weights", leaf))
         whole = leaf in self.sets["fused"] and self.nodes and self.flushes("whole", leaf)

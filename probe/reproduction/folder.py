@@ -10,7 +10,7 @@ from typing import Any
 
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
-from probe.errors import InputError, Nondeterministic, ProbeError
+from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError
 from probe.explain.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
 from probe.printing import plain
@@ -180,6 +180,9 @@ def _check(found: Comparison, finding: Finding) -> None:
     """Refuses what cannot be reproduced."""
     if "nondeterministic" in {found.left.refusal, found.right.refusal}:
         raise Nondeterministic(f"{finding.label}: the same run again gives different bits")
+    if "alignment" in {found.left.refusal, found.right.refusal}:
+        why = "the same run again gives different bits if its operands have a different address"
+        raise Misaligned(f"{finding.label}: {why}")
     if not len(found.differing):
         why = "the operands do not show the difference"
         raise InputError("case", finding.label, why, "leave out --keep, or try --operands cancel")

@@ -53,8 +53,8 @@ PLAIN = Written()
 LIBRARIES = {
     "torch": Written(
         ("import torch",),
-        "torch.from_numpy({})",
-        "torch.from_numpy({}).view(torch.bfloat16)",
+        "torch.tensor({})",  # a copy that begins at a multiple of 64, where NumPy's may not
+        "torch.tensor({}).view(torch.bfloat16)",
         "{}.detach().cpu().numpy()",
         "{}.detach().cpu().contiguous().view(torch.uint16).numpy()",
         "torch",

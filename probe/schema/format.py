@@ -20,7 +20,9 @@ from probe.schema.tables import (
     INVARIANCES,
     NETWORKS,
     PADDED_LENGTHS,
+    PLANTED,
     PROGRAMS,
+    PROMISES,
     REMEDIES,
     REPORTS,
     REPRODUCTIONS,
@@ -32,7 +34,7 @@ from probe.schema.tables import (
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = 5
+VERSION = 6
 """Version of the format that is written. All older ones can be read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
@@ -42,6 +44,7 @@ HISTORY: dict[int, str] = {
     3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
     4: "Models of any shape: `walks`, `sources`.",
     5: "The invariant mode: `invariances`.",
+    6: "Answers held against the truth: `planted` causes of functions, `promises` of thresholds.",
 }
 """What each version added. A column that is newer than a file reads as null."""
 
@@ -56,6 +59,8 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "remedies": REMEDIES,
     "reproductions": REPRODUCTIONS,
     "trials": TRIALS,
+    "planted": PLANTED,
+    "promises": PROMISES,
     "walks": WALKS,
     "sources": SOURCES,
     "invariances": INVARIANCES,
@@ -77,6 +82,10 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "reproductions": "One row per finding that was drawn, reduced, and reproduced by its script.",
     "trials": "One row per random pair of runs: what probe finds, and what direct calls of the "
     "libraries give.",
+    "planted": "One row per pair of functions whose difference is known, as it was planted: what "
+    "probe answers.",
+    "promises": "One row per random case: at which sizes `probe thresholds` says that all rows add "
+    "alike, and what direct calls of the library say at each of them.",
     "walks": "One row per pair of runs of a model, compared operation by operation.",
     "sources": "One row per operation that differs although its inputs agree, or were made to.",
     "invariances": "One row per layer or model and varied axis: how many numbers change in the "

@@ -279,6 +279,52 @@ TRIALS = since(
     Column("seconds", "float", "time for both sides, their reveals and the direct calls", "s"),
 )
 
+NOT_RUN = "not run: see `reason`"
+
+PLANTED = since(
+    6,
+    RUN,
+    key("number", "int", "the pair's place in the draw"),
+    TARGET,
+    Column("title", "text", "what was done to one of two functions, in words", null=NOT_RUN),
+    Column("planted", "text", "the causes that are right, or `nothing`", null=NOT_RUN),
+    Column("direct", "int", "outputs that differ in direct calls", "outputs", null=NOT_RUN),
+    Column("verdict", "text", "of the outputs: `equal`, `differs`, `unknown`", null=NOT_RUN),
+    Column(
+        *("differing", "int", "outputs that differ as probe says", "outputs"),
+        null="the verdict is `unknown`, or not run",
+    ),
+    Column("cause", "text", "the first operation's cause", null="none, or unknown"),
+    Column("arguments", "text", "its arguments that differ", null="none do", foreign=True),
+    Column("answer", "text", "`right`, `unknown` or `false`", null=NOT_RUN),
+    Column("why", "text", "the cause in a sentence", null="no operation differs", foreign=True),
+    Column("reason", "text", "why it was not run", null="it was", foreign=True),
+    Column("seconds", "float", "time for the direct calls and the answer", "s"),
+)
+
+PROMISES = since(
+    6,
+    RUN,
+    key("number", "int", "the case's place in the draw"),
+    TARGET,
+    Column("case_id", "text", "the case: `cases.case_id`"),
+    Column("vary", "text", "`length` or `batch`"),
+    Column("upto", "int", "the largest size that was asked for", "elements of `vary`"),
+    Column("classes", "int", "classes of sizes", null=REFUSED),
+    Column("sizes", "int", "sizes that they or the floor promise", "sizes", null=REFUSED),
+    Column("floor", "int", "the floor", "elements of `vary`", null="no floor, or refused"),
+    Column("step", "int", "its multiples", "elements of `vary`", null=REFUSED),
+    Column("certified", "flag", "whether every addition of all sizes was tested", null=REFUSED),
+    Column(
+        "compared", "int", "outputs of direct calls that were compared", "outputs", null=REFUSED
+    ),
+    Column("false", "int", "promised sizes that a direct call contradicts", "sizes", null=REFUSED),
+    Column("expected", "int", "sizes that are only expected in a class", "sizes", null=REFUSED),
+    Column("unexpected", "int", "of these, contradicted by a direct call", "sizes", null=REFUSED),
+    Column("reason", "text", "why nothing was promised", null="it was", foreign=True),
+    Column("seconds", "float", "time for the search and the direct calls", "s"),
+)
+
 NO_WALK = "refused: see `reason`"
 MODEL = (
     key("model", "text", "name of the model, of those that the experiment lists"),

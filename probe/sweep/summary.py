@@ -44,6 +44,7 @@ class TargetSummary:
     differing: int = 0
     max_ulp: int | None = 0
     nondeterministic: int = 0
+    alignment: int = 0
     signed_zero: int = 0
     differences: list[Difference] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -61,7 +62,8 @@ class TargetSummary:
         self.not_compared += row["not_compared"]
         self.differing += row["differing"]
         self.signed_zero += row.get("signed_zero") or 0
-        self.nondeterministic += row["control"] not in (None, "equal")
+        self.nondeterministic += row["control"] == "differs"
+        self.alignment += row["control"] == "alignment differs"
         if not row["differing"]:
             return
         found = Difference(*(row[name] for name in _DIFFERENCE))
@@ -93,6 +95,7 @@ class TargetSummary:
             "comparisons": self.comparisons,
             "stored_before": self.stored_before,
             "nondeterministic": self.nondeterministic,
+            "alignment": self.alignment,
             "failures": [vars(failure) for failure in self.failures],
         }
 

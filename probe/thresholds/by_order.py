@@ -51,8 +51,8 @@ class AtValue:
     and every fusion on both sides, the others are not refuted. ``causes`` counts those by
     ``order``, ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first,
     None if there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
-    ``not-a-sum``, or what the target's failure was. ``reached``: of all its outputs, those into
-    which an infinity or a NaN gets without a weight.
+    ``not-a-sum``, ``not-asked`` (pools), or what the target's failure was. ``reached``: of all its
+    outputs, those into which an infinity or a NaN gets without a weight.
     """
 
     at: int
@@ -228,8 +228,10 @@ class _Work:
                 self.session.revive()
             return AtValue(value, refusal=f"{error.kind}: {error.why}"), None
         self.lost = 0
-        found = AtValue(value, side.orders, side.refusal)
-        found.reached = 0 if side.refusal else int(reached.sum())
+        # pools are replayed, and no question about their order is put to them
+        refusal = side.refusal or "not-asked" * (side.orders is None)
+        found = AtValue(value, side.orders, refusal)
+        found.reached = 0 if refusal else int(reached.sum())
         return found, side
 
 

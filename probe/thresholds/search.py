@@ -22,7 +22,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
 from probe.progress import VOICE, Say
-from probe.thresholds.periodic import Repeated
+from probe.thresholds.periodic import SHORT, Repeated
 from probe.thresholds.recognition import (
     ALL,
     BUDGET,
@@ -33,7 +33,7 @@ from probe.thresholds.recognition import (
     Recogniser,
     some,
 )
-from probe.thresholds.switches import PLURAL, Switch, Thresholds
+from probe.thresholds.switches import PLURAL, Switch, Thresholds, threads_of
 from probe.window import axis_of
 
 MEMORY = 6 << 30
@@ -41,6 +41,10 @@ MEMORY = 6 << 30
 
 ENDS = 16  # samples at either end, in the middle and scattered, where a call has more outputs
 SCANNED = 64  # short lengths that are all run
+WORK = 10_000_000_000
+"""Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
+that the same lengths are run on a busy machine."""
+A_CALL = 400_000  # products that take as long as what a call costs besides
 CHECKS = 2  # random lengths in every interval of the grid
 LONGEST_PERIOD = 16  # of tails
 MOST_SPLITS = 40  # contradictions that are looked into
@@ -51,7 +55,7 @@ def find(
     case: Case,
     upto: int = 1_000_000,
     *,
-    scanned: int = SCANNED,
+    scanned: int | None = None,
     checks: int = CHECKS,
     seed: int = 0,
     memory: int = MEMORY,
@@ -65,8 +69,9 @@ def find(
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
 
-    ``scanned``: that many of the shortest lengths are all run. Then lengths double, intervals whose
-    ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
+    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
+    little (``WORK``). Then lengths double, intervals whose ends differ are bisected, and ``checks``
+    random lengths are run in each. ``memory``: bytes;
     lengths that need more are left out, which the result says. ``seconds``: no length is begun
     after that time; None: no limit. ``progress(text)`` before each run. Calls of more than 4
     million outputs are looked at in some rows only: both ends, the middle and scattered ones.
@@ -87,7 +92,7 @@ def find(
         raise InputError("upto", upto, why, "raise it")
     search = _Search(session, case, vary, seconds, progress)
     search.result.limited = _fit(search, upto, memory)
-    search.scan(first, min(search.reach, first + scanned - 1))
+    search.scan(first, min(search.reach, search.first_scan(first, scanned)))
     search.far(checks, np.random.default_rng(seed))
     search.certify()
     search.conclude()
@@ -146,8 +151,9 @@ class _Search:
             self.known = Recogniser(session, self.case)
         first = shortest(case, vary)
         self.result = Thresholds(self.case, session.target.text, self.known, first, vary=vary)
+        self.result.threads = threads_of(session.facts, session.target)
         self.seen = self.result.patterns
-        self.reach = self.end = self.settled = first
+        self.reach = self.end = first
         self.splits = 0
 
     def run(self, length: int) -> Pattern | None:
@@ -172,17 +178,42 @@ class _Search:
         if self.progress:
             self.progress(f"{self.stage}: {self.vary} {size:,}")
 
+    def cost(self, size: int, certified: bool = False) -> int:
+        """Returns what a size costs, in products: recognised, or also tested for every addition."""
+        case = self.case.with_(**{self.vary: size})
+        calls = 9 if case.summands > SHORT else 25
+        calls += case.summands // 3 * certified
+        return calls * (A_CALL + int(np.prod(case.output_shape(), dtype=object)) * case.summands)
+
+    def first_scan(self, first: int, scanned: int | None) -> int:
+        """Returns the last of the sizes that are all run."""
+        if scanned is not None:
+            return first + scanned - 1
+        last, cost = first + SCANNED - 1, 0
+        for size in range(first, self.reach + 1):
+            if (cost := cost + self.cost(size)) > WORK:
+                break
+            last = max(last, size)
+        return last
+
     def scan(self, first: int, last: int) -> None:
         """All lengths of a range, the switches between them, and the period of what they show."""
         self.stage = f"part 1 of 3, {self.result.sizes} up to {last:,}"
         every = VOICE.counting(range(first, last + 1), self.result.sizes)
         found = [self.run(length) for length in every]
-        self.end, self.settled = last, first + len(found) // 2
+        self.end, self.result.settled = last, first + len(found) // 2
         for before, after in pairwise(found):
             if before and after and before.interior != after.interior:
                 self._note(before, after, scanned=True)
-        signs = [(one.interior, one.tail) if one else None for one in found]
-        tails = [one and one[1] for one in signs]  # which a switch among them need not move
+        self._see_period()
+
+    def _see_period(self) -> None:
+        """Notes the period of what all sizes of the scan show; certifying may have changed it."""
+        first, seen = self.result.shortest, self.seen
+        # rows before the tail that add differently make a size mixed too, so they count
+        found = [seen.get(length) for length in range(first, self.end + 1)]
+        signs = [one and (one.interior, one.tail, one.elsewhere > 0) for one in found]
+        tails = [one and one[1:] for one in signs]  # which a switch among them need not move
         self.result.period = _period(signs) or _period(tails)
 
     def far(self, checks: int, rng: np.random.Generator) -> None:
@@ -269,6 +300,15 @@ class _Search:
         result = self.result
         if len(backends.get(self.session.target.name).layouts) > 1:
             result.assumed.append(f"operands lie in memory as {self.case.layout}")
+        result.assumed.append(
+            f"{result.threads_text}; with a different number the classes can be different"
+        )
+        result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
+        if any(not found.whole for found in self.seen.values()):
+            result.assumed.append(
+                f"calls of more than {ALL} outputs: rows that were not examined are like the "
+                f"{self.known.ends} at either end, in the middle and scattered"
+            )
         if self.reach <= self.end:
             return
         result.assumed += [
@@ -280,18 +320,13 @@ class _Search:
             if result.period
             else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
         ]
-        result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
-        if any(not found.whole for found in self.seen.values()):
-            result.assumed.append(
-                f"calls of more than {ALL} outputs: rows that were not examined are like the "
-                f"{self.known.ends} at either end, in the middle and scattered"
-            )
 
     def certify(self) -> None:
-        """Asks all outputs at the lengths that decide: all, if all were run."""
+        """Asks all outputs at the lengths that decide; at all, if all were run at little cost."""
         first, last = self.result.shortest, max(self.seen)
         deciding = {first, last, *(n for one in self.result.switches for n in (one.before, one.at))}
-        if len(self.seen) == last - first + 1:
+        few = len(self.seen) <= SCANNED or sum(self.cost(n, True) for n in self.seen) <= WORK
+        if few and len(self.seen) == last - first + 1:
             deciding = set(self.seen)
         self.stage = "part 3 of 3, testing every addition"
         for length in VOICE.counting(sorted(deciding & set(self.seen)), self.result.sizes):
@@ -306,6 +341,7 @@ class _Search:
                 self.session.revive()
                 continue
             self.seen[length] = found
+            self.result.refuted |= set(before.kinds[found.kinds != before.kinds].tolist())
             if found.interior != before.interior:
                 self.result.violations.append(
                     f"{self.vary} {length} was recognised as kind {before.interior}, and every "
@@ -316,11 +352,12 @@ class _Search:
 
     def conclude(self) -> None:
         """Puts the tails by remainder into the result, and how many checks there were."""
+        self._see_period()
         result, period = self.result, self.result.period
         result.upto = max(self.seen)
         result.switches.sort(key=lambda one: one.at)
         if period:
-            for found in (one for one in self.seen.values() if one.length >= self.settled):
+            for found in (one for one in self.seen.values() if one.length >= result.settled):
                 tails = result.tails.setdefault(found.interior, {})
                 tail = tails.setdefault(found.length % period, found.tail)
                 if tail != found.tail and found.length > self.end:
@@ -348,6 +385,8 @@ def _period(signs: list[Any]) -> int | None:
     """Returns the smallest period of the second half of what was seen; None if there is none up to
     16."""
     half = signs[len(signs) // 2 :]
+    if None in half:  # a size that was not run shows nothing
+        return None
     for period in range(1, min(LONGEST_PERIOD, len(half) // 2) + 1):
         if all(one == two for one, two in zip(half, half[period:], strict=False)):
             return period

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from probe import machine
 from probe.case import Case
 from probe.order.summation import Summation
+from probe.printing import counted
+from probe.target import Target
 from probe.thresholds.recognition import Pattern, Recogniser
 
 
@@ -37,7 +40,11 @@ class Thresholds:
     what contradicted it, each looked into unless there were too many. ``certified``: lengths at
     which every output was tested for every addition and every fusion: both sides of each switch and
     the ends, or all lengths where all were run. At the others, summations were only recognised.
-    ``vary``: ``length`` or ``batch``, whose sizes all of these are then.
+    ``vary``: ``length`` or ``batch``, whose sizes all of these are then. ``settled``: from this
+    size on all sizes up to the end of the scan show the period. ``threads``: how many the library
+    took, None where it doesn't say; with a different number all of this can be different.
+    ``refuted``: kinds that were recognised in rows which tests of every addition then found to add
+    differently; sizes that were only recognised as one of them are in no class.
     """
 
     case: Case
@@ -57,6 +64,18 @@ class Thresholds:
     patterns: dict[int, Pattern] = field(default_factory=dict)
     seconds: float = 0.0
     vary: str = "length"
+    settled: int = 1
+    threads: int | None = None
+    refuted: set[int] = field(default_factory=set)
+
+    def doubted(self, seen: Pattern) -> bool:
+        """Returns whether a size was only recognised, as a kind that tests refuted elsewhere."""
+        return seen.interior in self.refuted and seen.length not in self.certified
+
+    @property
+    def threads_text(self) -> str:
+        """Returns how many threads all of this holds for, in words."""
+        return threads_text(self.threads)
 
     @property
     def sizes(self) -> str:
@@ -86,6 +105,7 @@ class Thresholds:
         return {
             "target": self.target,
             "case": self.case.to_json(),
+            "threads": self.threads,
             "vary": self.vary,
             "shortest": self.shortest,
             "upto": self.upto,
@@ -124,6 +144,19 @@ class Thresholds:
 
 
 PLURAL = {"length": "lengths", "batch": "batches"}
+
+
+def threads_of(facts: Mapping[str, Any], where: Target) -> int | None:
+    """Returns how many threads a started target's library takes; None where it doesn't say."""
+    told = facts.get("threads") or dict(where.switches).get("threads")
+    return int(told) if told else None
+
+
+def threads_text(threads: int | None) -> str:
+    """Returns a number of threads in words."""
+    if threads is None:
+        return f"the library's own number of threads on {counted(machine.cores(), 'processor')}"
+    return counted(threads, "thread")
 
 
 def _listed(kind: tuple[int, ...]) -> list[int]:

@@ -14,7 +14,6 @@ from probe.backends import elementwise, rewritten
 from probe.backends.contract import Unsupported
 from probe.worker import compare
 
-BOUNDARY = 64
 #: Sets of lines that keep the operands of a call at a time.
 BOUND = 16
 
@@ -146,17 +145,11 @@ class Prepared:
 
 
 def realigned(array):
-    """A copy that starts at a 64-byte boundary where the array does not, and off it where it does.
-
-    Off by 4 bytes, or by one element where that is more.
+    """A copy that begins elsewhere modulo 16 bytes, and so modulo 64: at a multiple of 64, or where
+    the array begins at a multiple of 16, 4 bytes behind one, or one element where that is more.
     """
-    step = max(4, array.dtype.itemsize)
-    off = step if array.ctypes.data % BOUNDARY == 0 else 0
-    raw = np.empty(array.nbytes + 2 * BOUNDARY, np.uint8)
-    start = -raw.ctypes.data % BOUNDARY + off
-    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
+    step = max(4, array.dtype.itemsize)  # MKL's and Eigen's orders go with the address modulo 16
+    return layout.copied(array, 0 if array.ctypes.data % 16 else step)
 
 
 class Network:

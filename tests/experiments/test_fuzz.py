@@ -11,7 +11,7 @@ import pytest
 from probe import Case, Target, load, operands
 from probe.comparison import Shapes
 from probe.errors import InputError
-from probe.experiments import fuzzing, referee
+from probe.experiments import fuzzing, planted, promises, referee
 from probe.experiments.fuzzing import Drawing, Trial, tried
 from probe.launch import open_session
 from probe.store import Store
@@ -39,10 +39,36 @@ def test_a_quick_run_explains_all_that_differs(quick):
     assert found.unrefereed.notna().all(), "the reference has no library to call directly"
 
 
+def test_a_quick_run_names_no_cause_that_was_not_planted(quick):
+    found = load(quick).planted
+    assert len(found) == fuzz.QUICK_PLANTED["numpy"] and found.reason.isna().all()
+    assert set(found.answer) <= {"right", "unknown"}
+    right = found[found.answer == "right"]
+    words = {"order", "rounding", "precision", "flush", "place", "algorithm", "argument", "nothing"}
+    assert words <= set(right.planted)
+
+
+def test_a_false_cause_is_called_false():
+    """A cause that was not planted, one where nothing was, and differences that no call shows."""
+    answer = planted._answer
+    assert answer("place", "place", 3, 3) == answer("order+rounding", "order", 3, 3) == "right"
+    assert answer("place", "", 3, 3) == answer("place", "", 3, None) == "unknown"
+    assert answer("place", "algorithm", 3, 3) == answer("nothing", "argument", 0, 0) == "false"
+    assert answer("argument", "argument", 3, 0) == answer("place", "order+place", 3, 3) == "false"
+
+
+@pytest.mark.parametrize("target", ["numpy"])
+def test_planted_doubles_are_the_same_for_a_seed(target):
+    count = len(planted.PLANTED[target])
+    titles = [[planted.drawn(target, n, seed).title for n in range(count)] for seed in (1, 1, 2)]
+    assert titles[0] == titles[1] != titles[2]
+
+
 def test_a_second_run_tries_nothing_again(quick):
-    before = load(quick).trials.seconds.tolist()
+    names = ("trials", "planted")
+    before = [getattr(load(quick), name).seconds.tolist() for name in names]
     fuzz.main(["--quick", "--store", str(quick)], standalone_mode=False)
-    assert load(quick).trials.seconds.tolist() == before
+    assert [getattr(load(quick), name).seconds.tolist() for name in names] == before
 
 
 def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
@@ -108,3 +134,85 @@ def test_a_refused_trial_keeps_its_reason(tmp_path):
         tried({"numpy": [trial]}, store, "fuzz")
     row = load(tmp_path).trials.iloc[0]
     assert pandas.isna(row.compared) and "unsupported" in row.reason
+
+
+def test_a_quick_run_holds_promises_against_direct_calls(quick):
+    found = load(quick).promises
+    assert len(found) == 3 and found.reason.isna().all()
+    assert (found.compared > 0).all() and (found.sizes > 0).all()
+    assert not found["false"].any()
+
+
+def test_a_longer_draw_of_promises_begins_with_a_shorter_one():
+    drawing = fuzz.TARGETS["torch"]
+    short, long = (promises.drawn(drawing, "torch", count, 3) for count in (10, 30))
+    assert long[:10] == short and {one.vary for one in long} == {"length", "batch"}
+    assert {one.scan for one in long} > {None}
+
+
+class Switching:
+    """Direct calls of a library that adds pairwise from a size on, and in the last row of some."""
+
+    def __init__(self, switch=9, tail=4):
+        self.switch, self.tail = switch, tail
+
+    def outputs(self, case, given):
+        x, w, _ = given
+        products = x.reshape(-1, case.in_channels, 1) * w.reshape(1, case.in_channels, -1)
+        forwards = np.cumsum(products, 1, dtype=np.float32)[:, -1]
+        backwards = np.cumsum(products[:, ::-1], 1, dtype=np.float32)[:, -1]
+        y = forwards if len(x) < self.switch else backwards
+        if len(x) % self.tail == 3:
+            y[-1] = forwards[-1] if len(x) >= self.switch else backwards[-1]
+        return y.reshape(case.output_shape())
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    ("alike", "wrong"),
+    [
+        ({1, 2, 4, 5, 6, 8}, set()),
+        ({9, 10, 12, 13, 14}, set()),
+        ({9, 10, 11, 12}, {11}),
+        ({8, 9, 10, 12}, {8}),
+        ({15}, {15}),
+    ],
+)
+def test_a_promise_that_direct_calls_contradict_is_counted(alike, wrong):
+    """At 3, 7, 11 and 15 the last row is added the other way round; from 9 on all others are."""
+    asked = promises.Asked(0, "numpy", Case("dense", in_channels=40, filters=3), "batch", 15)
+    broken, compared = promises.contradicted(asked, [alike, {1}], Switching())
+    assert broken == [wrong, set()] and compared > 0
+
+
+def test_what_is_promised_is_read_as_the_command_tells_it():
+    told = {
+        "upto": 20,
+        "classes": [
+            {"sizes": [[1, 3, 1]], "expected": []},
+            {"sizes": [[4, 8, 4]], "expected": [[12, 20, 4]]},
+        ],
+        "floor": {"size": 4, "step": 4, "run_to": 8, "pieces": [1, 3]},
+    }
+    sure, likely = promises.promises(told)
+    assert sure == [{1, 2, 3}, {4, 8}, {4, 8}, {1, 2, 3}]
+    assert likely == [{1, 2, 3}, {4, 8, 12, 16, 20}, {4, 8, 12, 16, 20}]
+
+
+def test_windows_that_hold_the_same_have_one_label():
+    """Of a repeated input, by what it holds: strides, dilation, padding on both sides."""
+    for words in ({"padding": "same", "stride": 2}, {"dilation": 2}, {"padding": "2:1"}):
+        case = Case("conv1d", 3, 2, 1, **words)
+        asked = promises.Asked(0, "reference", case, "length", 23)
+        given = promises.repeated(asked, "normal", 0)
+        seen: dict[int, bytes] = {}
+        for length in (11, 16, 23):
+            at = asked.at(length)
+            x = given(length)[0][0]
+            before, after = at.pads()[-1]
+            wide = np.pad(x, ((before, after), (0, 0)))
+            taps = np.arange(at.output_spatial()[-1])[:, None] * at.stride[0]
+            windows = wide[taps + np.arange(3) * at.dilation[0]]
+            for label, window in zip(promises.labels(at, "length"), windows, strict=True):
+                assert seen.setdefault(int(label), window.tobytes()) == window.tobytes()
+        assert len(seen) >= 5

@@ -10,8 +10,10 @@ import pytest
 
 import install
 import probe
+from probe.experiments import notebook
 
 ROOT = Path(__file__).parents[2]
+AMD = "amd-epyc-fam25-model17-avx512"
 README, EXPERIMENTS = ROOT / "README.md", ROOT / "docs" / "experiments.md"
 
 
@@ -33,6 +35,22 @@ def install_sizes():
         (README, f"about {every[0]} GB to download, {every[1]} GB on disk"),
         (README, f"`make run EXTRAS=dev` installs TensorFlow alone ({least[0]} and {least[1]} GB)"),
     ]
+
+
+def prefix_stability():
+    comparisons = of("prefix_stability").comparisons.merge(of("prefix_stability").cases, "left")
+    report = comparisons[(comparisons.operands == "ramp") & (comparisons.padding == "valid")]
+    differ = report[report.differing > 0]
+    assert {7, 8} <= set(report["at"]) and not set(differ["at"]) & {7, 8}
+    eigen = differ[differ.target == "tensorflow,onednn=0,contraction=0"]
+    assert set(eigen.machine) == set(report.machine) and len(set(eigen["at"])) > 20
+    said = "Not at the lengths that were reported (7 and 8): all targets agree there. At other"
+    saved = ROOT / "notebooks" / "prefix_stability.ipynb"
+    results = notebook.results(ROOT / "results" / "prefix_stability", AMD)
+    measured = notebook.newest(results, "comparisons")
+    mine = measured[(measured.operands == "ramp") & (measured.padding == "valid")]
+    answer = notebook.lengths_that_differ(mine, (7, 8))
+    return [(EXPERIMENTS, said), (saved, said), (saved, answer)]
 
 
 def length_sweep():
@@ -284,6 +302,7 @@ def invariance():
 
 STORES = (
     install_sizes,
+    prefix_stability,
     invariance,
     accumulation_orders,
     version_history,

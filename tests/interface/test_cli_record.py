@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ import probe
 from probe.cli import record as commands
 from probe.cli import shell
 from probe.errors import InputError
+from probe.recording import difference
 from probe.recording.meaning import Unknown
 from tests.recording import causes
 from tests.recording.taped import Taped, apart, network, normal
@@ -20,6 +23,11 @@ from tests.recording.taped import Taped, apart, network, normal
 X = normal(6, 32)
 left, right = apart(X)
 part, other, noisy = network(X[:2]), network(X, seed=3), Taped(lambda tape: tape.noise(X))
+W = normal(32, 6, seed=1)
+plain, turned = (
+    Taped(lambda tape, turn=turn: tape.turn(tape.dense(X, tape.weight(W)), *turn))
+    for turn in ((0, 1), (1, 0))
+)
 """
 X = normal(6, 32)
 
@@ -59,6 +67,18 @@ def test_record_and_diff_say_what_first_difference_says(capsys, planted):
     assert told["outputs"] == live["outputs"] and told["first"] == live["first"] == "block.first"
     assert ran(capsys, "diff left right --fail-on finding")[0] == 1
     assert ran(capsys, "diff left left --fail-on finding")[0] == 0
+
+
+def test_outputs_that_stand_at_another_index_are_a_finding(capsys):
+    for name in ("plain", "turned"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    status, out, _ = ran(capsys, "diff plain turned --fail-on finding")
+    assert status == 1 and "verdict: differs (moved)" in out
+    assert "moved: 30 of 36 outputs stand at another index" in out
+    assert "by index, 30 of 36 outputs differ; compared with what computes the same, 36" in out
+    told = json.loads(ran(capsys, "diff plain turned --json")[1])
+    assert (told["verdict"], told["moved"], told["window"]) == ("differs", 30, 0)
+    assert told["outputs"][0]["by_index"]["differing"] == 30
 
 
 def test_the_json_has_the_words_of_the_design(planted):
@@ -210,3 +230,91 @@ def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):
         said = capsys.readouterr().err
         assert "report=" in said and "give another folder" in said and "--force" not in said
     assert (tmp_path / "kept").read_text() == "mine"
+
+
+def test_all_outputs_are_counted_not_only_the_worst(planted):
+    one, other = normal(32, 24), normal(32, 24, seed=5)
+
+    def run(blocks):
+        return Taped(lambda t: (t.dense(X, t.weight(one), blocks), t.dense(X, t.weight(other), 2)))
+
+    def both(blocks):
+        return Taped(lambda t: tuple(t.dense(X, t.weight(w), blocks) for w in (one, other)))
+
+    found = probe.first_difference(both(1), both(5))
+    total = sum(one.differing for one in found.difference.outputs)
+    assert all(one.differing for one in found.difference.outputs)
+    most = max(one.max_ulp for one in found.difference.outputs)
+    assert f"{total} of 288 outputs differ, up to {most:,} ulp" in found.outcome()
+    half = probe.first_difference(run(2), run(5))  # one of the two differs
+    assert "of 288 outputs differ" in half.outcome()
+
+
+def test_the_reason_of_an_unknown_is_told(capsys):
+    def strange(x):
+        def program(tape):
+            y = tape.ran("Odd", Unknown("it has 9 elements, and 8 are read"), lambda a: a + 1, x)
+            return tape.relu(tape.relu(y))
+
+        return Taped(program)
+
+    found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
+    told = found.to_json()
+    why = "Odd: it has 9 elements, and 8 are read"
+    assert [one["reason"] for one in told["operations"]] == [why] * 3
+    (group,) = told["unknown"]
+    assert (group["operations"], group["name"], group["side"]) == (3, "Odd", "")
+    assert found.lines()[1] == f"unknown: {why}"  # the picture of a notebook has these lines too
+    (line,) = found.unknown()
+    assert line == "unknown: 3 operations, from Odd on: it has 9 elements, and 8 are read"
+
+
+def test_no_report_is_offered_where_none_can_be_written(planted):
+    found = probe.first_difference(*apart(X))
+    assert found.first.op == "Dense" and "report" not in found.outcome()  # it has no lines
+    found.left.scripted = found.right.scripted = {}
+    assert "reproduce('folder') writes a report if a script repeats" in found.outcome()
+    found.found.causes = {0: causes.Cause(alone=False)}
+    assert "report" not in found.outcome()
+
+
+def test_time_is_a_limit_and_says_what_is_left():
+    left, right = apart(X)
+    found = probe.first_difference(left, right, time="0.001s")
+    assert found.verdict == "differs" and not found.found.causes
+    assert any("0 of the 1 operations" in one and "--time" in one for one in found.notes)
+    with pytest.raises(InputError, match="time=soon"):
+        probe.first_difference(left, right, time="soon")
+    assert probe.first_difference(left, right, time="5m").found.causes
+
+
+def test_work_is_told_after_a_while(capsys, monkeypatch, planted):
+    monkeypatch.setattr("probe.progress.FIRST", 0.01)
+    monkeypatch.setattr("probe.recording.walk.compare", _slowly)
+    probe.first_difference(network(X), network(X), explain=False)
+    assert "first_difference: 0 s so far: comparing" in capsys.readouterr().err
+
+
+def _slowly(*given):
+    time.sleep(0.3)
+    return difference.compare(*given)
+
+
+def test_what_one_recording_has_not_is_not_none(capsys, planted):
+    for name in ("left", "right"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    path = Path("left/recording.json")
+    told = json.loads(path.read_text())
+    told["made"]["libraries"]["numpy"] = "1.0"
+    told["made"]["libraries"]["other"] = "2.0"
+    path.write_text(json.dumps(told))
+    out = " ".join(ran(capsys, "diff left right")[1].split())
+    assert "other: 2.0 on the left, not recorded on the right" in out and "None on the" not in out
+
+
+def test_a_recording_that_runs_nothing_does_not_say_it_tried(capsys):
+    for name in ("left", "right"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    out = " ".join(ran(capsys, "diff left right --time 5m")[1].split())
+    assert "can't be run alone" not in out and "not explained yet" not in out
+    assert "no code of a recording is run, so no cause was looked for" in out

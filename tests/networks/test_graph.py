@@ -260,6 +260,15 @@ def test_operations_that_nobody_understands_are_in_the_way_of_orders():
     assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
 
 
+def test_a_function_in_the_way_of_orders_is_named_with_what_is_not_proved():
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    wave = operation("wave", Each("gelu"))(lambda x: np.sin(x))
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
+    (two,) = probe.network(lambda x: wave(x), sizes=[2], **words).to_json()["sizes"]
+    assert (two["by_order"], two["in_the_way"]) == ("unknown", "wave")
+    assert two["why"] == "whether gelu gives the same bits at every position is not proved"
+
+
 def test_ways_of_padding_are_judged_and_timed():
     rows = np.random.default_rng(3).standard_normal((1, 12, 2)).astype(np.float32)
 

@@ -144,6 +144,55 @@ def test_what_is_not_known_is_reported_and_refused_when_strict(layer, operation)
         model(x)
 
 
+def halved(x):
+    return tf.while_loop(
+        lambda y: tf.logical_not(tf.reduce_all(tf.abs(y) < 1)), lambda y: [y / 2], [x]
+    )[0]
+
+
+READING = {
+    "maximum": lambda x: x / tf.reduce_max(tf.abs(x)),
+    "first": lambda x: x - x[:1],
+    "sort": lambda x: tf.sort(x, 0),
+    "loop": halved,
+    "any": lambda x: tf.where(tf.reduce_any(x > 100), x, -x),
+    "batch": lambda x: x * tf.cast(tf.shape(x)[0], tf.float32),
+}
+
+
+class Reading(L.Layer):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def call(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", READING)
+def test_samples_that_read_each_other_by_exact_operations_are_reported(name):
+    plain, x = keras.Sequential([keras.Input((8,)), Reading(READING[name])]), numbers(3, 8)
+    _, report = stable.invariant(plain, example=x)
+    assert list(report.left) == ["samples that read each other"] and not report.complete
+    strict, _ = stable.invariant(plain, strict=True)
+    with pytest.raises(NotInvariant, match="samples that read each other"):
+        strict(x)
+
+
+def test_inputs_without_a_batch_are_shared_by_all_samples():
+    tokens, places = (keras.Input((7,), dtype="int32") for _ in range(2))
+    plain = keras.Model(
+        [tokens, places], L.Dense(5)(L.Embedding(11, 12)(tokens) + L.Embedding(7, 12)(places))
+    )
+    model, report = stable.invariant(plain, [1, 8], strict=True)
+    given = np.random.default_rng(2).integers(0, 11, (8, 7)).astype("int32")
+    row = np.arange(7, dtype="int32")[None]
+    whole = np.asarray(model([given, row]))
+    for count in (1, 3):
+        assert differing(model([given[-count:], row]), whole[-count:]) == 0
+    assert report.complete
+
+
 def test_weights_are_those_of_the_model_also_when_they_change():
     plain = built(lambda x: L.Dense(3)(x), 4)
     model, _ = stable.invariant(plain, [4])

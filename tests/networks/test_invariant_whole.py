@@ -123,6 +123,9 @@ def test_the_cheapest_class_is_that_of_the_sizes_that_count(wanted, expected):
         lambda x: x - x.mean(0),
         lambda x: np.round(x / np.abs(x).max() * 127),  # dynamic quantisation
         lambda x: np.cumsum(x, 0),
+        lambda x: x * (1 + np.isnan(x).any()),
+        lambda x: x * (1 + (np.abs(x) > 1000).any()),
+        lambda x: x * (1 + (np.abs(x) < 1e-3).all(1).any()),
     ],
 )
 def test_samples_that_read_each_other_are_refused(function):
@@ -262,6 +265,40 @@ def test_what_never_repeats_is_refused():
         stable.invariant(
             lambda x: x + drawn_now.standard_normal(x.shape), [1, 4], example=drawn(4, 3)
         )
+
+
+def test_a_program_is_given_arrays_that_begin_where_a_vector_does():
+    """A sample of a batch begins anywhere, and MKL's order depends on that."""
+    met = []
+
+    def function(x, w):
+        met.extend(one.__array_interface__["data"][0] % 64 for one in (x, w))
+        return Planted()(x, w)
+
+    w = np.concatenate([W[:1], W])[1:]
+    model, _ = stable.invariant(function, [1, 4], batched=(0, None), example=(drawn(4, 33), w))
+    met.clear()  # the first call found out whose arrays these are
+    file = _File(lambda x, w: [function(x, w)], {"x": 0}, "planted", ["x", "w"])
+    other = Same(file, {"batch": (1, 4)}, "largest", False, None)
+    x = drawn(9, 33)
+    for part in (x[1:2], x[1:5], x[3:], x[1:2], x[1:5]):  # those of a file are known at last
+        assert same(model(part, w), other(part, w)[0])
+    assert len(met) > 20 and not any(met)
+
+
+def test_samples_of_a_compiled_module_are_aligned():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from probe.invariant.compiled import Torch
+
+    def compiled(x):
+        return x
+
+    compiled._torchdynamo_orig_callable = compiled  # what it is known by; to compile takes seconds
+    program, x = Torch(compiled), torch.randn(40, 33)
+    for axis in (0, None):
+        found = [program.whole(x[row : row + 1], axis) for row in range(40)]
+        assert not any(one.data_ptr() % 64 for one in found)
+        assert all(torch.equal(one, x[row : row + 1]) for row, one in enumerate(found))
 
 
 def test_many_sizes_become_powers_of_two():

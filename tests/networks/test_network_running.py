@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from probe import Store, Target, load, ulp
 from probe.cli.network import network as command
+from probe.cli.show.networks import _verdict
 from probe.errors import InputError, TargetError
 from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
@@ -256,6 +258,12 @@ def test_measurements_are_stored_and_not_repeated(tmp_path):
     assert (exact.differing == 0).all() and (exact.crossed == 0).all()
     own = found.activations[found.activations.own > 0]
     assert (own.replayed == own.own).all() and set(own.cause) == {"order"}
+
+
+def test_several_causes_are_listed_one_after_the_other():
+    own = [SimpleNamespace(causes={"order": 2, "order+rounding": 1})]
+    one = SimpleNamespace(verdict="rounding", own=own, explained=True)
+    assert _verdict(one) == "rounding (order, order+rounding), replayed"
 
 
 def test_the_command_says_where_and_why(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import probe
 from probe import floats, window
 from probe.backends import pooling
 from probe.backends.contract import Unsupported
@@ -14,6 +16,7 @@ from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
 from probe.explain import explain
 from probe.launch import InlineSession
+from probe.order import pools
 from probe.order.orders import reveal
 from probe.order.windows import reveal_pool
 from probe.target import Target
@@ -179,3 +182,93 @@ def test_pooling_that_reads_other_inputs_differs_by_its_window():
     found = explain(case, Target("reference"), against_padding=1, inline=True)
     assert found.causes == {"window": len(found.differing)} and len(found.differing)
     assert not found.pairs.same_window.any()
+
+
+def pools_apart(case, algorithm):
+    """The reference against one of its algorithms, at one shape."""
+    other = Target.parse(f"reference,algorithm={algorithm}")
+    return explain(case, Target("reference"), against_target=other, inline=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "algorithm", "operands", "cause"),
+    [
+        ("avg_pool2d", "reversed", "cancel", "order"),
+        ("avg_pool2d", "pairwise", "cancel", "order"),
+        ("avg_pool1d", "flush", "tiny", "flush"),
+        ("max_pool2d", "flush", "tiny", "flush"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_cause_of_two_pools_is_the_one_that_was_planted(op, algorithm, operands, cause, dtype):
+    options = {"height": None if "1d" in op else 6, "padding": 1, "dtype": dtype}
+    case = Case(op, 3, in_channels=4, length=9, stride=2, operands=operands, seed=1, **options)
+    found = pools_apart(case, algorithm)
+    assert set(found.causes) == {cause} and found.replayed == found.compared
+    assert "not-a-sum" not in str(found) and not found.to_json()["certified"]
+
+
+AVERAGE = pools.Average(pools.orders((2, 3))[0], "float32")
+WAYS = {
+    "": AVERAGE,
+    "order": replace(AVERAGE, tree=pools.orders((2, 3))[1]),
+    "rounding": replace(AVERAGE, last=pools.TIMES),
+    "precision": replace(AVERAGE, kept="float64"),
+    "flush": replace(AVERAGE, flushed="operands and results"),
+}
+
+
+def planted(case, way, operands):
+    """What is found of a pool that is this way, run on such operands."""
+    x = floats.to_container(case.with_(operands=operands).operands()[0], case.dtype)
+    ones = np.ones(case.output_shape())
+    reads = (window.Geometry.of(case).reads() >= 0).sum(axis=1).astype(float)
+
+    def ask(given):
+        met = pools.Met(case, given, ones.astype(floats.container(case.dtype)), reads)
+        places = np.argwhere(np.ones(met.y.shape, bool))
+        return met.outputs(way, places).reshape(case.output_shape())
+
+    return pools.reveal_ways(case, ask, x, ask(x))
+
+
+@pytest.mark.parametrize("cause", list(WAYS)[1:])
+def test_every_way_of_averaging_is_told_from_every_other(cause):
+    case = Case("avg_pool2d", "2x3", in_channels=8, length=9, height=7, padding=1)
+    named = set()
+    for operands in ("normal", "cancel", "tiny"):
+        sides = [planted(case, way, operands) for way in (AVERAGE, WAYS[cause])]
+        assert (sides[0].index >= 0).all() and (sides[1].index >= 0).all()
+        places = np.argwhere(sides[0].own.y != sides[1].own.y)
+        named |= set(sides[0].causes(sides[1], places, places))
+    assert named == {cause}
+
+
+def test_maxima_that_take_nan_differently_are_different_formulas():
+    case = Case("max_pool1d", 3, in_channels=4, length=30)
+    ways = [pools.Maximum(word, "its first number") for word in pools.CHOOSE]
+    kept, passed = (planted(case, way, "nan") for way in ways[:2])
+    places = np.argwhere(np.isnan(kept.own.y) != np.isnan(passed.own.y))
+    assert len(places) and set(kept.causes(passed, places, places)) == {"algorithm"}
+
+
+def test_a_pool_of_no_known_way_is_unexplained():
+    case = Case("avg_pool1d", 3, in_channels=4, length=9)
+    x = floats.to_container(case.operands()[0], case.dtype)
+
+    def ask(given):
+        return np.median([given[:, n : n + 7] for n in range(3)], axis=0)
+
+    found = pools.reveal_ways(case, ask, x, ask(x))
+    assert (found.index < 0).all() and "no way that was tried" in found.words
+
+
+def test_a_pool_is_not_asked_about_its_order(tmp_path):
+    case = Case("avg_pool1d", 3, in_channels=4)
+    swept = probe.sweep(case, range(4, 8), ["reference"], by="order").to_json()
+    assert not swept["certified"] and swept["compared"] == 0
+    with pytest.raises(InputError, match="has no weights that could show an order"):
+        probe.thresholds(case, "reference", upto=9)
+    told = probe.order(case.with_(length=9), "reference")
+    assert told.to_json()["replayed"] == 28 and "not certified" in repr(told)
+    assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"

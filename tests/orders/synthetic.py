@@ -10,9 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from probe import floats
+from probe.backends.reference import Reference
+from probe.launch import InlineSession
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
+from probe.target import Target
 
 
 class Kernel:
@@ -53,6 +56,34 @@ class Kernel:
 def _pairs(truth):
     """(number, filter) of all summations that some output of a filter has."""
     return [(n, f) for f in range(truth.shape[1]) for n in np.unique(truth[:, f])]
+
+
+class _Changed(Reference):
+    """The reference, with functions of what it reads and gives: float32 arrays."""
+
+    def __init__(self, **functions):
+        self.functions = functions
+
+    def operator(self, spec):
+        made = super().operator(spec)
+        for name in ("input", "weights"):
+            if name in self.functions:
+                setattr(made, name, _after(self.functions[name], getattr(made, name)))
+        if "output" in self.functions:
+            made.output = _after(made.output, self.functions["output"])
+        return made
+
+
+def _after(first, second):
+    return lambda array: second(first(array))
+
+
+def planted(**functions):
+    """A started session of the reference with ``input``, ``weights`` or ``output`` changed."""
+    session = InlineSession(Target("reference")).start()
+    session._worker.backend = _Changed(**functions)
+    session._worker.backend.start({}, None)
+    return session
 
 
 def trees(n: int) -> dict[str, Tree]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -199,3 +201,51 @@ def _equal_in_effect(one, other, dtype, rng):
     w = floats.round_to(np.where(rng.random(shape) < 0.4, np.sign(w), w), dtype)
     x = floats.round_to(1 + rng.normal(size=shape) / 64, dtype)
     return (replay(one, x, w, dtype) == replay(other, x, w, dtype)).all()
+
+
+class Digits(Kernel):
+    """The claim in its first filter; in each other one a node keeps so many digits instead.
+
+    ``nodes``: (node, digits, whether the node is rounded to float32 then) of every other filter.
+    """
+
+    def __init__(self, claim, nodes):
+        super().__init__([claim], [range(1 + len(nodes))], len(claim.tree.leaves))
+        self.nodes = [(-1, 24, False), *nodes]
+
+    def _outputs(self, number, x, w):
+        (odd, digits, narrowed), (tree, rounding) = self.nodes[number], self.summations[0]
+        found = dict(enumerate(to_digits(x * w.T, 24)))
+        for node, children in enumerate(tree.nodes):
+            wide = rounding.accumulator_format == "float64" and node not in rounding.rounded
+            kept = digits if node == odd else 53 if wide else 24
+            total = to_digits(found[children[0]] + found[children[1]], kept)
+            found[~node] = to_digits(total, 24) if narrowed and node == odd else total
+        return to_digits(found[~node], 24)
+
+
+def to_digits(values, digits):
+    fraction, power = np.frexp(values)
+    return np.ldexp(np.rint(np.ldexp(fraction, digits)), power - digits)
+
+
+@pytest.mark.parametrize("name", ["chain", "lanes", "random"])
+def test_a_node_of_any_number_of_digits_is_refuted(name):
+    claim = with_style(trees(33)[name], "none")
+    root = len(claim.tree.nodes) - 1
+    nodes = [(node, digits, False) for node in (0, 9, root - 1) for digits in (20, 23, 25, 26, 40)]
+    nodes += [(node, digits, True) for node in (0, 9, root) for digits in (23, 25, 26, 28, 34)]
+    found, why = certified(Digits(claim, nodes), claim)
+    assert not why and found[0, 0]
+    assert not found[0, 1:].any(), [nodes[at] for at in np.flatnonzero(found[0, 1:])]
+
+
+def test_a_wide_node_of_fewer_digits_is_refuted():
+    tree = trees(33)["lanes"]
+    rounding = Rounding(accumulator_format="float64", product_format="float32")
+    some = replace(rounding, rounded=frozenset({3, 9}))
+    for wide in (rounding, some):
+        claim = Summation(tree, wide)
+        kernel = Digits(claim, [(node, digits, False) for node in (0, 5) for digits in (26, 45)])
+        found, why = certified(kernel, claim)
+        assert not why and found.tolist() == [[True, *[False] * 4]]

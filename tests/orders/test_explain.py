@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from probe import floats
 from probe.case import Case
+from probe.comparison import Revealer, Shapes, compared, run
 from probe.errors import InputError
 from probe.explain import explain
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.target import Target
+from tests.orders.synthetic import planted
 
 REFERENCE = Target.parse("reference")
 
@@ -53,6 +57,52 @@ def test_two_targets_differ_by_their_cause(algorithm, cause):
     assert set(found.causes) == {cause} and sum(found.causes.values()) == len(found.differing) > 0
     if cause in ("order", "rounding"):
         assert found.replayed == found.compared == found.by_order
+
+
+def kept_in(form):
+    return lambda array: floats.nearest(array.astype(np.float64), form).astype(np.float32)
+
+
+def cut(array):
+    return (array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+CLIPPED = {
+    "relu": lambda y: np.maximum(y, np.float32(0)),
+    "relu6": lambda y: np.clip(y, np.float32(0), np.float32(6)),
+    "clip": lambda y: np.clip(y, np.float32(-1), np.float32(1)),
+    "int8": lambda y: (np.clip(np.rint(y * 8), -128, 127) / 8).astype(np.float32),
+    "overflow": lambda y: np.where(np.abs(y) > 4, np.copysign(np.float32(np.inf), y), y),
+    "abs": np.abs,
+}
+
+
+@pytest.mark.parametrize(
+    ("functions", "cause"),
+    [
+        *(({side: kept_in(form)}, "precision") for side in ("input", "weights", "output")
+          for form in ("bfloat16", "tf32") if (side, form) != ("output", "tf32")),
+        ({"input": kept_in("tf32"), "weights": kept_in("tf32")}, "precision"),
+        ({"input": cut}, "unexplained"),
+        ({"input": kept_in("float16"), "weights": kept_in("float16")}, "unexplained"),
+        *(({"output": function}, "not-a-sum") for function in CLIPPED.values()),
+    ],
+)  # fmt: skip
+def test_the_cause_is_the_one_that_was_planted_or_none(functions, cause):
+    case = conv(length=6, filters=2, operands="normal")
+    sides = planted(), planted(**functions)
+    found = compared(Shapes.named(case, at=6), *sides).reveal(*sides, Revealer())
+    assert set(found.causes) == {cause} and len(found.differing)
+    assert found.pairs.same_window.all()
+    if cause == "precision":
+        assert found.replayed == found.compared
+
+
+def test_sums_that_are_not_replayed_by_luck_at_many_of_their_outputs():
+    case = conv(length=30, filters=4)
+    double = planted(output=lambda y: y / np.float32(7) * np.float32(7))
+    side = run(double, case).reveal(double)
+    assert side.orders is not None and not side.replays.any()
 
 
 def test_other_paddings_are_windows_and_not_rounding():

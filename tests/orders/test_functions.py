@@ -67,6 +67,35 @@ def test_numpys_own_sums_replay(f, n):
     assert told["replayed"] == 1 and len(told["orders"]) == 1
 
 
+@pytest.mark.parametrize("n", [3, 5, 7])
+def test_what_nearly_adds_is_not_known(n):
+    def mean_times_count(x):  # another bit on about one set in twenty
+        return np.float32(in_sequence(x) / np.float32(n) * np.float32(n))
+
+    found = probe.order(mean_times_count, n)
+    assert found.to_json()["replayed"] == 0 and found.tree is None
+    assert "different bits" in repr(found)
+
+
+def test_the_lines_say_whether_a_sum_is_certified():
+    assert "; not certified" in probe.order(halves, 5).lines()[1]
+    assert probe.order(halves, 5, certify=True).lines()[1].endswith("; certified")
+
+
+def test_a_function_whose_order_goes_with_the_address_has_one_order():
+    """NumPy allocates at any multiple of 16 bytes: the function gets its copies at one address."""
+
+    def by_address(x):
+        return in_sequence(x if x.ctypes.data % 64 == 0 else x[::-1])
+
+    for n in (5, 40, 300):
+        told = probe.order(by_address, n).to_json()
+        assert told["replayed"] == 1 and len(told["orders"]) == 1
+        assert (
+            told["orders"][0]["tree"] == probe.order(in_sequence, n).to_json()["orders"][0]["tree"]
+        )
+
+
 def test_a_fused_multiply_add_is_seen():
     def fused(x, w):
         total = 0.0

@@ -17,6 +17,7 @@ class Cause:
     comparison: Any = None
     causes: dict[str, int] = field(default_factory=dict)
     refuted: bool = False
+    alone: bool = True
 
     def to_json(self) -> dict[str, Any]:
         return {"class": self.kind, "why": self.why, "replayed": self.replayed}

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.contract import INPUT, Event, Seen, Visit
+from probe import layout
+from probe.recording.contract import INPUT, Event, Laid, Seen, Visit
 from probe.recording.meaning import Meaning
 
 Function = Callable[..., Any]
@@ -55,7 +56,7 @@ class Doubles:
                     [values[number]],
                     step.meaning,
                     {},
-                    again(step.again or step.function),
+                    Laid(again(step.again or step.function), [one.address for one in reads]),
                     lines(step.text) if step.text else None,
                 )
             )
@@ -64,7 +65,10 @@ class Doubles:
 
 def seen(key: Any, array: np.ndarray, role: str = INPUT, name: str = "") -> Seen:
     """A value of a double."""
-    return Seen(key, array.shape, array.dtype.name, lambda: array, role, name)
+    return Seen(
+        *(key, array.shape, array.dtype.name, lambda: array, role, name),
+        address=layout.behind(array),
+    )
 
 
 def again(function: Function) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:

@@ -10,10 +10,12 @@ import shutil
 import numpy as np
 import pytest
 
+from probe import layout
 from probe.errors import InputError, Nondeterministic
 from probe.recording import folder, spelling, walk
 from probe.recording.folder import FILE, Stored
 from probe.recording.meaning import Meaning, Moves
+from tests.recording.doubles import Doubles, Step
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
 X = normal(6, 32)
@@ -228,6 +230,34 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
         assert found.tobytes() == arrays[one.gives[0]].tobytes()
         assert side.event(1).lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
         assert side.event(0).lines is None
+
+
+def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
+    inputs = {"x": layout.copied(normal(3, 4), 20)}
+    step = Step("double", Moves(lambda x: x), np.negative, ["x"])
+    folder.write(Doubles(inputs, [step]), tmp_path / "one")
+    assert Stored(tmp_path / "one").recording.values[0].address == 20
+    assert {one.address for one in Stored(runs / "left").recording.values} == {None}
+    path = tmp_path / "one" / FILE
+    path.write_text(path.read_text().replace('"address": 20', '"address": 64'))
+    with pytest.raises(InputError, match="64 is not an address modulo 64"):
+        Stored(tmp_path / "one")
+
+
+def test_recorded_lines_are_run_with_operands_at_other_addresses():
+    from probe.recording import apart
+
+    pytest.importorskip("torch")
+    text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
+    plain = apart._Written(None, text, ["import torch"], ["float32", "float32"])
+    arrays = {"0": normal(3, 4), "1": normal(5, 2)}
+    served = apart.Recording()
+    moves = [(plain, [0, 0])]
+    moves += [(plain.moved(one), two) for one, two in (([8, 5], [8, 5]), ([None, 60], [0, 60]))]
+    for one, wanted in moves:
+        request = {name: getattr(one, name) for name in apart.WRITTEN}
+        assert served._written(request, arrays)[1]["0"].tolist() == wanted
+    assert apart._Written(None, text, ["import jax"], ["float32"]).moved([8]) is None
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):

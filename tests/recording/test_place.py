@@ -61,6 +61,41 @@ def test_a_call_that_is_all_remainder_is_told_by_a_longer_one() -> None:
     assert found.kind == "place" and found.explained and "in one call" in found.why
 
 
+def coarser(x: np.ndarray) -> np.ndarray:
+    """Another formula of exp, in the same vectors of 8 numbers."""
+    return vectorised(x) * np.float32(1 + 1e-6)
+
+
+def mostly(x: np.ndarray) -> np.ndarray:
+    """The same function, but of another formula for some numbers."""
+    return np.where(x.view(np.uint32) % 4 == 0, coarser(x), vectorised(x))
+
+
+@pytest.mark.parametrize("other", [coarser, mostly])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_border_between_places_is_no_proof_where_the_formula_is_another(
+    other: Callable[[np.ndarray], np.ndarray], rows: int
+) -> None:
+    """Each side gives one number different bits at different places, and these are not the other
+    side's."""
+    x = normal(5, 13)
+    steps = [Step("exp", Each("exp"), one, ["x"]) for one in (vectorised, other)]
+    sides = [
+        Live(Doubles({"x": each}, [step])) for each, step in zip((x[:rows], x), steps, strict=True)
+    ]
+    first = compare(sides[0], sides[1]).first
+    assert first is not None
+    found = source.explain(sides[0], sides[1], first)
+    assert found.kind == "algorithm" and found.replayed == found.examined
+
+
+def test_a_remainder_is_found_for_each_differing_output() -> None:
+    """In a call that is all remainder, against one that is none: longer calls show both results."""
+    x = normal(40)
+    found = cause(vectorised, x[:7], x)
+    assert found.kind == "place" and found.examined == found.differing == 7
+
+
 def test_another_formula_is_never_an_order() -> None:
     x = normal(5, 20)
     found = cause(by_size, x[:1], x)

@@ -340,3 +340,14 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         assert one.attributes.keys() == other.attributes.keys()
         assert type(one.meaning) is type(other.meaning)
     assert kept.told  # something was said once for both
+
+
+def test_numbers_inside_a_program_that_differ_are_arguments() -> None:
+    """Of compiled programs of the same equations, and of one operation of ``jax.numpy``."""
+    x = of(6, 20)
+    made = [jax.jit(lambda x, a=a: jnp.tanh(x) * a + x) for a in (0.5, 0.25)]
+    (first,) = compared(lambda: made[0](x), lambda: made[1](x)).sources
+    assert "0.5 against 0.25" in first.arguments
+    (first,) = compared(lambda: jnp.cumsum(x, 0), lambda: jnp.cumsum(x, 1)).sources
+    assert first.arguments == "axis 0 against 1"
+    assert not compared(lambda: jax.jit(jnp.exp)(x), lambda: jax.jit(jnp.exp)(x)).sources

@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from probe import layout
+from probe.answers.first_difference import first_difference
+from probe.errors import InputError
 from probe.recorders.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
+from probe.recording import source
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Chooses, Contracts, Each, Reduces, Turns, Windows
 from probe.recording.recording import Live
@@ -337,3 +341,84 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
     assert [one.tobytes() for one in live.outputs] == [
         one.tobytes() for one in live.recorder.plain()
     ]
+
+
+@pytest.mark.parametrize("offset", [4, 8, 20])
+def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
+    w = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
+
+    def added(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return product(x, w) if w.ctypes.data % 16 == 0 else product(x[:, ::-1], w[::-1])
+
+    made = operation("matmul", Contracts("mk,kn->mn"))(added)
+    run = lambda x, w: made(x, w)  # noqa: E731
+    sides = [Live(Recorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
+    first = compare(*sides).first
+    assert first is not None and sides[1].recording.values[1].address == offset
+    (one,) = sides[1].recording.operations
+    arrays = sides[1].arrays({*one.reads, *one.gives})
+    (found,) = sides[1].again(0)([arrays[n] for n in one.reads])
+    assert found.tobytes() == arrays[one.gives[0]].tobytes()
+    cause = source.explain(*sides, first)
+    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
+    space: dict[str, Any] = {"np": np, "x0": x, "x1": w}
+    lines = sides[1].event(0).lines
+    assert lines is not None
+    exec("\n".join(lines(["x0", "x1"], "y")), space)
+    assert space["x1"].ctypes.data % 64 == offset and (space["x1"] == w).all()
+
+
+def _in_place(x: np.ndarray) -> np.ndarray:
+    x += 1
+    y = x.copy()
+    y -= y.max(axis=1, keepdims=True)
+    np.exp(y, out=y)
+    return y
+
+
+def _into(x: np.ndarray) -> np.ndarray:
+    return np.dot(x, x.T, out=np.empty((len(x), len(x)), x.dtype))
+
+
+METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "where, numbers": lambda x: np.where(x > 0, x, 0) * 2,
+    "where, two numbers": lambda x: np.where(x > 0, 1.5, 0.25),
+    "where, lists": lambda x: np.where([[True] * 6] * len(x), x, 0.5),
+    "dot": lambda x: x.dot(np.ones((6, 2), x.dtype)),
+    "copy": lambda x: x.copy() + 1,
+    "flatten": lambda x: x.flatten().reshape(x.shape).clip(-1, 1),
+    "in place": _in_place,
+    "into a plain array": _into,
+    "into a watched array": lambda x: np.sum(x, axis=1, out=np.zeros_like(x[:, 0])) * 2,
+    "concatenate, list": lambda x: np.concatenate([x, [[0.5] * 6]]),
+    "sorted in place": lambda x: (y := x.copy(), y.sort(axis=1), y)[2],
+    "added at places": lambda x: (y := np.zeros_like(x), np.add.at(y, [0, 0], x[:2]), y)[2],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_and_written_results_keep_the_trace_and_the_bits(name: str) -> None:
+    function = METHODS[name]
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    kept, wanted = x.copy(), function(x.copy())
+    found = first_difference(function, function, inputs=(x,))
+    assert found.verdict == "equal" and found.difference.examined == len(found.operations)
+    assert found.left.outputs[0].tobytes() == wanted.tobytes() and not found.notes
+    assert x.tobytes() == kept.tobytes()  # what a function changes is given back
+
+
+@pytest.mark.parametrize("name", ["where, numbers", "dot", "copy", "in place", "flatten"])
+def test_rows_are_compared_through_methods(name: str) -> None:
+    function = METHODS[name]
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    found = first_difference(lambda x: function(x[:2]), function, inputs=(x,))
+    truth = (function(x[:2].copy()) != function(x.copy())[:2]).sum()
+    (one,) = found.difference.outputs
+    assert one.compared == function(x[:2].copy()).size and one.differing == truth
+
+
+def test_a_lost_trace_is_refused_with_what_loses_it() -> None:
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(InputError, match=r"no recorded call.*np\.asarray\(\)"):
+        first_difference(lambda x: np.asarray(x) + 1, lambda x: x + 1, inputs=(x,))

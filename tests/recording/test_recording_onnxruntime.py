@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from probe import ulp
+from probe import layout, ulp
 from probe.errors import InputError
-from probe.recording import difference, meaning
+from probe.recording import difference, meaning, source
 from probe.recording.recording import Live
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
@@ -99,6 +99,25 @@ def test_every_node_alone_gives_the_recorded_bits():
 
     recorder.record(visit)
     assert ran and not wrong
+
+
+@pytest.mark.parametrize("offset", [0, 4, 8, 20])
+def test_an_input_that_is_a_view_begins_where_it_began(offset):
+    """Eigen's sums start where whole vectors do."""
+    x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]
+    content = model(nodes, {"x": x}, ["y"], opened=())
+    sides = [Live(onnxruntime.Recorder(content, {"x": layout.copied(x, at)})) for at in (0, offset)]
+    assert [one.recording.values[0].address for one in sides] == [0, offset]
+    found = difference.compare(*sides)
+    lines = sides[1].event(0).lines(["x0"], "y")
+    assert any("room" in line for line in lines) == (offset % 16 != 0)
+    arrays = sides[1].arrays({0, 1})
+    assert sides[1].again(0)([arrays[0]])[0].tobytes() == arrays[1].tobytes()
+    if found.first is not None:
+        assert source.explain(*sides, found.first).kind == "alignment"
+        scope = {"x0": arrays[0]}
+        exec("\n".join(["import numpy as np", *sides[1].event(0).imports, *lines]), scope)
+        assert np.asarray(scope["y"]).tobytes() == arrays[1].tobytes()
 
 
 def test_the_lines_of_a_node_compute_its_bits():
@@ -462,3 +481,21 @@ def test_a_file_says_its_inputs(tmp_path):
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="can't be read"):
         onnxruntime.opened(path)
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 40])
+def test_one_hot_rows_are_compared_whatever_their_number(limit, monkeypatch):
+    """With the small limit the integers of one side alone are too many to be kept."""
+    monkeypatch.setattr("probe.recording.recording.SMALL", limit)
+    monkeypatch.setattr("probe.recording.recording.LARGE", limit, raising=False)
+    nodes = [
+        helper.make_node("Unsqueeze", ["ids", "last"], ["u"]),
+        helper.make_node("Equal", ["u", "range"], ["hit"]),
+        helper.make_node("Cast", ["hit"], ["hot"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["hot", "table"], ["y"]),
+    ]
+    held = {"last": np.array([-1]), "range": np.arange(12)[None, None], "table": normal(12, 4)}
+    ids = np.arange(12).reshape(4, 3)
+    content = model(nodes, {"ids": ids}, ["y"], held)
+    found, _ = compared(content, {"ids": ids[:1]}, {"ids": ids})
+    assert found.verdict == "equal" and found.outputs[0].compared == 12

@@ -420,3 +420,21 @@ def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch(
     found = compare(*sides)
     assert not [one.op for one in found.operations if one.verdict == "unknown"]
     assert found.outputs[0].compared == 4
+
+
+def test_arguments_of_layers_whose_names_differ_are_compared():
+    """Keras numbers its layers, so nothing of two models has the same name."""
+    keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("another backend of Keras")
+    x = normal(6, 20)
+    layers = [keras.layers.LayerNormalization(epsilon=one) for one in (1e-3, 1e-5)]
+    for one in layers:
+        one(x)
+    sides = [Live(Recorder(lambda one=one: one(x))) for one in layers]
+    (first,) = compare(*sides).sources
+    assert first.arguments == "operand 2 0.001 against 1e-05"
+    (first,) = compare(
+        *(Live(Recorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
+    ).sources
+    assert first.arguments == "alpha 0.1 against 0.2"

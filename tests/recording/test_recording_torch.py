@@ -13,7 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 import probe  # noqa: E402
+from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_tensors import placed, slot_of  # noqa: E402
@@ -22,6 +25,7 @@ from probe.recording.judging import settled  # noqa: E402
 from probe.recording.labelling import labelled  # noqa: E402
 from probe.recording.meaning import Moves, Unknown  # noqa: E402
 from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
+from probe.reproduction import recorded  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)
@@ -286,6 +290,62 @@ def test_operands_lie_in_memory_as_they_did() -> None:
     assert uneven[2, 5] == 17
 
 
+def laid_at(one: torch.Tensor, address: int) -> torch.Tensor:
+    """The same values in memory that somebody else has allocated: mapped, or NumPy's."""
+    bits = one.contiguous().view(torch.uint8).numpy().reshape(-1)
+    return torch.from_numpy(layout.copied(bits, address)).view(one.dtype).view(one.shape)
+
+
+@pytest.mark.parametrize("address", [*range(0, 64, 4), 2, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
+    whole = laid_at(torch.arange(24).reshape(4, 6).to(dtype), address)
+    seen: list[list[int]] = []
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.aten.add.Tensor:
+                seen.append([one.data_ptr() % 64 for one in args])
+            return func(*args, **(kwargs or {}))
+
+    for one in (whole, whole.T, whole[1:, ::2], whole[:1].expand(4, 6), whole[2, 3]):
+        at = one.data_ptr() % 64
+        ((event, arrays, gives),) = _events(lambda one=one: torch.add(one, one))  # type: ignore[misc]
+        assert [read.address for read in event.reads] == [at, at]
+        assert event.again is not None and _bits(event.again(arrays)) == _bits(gives)
+        with Watching():
+            event.again(arrays)
+            event.again.moved([12, None])(arrays)  # type: ignore[attr-defined]
+        assert seen[-2:] == [[at, at], [12, at]]
+        scope: dict[str, Any] = {"np": np, "torch": torch}
+        scope |= {f"x{n}": torch.tensor(a).view(dtype) for n, a in enumerate(arrays)}
+        exec("\n".join(event.lines(["x0", "x1"], "y")), scope)
+        assert [scope[f"x{n}"].data_ptr() % 64 for n in (0, 1)] == [at, at]
+        assert scope["x0"].stride() == one.stride() and torch.equal(scope["x0"], one)
+
+
+def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
+    tmp_path: Path,
+) -> None:
+    """As safetensors puts it: 8 bytes behind a multiple of 16, in memory that it maps."""
+    x, w, b = X.reshape(-1)[:96].reshape(1, 96), torch.randn(64, 96), torch.randn(64)
+    other = [laid_at(w, at) for at in (4, 8, 12, 32)]
+    rows = [F.linear(x, one, b) for one in (w, *other)]
+    apart = next((n for n, row in enumerate(rows) if not torch.equal(row, rows[0])), None)
+    if apart is None:
+        pytest.skip("this processor's product does not depend on the address")
+    moved = other[apart - 1]
+    found = probe.first_difference(lambda: F.linear(x, w, b), lambda: F.linear(x, moved, b))
+    (cause,), walked = found.found.causes.values(), found.found
+    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
+    assert walked.first is not None
+    both = walked.left, walked.right
+    made = recorded.write(tmp_path / "out", *both, walked.first, cause, times=1)
+    assert f"{cause.differing} of 64 outputs differ" in repr(made)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_model_files_need_trust(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(12, 3), nn.Tanh()).eval()
@@ -532,3 +592,89 @@ def test_heads_of_queries_that_share_keys_agree_with_keys_repeated() -> None:
     assert compared(whole, repeated) == q.numel()
     assert compared(lambda: attention(q[:, 3:], k[:, 1:], v[:, 1:]), whole) == q.numel() // 2
     assert compared(lambda: attention(q[:, 3:], k[:, :1], v[:, :1]), whole) == 0
+
+
+def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
+    """A function that sets the threads for itself, and sets them back."""
+
+    def run() -> Any:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return function()
+        finally:
+            torch.set_num_threads(before)
+
+    return run
+
+
+def test_the_threads_are_those_that_operations_ran_on() -> None:
+    sides = [Live(Recorder(on(n, lambda: X.sin()))) for n in (1, 3)]
+    assert [one.recording.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
+    mixed = Live(Recorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
+    assert mixed.recording.target == "torch,threads=3"
+    lines = [mixed.event(n).lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
+    assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("name", ["plain", "causal", "bool", "padded", "bool padded"])
+def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> None:
+    padded = "padded" in name
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
+    mask = nn.Transformer.generate_square_subsequent_mask(5) if name == "causal" else None
+    mask = torch.ones(5, 5, dtype=torch.bool).triu(1) if "bool" in name else mask
+    hidden = torch.zeros(4, 5, dtype=torch.bool)
+    hidden[:, 3:] = True
+
+    def run(count: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            some = x[:count]
+            words = {"key_padding_mask": hidden[:count]} if padded else {}
+            return layer(some, some, some, attn_mask=mask, need_weights=weighed, **words)[0]  # type: ignore[no-any-return]
+
+        return call
+
+    found = probe.first_difference(run(2), run(4))
+    with torch.no_grad():
+        differing = int((run(2)() != run(4)()[:2]).sum())
+    (one,) = found.difference.outputs
+    assert (one.compared, one.differing) == (2 * 5 * 16, differing)
+
+
+def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
+    """Keys that lie like the queries are not the queries."""
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
+    other = x.flip(1)  # lies as x does
+    with torch.no_grad():
+        recorded = [Live(Recorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
+    kinds = [[one.op for one in side.recording.operations] for side in recorded]
+    assert any("native_multi_head" in op for op in kinds[0])
+    found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
+    assert found.verdict != "equal"
+
+
+@pytest.mark.parametrize("how", ["index_add", "scatter_add", "index_put"])
+def test_sums_into_places_stay_sources_where_their_terms_are_permuted(how: str) -> None:
+    random = torch.Generator().manual_seed(1)
+    source, to = (torch.randint(0, 9, (80,), generator=random) for _ in range(2))
+    h, w = torch.randn(9, 4, generator=random), torch.randn(4, 4, generator=random)
+
+    def run(order: torch.Tensor) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            terms, at = (h @ w)[source[order]], to[order]
+            if how == "index_add":
+                return torch.zeros(9, 4).index_add_(0, at, terms).relu()
+            if how == "index_put":
+                return torch.zeros(9, 4).index_put((at,), terms, accumulate=True).relu()
+            return torch.zeros(9, 4).scatter_add(0, at[:, None].expand(-1, 4), terms).relu()
+
+        return call
+
+    for seed in range(8):
+        other = torch.randperm(80, generator=torch.Generator().manual_seed(seed))
+        found = probe.first_difference(run(torch.arange(80)), run(other))
+        if found.verdict == "differs":
+            assert found.first is not None and how in found.first.op
+            return
+    raise AssertionError("no order of 80 terms rounds otherwise")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recording import source
+from probe import layout
+from probe.recording import judging, source
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Contracts, Each, Meaning, Normalises, Reduces, Unknown, Windows
 from probe.recording.recording import Live
@@ -275,6 +276,62 @@ class TestSums:
         _, cause = explained(meaning, linear, given | {"x": x[:1]}, given)
         assert cause.kind in ("order", "rounding", "order+rounding")
         assert cause.replayed == cause.examined == cause.differing > 0
+
+
+def by_address(x: np.ndarray, w: np.ndarray, behind: Any = None) -> np.ndarray:
+    """A product that is added downwards where the weights begin off a multiple of 16 bytes."""
+    order = list(range(len(w)))
+    y = added(x[..., :, None] * w, order if w.ctypes.data % 16 == 0 else order[::-1])
+    return y if behind is None else behind(y)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("offset", [4, 8, 12, 20, 60])
+    def test_where_operands_begin_is_a_cause_which_replays(self, offset: int) -> None:
+        x, w = normal(3, 40), normal(40, 30)
+        left, right = ({"x": x, "w": layout.copied(w, at)} for at in (0, offset))
+        _, cause = explained(Contracts("mk,kn->mn"), by_address, left, right)
+        assert cause.kind == "alignment" and cause.alone
+        assert cause.causes == {"alignment": cause.differing}
+        assert cause.replayed == cause.examined == cause.differing > 0
+        assert f"w at 0 on the left and {offset} on the right" in cause.why
+        assert "different orders" in cause.why and cause.comparison is not None
+
+    def test_of_what_is_no_sum_the_exchanged_addresses_are_the_proof(self) -> None:
+        x, w = normal(3, 40), normal(40, 30)
+        left, right = ({"x": x, "w": layout.copied(w, at)} for at in (12, 32))
+        meaning = Fused(Contracts("mk,kn->mn"), ((Each("tanh"), ()),))
+        function = lambda x, w: by_address(x, w, np.tanh)  # noqa: E731
+        for one in (meaning, Unknown("a double")):
+            _, cause = explained(one, function, left, right)
+            assert cause.kind == "alignment" and cause.explained
+            assert cause.causes == {"alignment": cause.differing}
+
+    def test_addresses_that_change_nothing_are_no_cause(self) -> None:
+        x, w = normal(8, 20), normal(20, 16)
+        left, right = ({"x": one, "w": layout.copied(w, at)} for one, at in ((x[:1], 0), (x, 4)))
+        _, cause = explained(Contracts("mk,kn->mn"), product, left, right)
+        assert cause.kind == "order" and "address" not in cause.why
+
+    def test_a_call_at_another_address_is_not_the_very_same_call(self) -> None:
+        x, step = normal(3, 40), Step("double", Each("f"), np.tanh, ["x"])
+        sides = [Live(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
+        for other, same in ((1, True), (2, False)):
+            (one,) = compare(sides[0], sides[other]).operations
+            assert judging.one_call(one, sides[0], sides[other]) == same
+
+    def test_what_is_not_run_says_where_operands_begin(self) -> None:
+        x, w = normal(3, 40), normal(40, 30)
+        step = Step("double", Contracts("mk,kn->mn"), by_address, ["x", "w"])
+        sides = [
+            Live(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
+            for at in (0, 8)
+        ]
+        found = compare(sides[0], sides[1])
+        sides[1].able = {0: None}
+        assert found.first is not None
+        cause = source.explain(sides[0], sides[1], found.first)
+        assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why
 
 
 class TestAlone:

@@ -8,15 +8,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from probe.errors import InputError, Nondeterministic
+from probe import layout
+from probe.answers.first_difference import Asked, Walked
+from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
 from probe.recording.assumed import in_common
-from probe.recording.meaning import Moves, Reshapes
+from probe.recording.meaning import Contracts, Each, Moves, Reshapes
 from probe.recording.recording import Live
 from tests.recording import causes
+from tests.recording.doubles import Doubles, Step, added
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
 X = normal(6, 32)
+RANDOM = np.random.default_rng()
 
 
 def verdicts(found):
@@ -62,6 +66,44 @@ def test_what_reads_more_than_was_said_is_no_source(monkeypatch):
     found = walk.walk(*apart(X))
     assert found.first is None and found.operations[0].verdict == "unknown"
     assert found.operations[0].note == cause.why
+    # nothing is carried from what is no source
+    assert set(verdicts(found)) <= {"unknown", "equal", "healed"}
+    assert walk.NO_SOURCE in {one.note for one in found.operations}
+
+
+def test_what_reads_more_than_was_said_is_no_source_without_its_explanation_either():
+    """A function that is said to be one of each element reads the rows of the whole batch."""
+
+    def program(x):
+        def run(tape):
+            y = tape.ran("Odd", Each("odd"), lambda a: a + a.sum(0), tape.relu(x))
+            return tape.add(y, tape.relu(y))
+
+        return Taped(run)
+
+    rows = np.abs(X) + 1
+    for explain in (True, False):
+        found = walk.walk(program(rows[:3]), program(rows), explain=explain)
+        odd = next(one for one in found.operations if one.op == "Odd")
+        assert found.first is None and odd.verdict == "unknown" and odd.differing
+        assert "expected to read" in odd.note and "carried" not in verdicts(found)
+    found = walk.walk(*apart(X), explain=False)
+    assert found.first is found.operations[0]  # and what is one stays one
+
+
+def test_bits_that_differ_inside_of_equal_outputs_are_said_to():
+    left, right = apart(X)
+
+    def rounded(recorder):
+        def program(tape):
+            y = recorder.program(tape)
+            return tape.ran("Sign", Each("sign"), np.sign, y)
+
+        return Taped(program)
+
+    found = Walked(walk.walk(rounded(left), rounded(right), explain=False), Asked())
+    assert found.verdict == "equal" and found.found.first is not None
+    assert found.lines()[1].startswith("the outputs agree, the bits inside differ; first: Dense")
 
 
 def test_a_sum_the_other_way_round_passes_a_difference_on():
@@ -225,3 +267,26 @@ def test_a_batch_of_pictures_as_large_as_networks_take_is_known_row_by_row():
     found = walk.walk(of(1), of(8), explain=False)
     assert found.difference.outputs[0].compared == 4
     assert verdicts(found)[0] == "left" and "unknown" not in verdicts(found)
+
+
+def test_operands_that_move_from_run_to_run_are_not_called_nondeterministic():
+    w, at = normal(32, 24), [0, 4, 8, 12]
+
+    def moving(x, w):
+        order = range(32) if w.ctypes.data % 16 in (0, 8) else range(32)[::-1]
+        return added(x[..., :, None] * w, list(order))
+
+    class Moving(Doubles):
+        def record(self, visit):
+            at.append(at.pop(0))
+            self.inputs["w"] = layout.copied(w, at[0])
+            return super().record(visit)
+
+    step = Step("Dense", Contracts("mk,kn->mn"), moving, ["x", "w"])
+    with pytest.raises(Misaligned, match="bytes behind a multiple of 64: w at .*, then at") as told:
+        walk.watched(Moving({"x": X}, [step]), "it")
+    assert "number 1 of 1" in str(told.value) and "nondeterministic" not in str(told.value)
+    drawn = Step("Noise", Contracts("mk,kn->mn"), lambda x, w: x @ w * RANDOM.random(), ["x", "w"])
+    with pytest.raises(Nondeterministic) as told:
+        walk.watched(Moving({"x": X}, [drawn]), "it")
+    assert not isinstance(told.value, Misaligned)

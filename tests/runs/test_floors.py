@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -31,6 +32,15 @@ def found(target: str, case: Case = DENSE, upto: int = 10, **options):
 
 def texts(result) -> list[str]:
     return [one.text for one in floors.classes(result)]
+
+
+def sizes(spans) -> list[int]:
+    return [size for one in spans for size in range(one.first, one.last + 1, one.step)]
+
+
+def held(one) -> list[int]:
+    """The sizes that a class promises."""
+    return sizes(one.spans)
 
 
 @pytest.mark.check
@@ -63,11 +73,15 @@ def test_what_no_batch_changes_needs_no_floor(case) -> None:
 
 def test_a_switch_far_out_is_found_to_the_row() -> None:
     result = found("reference,length_switch=77", upto=150, scanned=4)
-    assert texts(result) == ["{1..76}", "{77..150}"]
+    below, above = floors.classes(result)
+    assert {*held(below), *held(above)} == set(result.patterns) and len(result.patterns) < 60
+    assert sorted(held(below) + sizes(below.expected)) == list(range(1, 77))
+    assert sorted(held(above) + sizes(above.expected)) == list(range(77, 151))
     told = floors.floor(result)
-    assert told.size == 77 and told.sides and not told.certified
-    assert told.text.endswith("; certified at the floor, recognised elsewhere")
-    assert len(result.patterns) < 60 and result.uncertified
+    assert told.size == 77 and told.sides and not told.certified and result.uncertified
+    assert told.run == len(held(above)) and (told.count, told.run_to) == (74, 78)
+    assert f"; {told.run} of these 74 sizes were run, all up to 78, the others are" in told.text
+    assert told.text.endswith("; certified on both sides of the floor only")
 
 
 def test_a_change_of_rounding_alone_is_a_class_of_its_own() -> None:
@@ -87,10 +101,10 @@ def pretend(monkeypatch):
             if not self.summations:
                 self.summations += [Summation(tree, Rounding()) for tree in sums]
                 self.kinds += [(number,) * 2 for number in range(len(sums))]
-            interior, tail = shown(size)
+            interior, tail, *elsewhere = shown(size)
             unsure = "" if budget else "not asked"
             kinds = np.zeros(size, int)
-            return Pattern(size, kinds, True, interior, tail, 0, 0, True, unsure)
+            return Pattern(size, kinds, True, interior, tail, sum(elsewhere), 0, True, unsure)
 
         monkeypatch.setattr(OfSamples, "pattern", pattern)
 
@@ -105,6 +119,80 @@ def test_places_that_add_otherwise_leave_multiples(pretend) -> None:
     told = floors.floor(result)
     assert (told.size, told.step) == (4, 4)
     assert "floor: 4 rows, in multiples of 4" in told.text
+
+
+def mixed_by(shown, result) -> None:
+    """Every promised size is one at which all rows add as one kind, and the same one."""
+    for one in floors.classes(result):
+        assert all(shown(size) == (one.kind, (), 0) for size in held(one)), one.text
+    told = floors.floor(result)
+    if told.size is not None:
+        multiples = range(told.size, told.run_to + 1, told.step)
+        assert all(shown(size) == (told.kind, (), 0) for size in multiples), told.text
+
+
+@pytest.mark.parametrize(("upto", "scanned"), [(100, 20), (300, None), (1100, None), (300, 64)])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda n: (0, ((1, n % 4),) if n % 4 else (), 0),
+        lambda n: (int(n < 4), ((2, 1),) if n % 4 == 1 else (), int(n % 4 > 1)),
+        lambda n: (0, (), int(n % 4 != 1)),
+        lambda n: (0, (), int(n % 7 == 3)),
+        lambda n: (int(n > 90), ((2, 1),) if n > 70 and n % 3 else (), 0),
+        lambda n: (0, ((1, 1),) if n > 80 and n % 16 == 5 else (), 0),
+        lambda n: (n * 2654435761 % 3, (), n * 40503 % 2),
+    ],
+    ids=["tails", "elsewhere", "one of four", "sevenths", "late tails", "far", "none"],
+)
+def test_a_size_that_was_not_run_is_in_no_class_and_no_floor(pretend, shown, upto, scanned) -> None:
+    pretend(shown)
+    result = found("reference", upto=upto, scanned=scanned)
+    mixed_by(shown, result)
+    for one in floors.classes(result):
+        assert set(held(one)) <= set(result.patterns) and not set(sizes(one.expected)) & set(
+            result.patterns
+        )
+    told = floors.floor(result)
+    assert told.text and (told.size is None or told.run_to <= result.upto)
+
+
+def test_a_floor_leaves_out_multiples_whose_tails_are_known_to_be_mixed(pretend) -> None:
+    """66 was not run: sizes of its remainder by 4 have rows behind the last packet."""
+    pretend(lambda n: (0, ((1, n % 4),) if n % 4 else ()))
+    result = found("reference", upto=200, scanned=64)
+    assert 66 not in result.patterns
+    told = floors.floor(result)
+    assert (told.size, told.step) == (4, 4) and told.run_to == 64
+    assert "were run, all up to 64, the others are expected" in told.text
+
+
+def test_small_sizes_are_all_run_and_certified() -> None:
+    result = found("reference,length_switch=77", upto=90)
+    assert texts(result) == ["{1..76}", "{77..90}"] and not result.uncertified
+    assert set(result.patterns) == set(range(1, 91))
+
+
+def test_a_floor_at_multiples_names_a_size_below_it_that_adds_otherwise(pretend) -> None:
+    """The size just below the floor may be in the class: no multiple."""
+    pretend(lambda n: (0, (), int(n % 2 > 0 and n > 3)))
+    told = floors.floor(found("reference", upto=40))
+    assert (told.size, told.step) == (2, 2)
+    assert told.text.startswith("no floor is needed: from 2 to 40, in multiples of 2, all rows")
+
+
+def test_remainders_that_are_no_multiples_are_named_where_there_is_no_floor(pretend) -> None:
+    pretend(lambda n: (0, (), int(n % 4 != 1)))
+    told = floors.floor(found("reference", upto=40))
+    assert told.size is None and told.text.endswith("alike at 1..37 by 4")
+
+
+def test_threads_are_part_of_the_promise() -> None:
+    result = found("reference")
+    assert result.to_json()["threads"] == 1 and "on reference, 1 thread" in str(
+        probe.thresholds(DENSE, "reference", upto=3)
+    )
+    assert any(one.startswith("1 thread; with a different number") for one in result.assumed)
 
 
 def test_a_class_between_two_others_is_told_as_pieces(pretend) -> None:
@@ -124,7 +212,7 @@ def test_pieces_of_a_class_make_up_every_size() -> None:
             for count in range(1, 60):
                 fits |= set(range(count * first, count * last + 1))
             every = all(size in fits for size in range(first, 60))
-            spans = [floors.SizeClass(0, (floors.Span(first, last),), 0, ())]
+            spans = [floors.SizeClass(0, (floors.Span(first, last),), ())]
             assert (floors._pieces(spans, 1, 100) is not None) == every
 
 
@@ -138,7 +226,10 @@ def test_where_the_largest_sizes_are_mixed_there_is_no_floor(pretend) -> None:
 def test_a_switch_among_the_sizes_that_are_all_run_hides_no_period(pretend) -> None:
     pretend(lambda n: (int(n >= 16), ()))
     result = found("reference", upto=160, scanned=20)
-    assert texts(result) == ["{1..15}", "{16..160}"] and result.period == 1
+    below, above = floors.classes(result)
+    assert below.text == "{1..15}" and result.period == 1
+    assert sorted(held(above) + sizes(above.expected)) == list(range(16, 161))
+    assert set(held(above)) <= set(result.patterns)
 
 
 def test_what_is_not_a_sum_or_not_steady_is_in_no_class() -> None:
@@ -227,3 +318,30 @@ def test_lengths_have_classes_and_a_floor_too() -> None:
     assert floors.floor(result).text.startswith("floor: length 24; below, at 5..23, outputs are")
     with pytest.raises(InputError, match="length"):
         found("reference", case)
+
+
+def test_a_kind_that_tests_refute_is_not_trusted_where_it_was_only_recognised(pretend, monkeypatch):
+    """Recognised as one order at all sizes; by the tests the last row of 100 adds differently."""
+    pretend(lambda n: (0, ()))
+    recognised = OfSamples.pattern
+
+    def pattern(self, size, budget=0):
+        seen = recognised(self, size, budget)
+        if budget and size == 100:
+            seen.kinds[-1] = 1
+            return dataclasses.replace(seen, tail=((1, 1),))
+        return seen
+
+    monkeypatch.setattr(OfSamples, "pattern", pattern)
+    result = found("reference", upto=100, scanned=20)
+    (only,) = floors.classes(result)
+    assert held(only) == result.certified[:-1] == [1] and not only.expected
+    assert floors.floor(result).size is None
+
+    assert "does not hold at a size that was tested" in floors._mixed(result, 20)
+
+
+def test_a_size_that_is_alike_by_chance_makes_no_step(pretend) -> None:
+    pretend(lambda n: (int(n <= 80 and n != 41), ()))
+    told = floors.floor(found("reference", upto=100))
+    assert (told.size, told.step) == (81, 1)

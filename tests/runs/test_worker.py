@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from probe import floats, operands, ulp
+from probe import floats, layout, operands, ulp
 from probe.backends import contract
 from probe.backends.contract import OutOfMemory, Unavailable, Unsupported
 from probe.case import Case
@@ -79,7 +79,7 @@ def test_every_dtype_travels_in_its_container(dtype):
     assert arrays["y"].dtype == floats.container(dtype)
 
 
-@pytest.mark.parametrize("step", [0, 4, 8])
+@pytest.mark.parametrize("step", [0, 4, 8, 16, 20, 48])
 def test_realigned_moves_on_or_off_the_boundary(step):
     raw = np.zeros(4096, np.uint8)
     start = -raw.ctypes.data % 64 + step
@@ -87,7 +87,36 @@ def test_realigned_moves_on_or_off_the_boundary(step):
     x[...] = np.arange(240).reshape(2, 30, 4)
     moved = call.realigned(x)
     assert (moved == x).all() and moved.flags.c_contiguous
-    assert (moved.ctypes.data % 64 == 0) != (x.ctypes.data % 64 == 0)
+    assert (moved.ctypes.data % 16 == 0) != (x.ctypes.data % 16 == 0)
+
+
+class Addressed:
+    """An operator whose bits go with its input's address, or with how often it was called."""
+
+    def __init__(self, period):
+        self.period, self.calls = period, 0
+
+    def input(self, x):
+        return x
+
+    def output(self, y):
+        return y
+
+    def __call__(self, x):
+        self.calls += 1
+        moved = x.ctypes.data % 64 != 0 if self.period is None else self.calls > self.period
+        return x + np.float32(self.calls * moved if self.period else moved)
+
+
+@pytest.mark.parametrize(
+    ("period", "found"),
+    [(None, "alignment differs"), (2, "differs"), (1, "differs"), (99, "equal")],
+)
+def test_a_control_tells_an_address_from_what_does_not_repeat(period, found):
+    operator = Addressed(period)
+    x = layout.copied(np.ones((1, 4, 1), np.float32))
+    prepared = call.Prepared(operator, x, operator)
+    assert compare.control(prepared, prepared.run()[0], "float32") == found
 
 
 def test_a_stable_target_never_differs():

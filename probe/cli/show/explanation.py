@@ -25,12 +25,16 @@ MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
     "reach": "a NaN or an infinity gets in from an input or a weight outside of its window",
     "order": "adds the same products in a different order",
-    "rounding": "fuses different products into their additions (FMA), or truncates its result",
+    "rounding": "fuses different products into their additions (FMA), truncates its result, or "
+    "divides a sum differently",
     "precision": "keeps products or partial sums in a different format",
     "flush": "flushes subnormal numbers to zero that the other side keeps",
+    "algorithm": "computes a different formula, such as a maximum that passes over NaN",
+    "alignment": "depends on where its operands begin in memory, by which a kernel is chosen",
     "nondeterministic": "does not repeat its own bits, so no cause can be given",
     "place": "computes a function differently at this place: the remainder of a vectorised loop",
-    "not-a-sum": "does not add the products (Winograd, FFT), so there is no order to compare",
+    "not-a-sum": "is not the sum of the products (Winograd, FFT, or a sum that is clipped, rounded "
+    "to integers or put through a function), so there is no order to compare",
     "unexplained": "the replay gave different bits, so the cause is unknown",
 }
 """What each cause says of an output."""
@@ -200,7 +204,7 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
         f"{floats.text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
-    added = left.summation is not None or right.summation is not None
+    added = any(one.summation is not None or one.pooled for one in (left, right))
     if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
         yield _products(left)
     reads = found.cause == "window"
@@ -230,7 +234,8 @@ def _added(name: str, side: Added, reads: bool, runs: tuple[Run, Run]) -> Render
     if reads and side.reads is not None:
         lines.append(Text(f"reads {orders.reads(side.side.case, np.array(side.reads))}"))
     if side.summation is None:
-        return Group(*lines, Text("order not known", "yellow"), _result(side))
+        order = Text(side.pooled) if side.pooled else Text("order not known", "yellow")
+        return Group(*lines, order, _result(side))
     tree, rounding = side.summation
     if 2 <= len(tree.leaves) <= notation.DRAWN:
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]

@@ -24,6 +24,7 @@ from probe.order import certificate
 from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 from probe.remedies.invariants import Invariant
+from probe.thresholds.switches import threads_text
 
 WHOLE = (
     "for all of its operations leave out --target, or give --vary length with a target of its own "
@@ -151,7 +152,7 @@ def _verdict(one: PaddedComparison) -> str:
         what = counted(one.lacking, "output")
         return f"padding: {what} are missing or read different values; pad to {one.need.padded:,}"
     if one.verdict == "rounding":
-        causes = "+".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
+        causes = ", ".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
         return f"rounding ({causes or 'not explained'}), {'' if one.explained else 'not '}replayed"
     if one.verdict == "program":
         return (
@@ -209,7 +210,8 @@ def _plan(plan: Plan) -> RenderableType:
         rows.add_row(span, f"{one.least:,}", Text(f"{one.padded:,}", moved), f"{one.kept:,}")
     head = Text("safe lengths" if not plan.part else "safe for the supported part", "bold")
     rule = plan.rule or "no single rule describes them; see the table"
-    head.append(f": {rule}", "default")
+    ran = " (of the sizes that were run)" * bool(plan.rule)  # the table alone is a promise
+    head.append(f": {rule}{ran}", "default")
     checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
     if plan.failed:
         checked.append(f"different bits at valid length {ranges(plan.failed)}", "red")
@@ -232,6 +234,7 @@ def remedies(measured: Measured) -> RenderableType:
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
+    lines += f", with {threads_text(measured.threads)}"
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
     parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]

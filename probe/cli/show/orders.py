@@ -210,6 +210,11 @@ def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
 
 
 def _headline(side: Run, found: Mapping[str, Any]) -> Text:
+    if side.pooled is not None:
+        total, replayed = found["outputs"], found["replayed"]
+        text = Text(f"{side.pooled.words}; ")
+        text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
+        return text.append(", not certified", "dim")
     if side.orders is None:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
@@ -298,7 +303,7 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
     ``after``: the next commands, each with what it does.
     """
     return Group(
-        Text(f"{found.case.label} on {found.target}", "bold"),
+        Text(f"{found.case.label} on {found.target}, {found.threads_text}", "bold"),
         _switches(found),
         Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
         *_classes(found),
@@ -316,6 +321,11 @@ def _classes(found: Thresholds) -> Iterator[Text]:
     every = floors.classes(found)
     told = ", ".join(one.text for one in every[:LISTED]) or "none"
     yield Text(f"classes of {found.sizes} at which all rows add alike: {told}")
+    if any(one.expected for one in every):
+        yield Text(
+            f"a class holds the {found.sizes} that were run; others are expected in it, not tested",
+            "dim",
+        )
     yield Text(floors.floor(found).text, "bold")
 
 

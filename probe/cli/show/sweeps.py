@@ -78,11 +78,12 @@ def _numbers(one: TargetSummary) -> tuple[str, str, str]:
 def _verdict(one: TargetSummary) -> Text:
     if one.nondeterministic:
         return Text("does not repeat its own bits", "magenta")
-    if one.differing:
-        return Text("differs", "bold red")
     if not one.comparisons:
         return Text("failed" if one.failures else "not run", "yellow")
-    return Text("agrees", "green")
+    found = Text("differs", "bold red") if one.differing else Text("agrees", "green")
+    if one.alignment:  # what was compared lay alike; laid elsewhere, it has different bits
+        found.append(", depends on the memory address", "magenta")
+    return found
 
 
 def _lengths(one: TargetSummary, vary: str, values: Sequence[int], interrupted: bool) -> Text:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.answers.first_difference import NAMED, Walked
+from probe.answers.first_difference import NAMED, NOT_SOUGHT, Walked
 from probe.answers.record import Recorded
 from probe.floats import rounded_text
 from probe.printing import counted, next_commands, table
@@ -16,6 +16,9 @@ from probe.recording.difference import Aligned
 
 MOST = 40
 """Rows of operations that are printed; --json has all."""
+
+MOST_REASONS = 6
+"""Reasons of unknown operations that are printed; --json has all."""
 
 MOVE = "move elements (reshape, transpose, slice and the like)"
 COLOURS = {
@@ -39,14 +42,21 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
     """Returns everything that is said of two runs; ``after``: commands, what they do."""
     first, second, _ = found.lines()
     colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    words = f" ({', '.join(found.words)})" if found.words else ""
     parts: list[RenderableType] = [
         Text(first),
-        Text(f"verdict: {found.verdict}", f"bold {colour}"),
+        Text(f"verdict: {found.verdict}{words}", f"bold {colour}"),
         Text(second),
         Text(found.outcome("--report DIR")),
     ]
     parts += [Text(text) for text in [found.same_bits()] if text]
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
+    told = found.unknown()
+    parts += [Text(one, "yellow") for one in told[:MOST_REASONS]]
+    if len(told) > MOST_REASONS:
+        parts.append(
+            Text(f"unknown for {len(told) - MOST_REASONS} more reasons: see --json", "dim")
+        )
     if shown := _operations(found):
         parts += ["", shown, Text(MEANS, "dim")]
     parts += [""] * bool(found.found.causes)
@@ -79,7 +89,7 @@ def _operations(found: Walked) -> RenderableType | None:
             "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
             rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
             _verdict(one),
-            one.cause or one.note,
+            one.why or one.note,
         )
     left_out = len(operations) - len(found.found.computed)
     more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
@@ -111,7 +121,8 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
 
 
 def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
-    told = Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
+    kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
+    told = Text(": ".join(filter(None, [f"{one.name} ({one.op})", kind])), "bold")
     yield told.append(f": {cause.why}", "not bold")
 
 

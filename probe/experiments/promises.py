@@ -1,0 +1,270 @@
+"""Draws random cases, asks ``probe thresholds``, and holds its promises against direct calls.
+
+A promise is a set of sizes at which every row is said to add alike: a class, the sizes of the
+floor up to which all were run, the pieces that calls may be cut into. Operands repeat, so that
+one window stands at many places of a call and in calls of all sizes. The library's own calls
+(``referee``), at every size of the promise, must give it the same bits at all of them. Sizes that
+are only expected to be in a class are counted apart: they are no promise.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from probe import machine, operands, ulp
+from probe.answers.thresholds import Switching
+from probe.campaign import Campaign, Part, Row, Tally, case_row
+from probe.case import Case
+from probe.errors import InputError, ProbeError
+from probe.experiments.fuzzing import MISTAKE, PATIENCE, Drawing
+from probe.experiments.referee import Arrays, Referee, Unrefereed
+from probe.launch import AnySession, open_session
+from probe.progress import Tell
+from probe.store import Store, parquet
+from probe.target import Target
+from probe.thresholds import search
+from probe.window import Geometry
+
+REPEATED = 5
+"""Elements along the length, or samples, after which operands repeat: it divides no vector's size,
+so that every window meets every place of one."""
+
+SETS = ("cancel", "cancel", "normal", "cancel")
+"""Kinds of operands, a set of each: sums that cancel show nearly every different order."""
+
+UPTO = (9, 16, 33, 64, 100, 150, 200)
+SCANS = (None, None, None, 20)
+"""How many sizes are all run; None: as by default. With fewer, others are only expected."""
+
+MOST = 100_000_000
+"""Products of one set of operands at all sizes."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A case whose sizes up to ``upto`` are asked for. ``number``: its place in the draw."""
+
+    number: int
+    target: str
+    case: Case
+    vary: str
+    upto: int
+    scan: int | None = None
+
+    @property
+    def sizes(self) -> range:
+        """Returns all sizes that may be promised."""
+        return range(search.shortest(self.case, self.vary), self.upto + 1)
+
+    def at(self, size: int) -> Case:
+        """Returns the case at a size."""
+        return self.case.with_(**{self.vary: size})
+
+
+def drawn(
+    drawing: Drawing, target: str, count: int, seed: int, upto: int = UPTO[-1]
+) -> list[Asked]:
+    """``count`` cases on a target. The same ones for a seed; a longer draw begins with it."""
+    found: list[Asked] = []
+    number = 0
+    while len(found) < count:
+        made = _drawn(random.Random(f"{seed} promises {target} {number}"), drawing, target, number)
+        number += 1
+        if made is not None and made.upto <= upto:
+            found.append(made)
+    return found
+
+
+def _drawn(rng: random.Random, drawing: Drawing, target: str, number: int) -> Asked | None:
+    """None where the draw is not a case that has sizes, or too large."""
+    arguments, longest = drawing.case(rng)
+    arguments |= {"layout": "contiguous", "operands": "normal"}
+    windows = "kernel" in arguments
+    vary = "batch" if arguments["op"] == "dense" or (windows and rng.random() < 0.4) else "length"
+    upto, scan = rng.choice(UPTO), rng.choice(SCANS)
+    try:
+        case = Case(**arguments)
+        if vary == "batch" and windows:
+            case = case.with_(length=case.shortest_length + longest // 8)
+        asked = Asked(
+            number, target, case.with_(batch=1) if vary == "batch" else case, vary, upto, scan
+        )
+        largest = asked.at(upto)
+        work = np.prod(largest.output_shape()) * largest.summands * upto
+    except InputError:
+        return None
+    return asked if len(asked.sizes) > 1 and work <= MOST else None
+
+
+def promised(
+    asked: Mapping[str, Sequence[Asked]],
+    store: Store,
+    experiment: str,
+    progress: Tell | None = None,
+    workers: int | None = None,
+) -> Tally:
+    """Asks, referees and stores promises by target; those stored before are not repeated.
+
+    ``found``: cases whose promises were held against direct calls. What a target refuses is a row
+    too, with the reason. ``workers``: targets at once.
+    """
+    opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
+    job = _Promises(store, experiment, progress, opens)
+    rows = parquet.table(store.path, "promises").to_pylist()
+    job.known_rows = {(row["run_id"], row["number"]) for row in rows}
+    return job.run([(Target.parse(text), some) for text, some in asked.items()], workers)
+
+
+class _Promises(Campaign[Asked]):
+    """``known_rows``: (run_id, number) of the rows that the store has."""
+
+    known_rows: set[tuple[str, int]]
+
+    def begin(self, part: Part[Asked]) -> None:
+        """Starts what calls the target's library directly."""
+        self.referees = {**getattr(self, "referees", {}), part.target.text: Referee(part.target)}
+        part.stack.enter_context(self.referees[part.target.text])
+
+    def ask(self, part: Part[Asked], question: Asked) -> None:
+        """Asks for one case's sizes, unless the store has them."""
+        if (part.run_id, question.number) in self.known_rows:
+            with self.lock:
+                self.tally.before += 1
+            return
+        before = time.perf_counter()
+        row: Row = {"run_id": part.run_id, "number": question.number, "target": question.target}
+        row |= {"case_id": question.case.id, "vary": question.vary, "upto": question.upto}
+        try:
+            row |= held(question, part.session, self.referees[question.target])
+        except (ProbeError, Unrefereed) as error:
+            row |= {"reason": machine.publishable(str(error))}
+        except Exception as error:  # recorded as a mistake of probe, so that the next ones run
+            said = f"{MISTAKE}{type(error).__name__}: {error}"
+            row |= {"reason": machine.publishable(said.splitlines()[0])}
+        else:
+            with self.lock:
+                self.tally.found += 1
+        row["seconds"] = time.perf_counter() - before
+        self.keep("cases", case_row(question.case))
+        self.keep("promises", row)
+
+
+def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
+    """Columns of ``promises``: what probe promises, and how much of it direct calls contradict.
+
+    Errors: ``Unrefereed`` where there is no direct call; TargetError.
+    """
+    referee.outputs(asked.at(asked.sizes[0]), operands.generate(asked.at(asked.sizes[0])))
+    found = search.find(session, asked.case, asked.upto, vary=asked.vary, scanned=asked.scan)
+    told = Switching(found).report()
+    sure, likely = promises(told)
+    broken, compared = contradicted(asked, [*sure, *likely], referee)
+    return {
+        "classes": len(told["classes"]),
+        "sizes": len(set().union(*sure)),
+        "floor": told["floor"]["size"],
+        "step": told["floor"]["step"],
+        "certified": told["certified"],
+        "compared": compared,
+        "false": len(set().union(*broken[: len(sure)])),
+        "expected": len(set().union(*likely) - set().union(*sure)),
+        "unexpected": len(set().union(*broken[len(sure) :]) - set().union(*sure)),
+    }
+
+
+def promises(told: Mapping[str, Any]) -> tuple[list[set[int]], list[set[int]]]:
+    """Returns sets of sizes said to add alike, as ``probe thresholds --json`` tells them: those
+    promised, and with them those expected."""
+    sure = [_sizes(one["sizes"]) for one in told["classes"]]
+    likely = [
+        mine | _sizes(one["expected"]) for mine, one in zip(sure, told["classes"], strict=True)
+    ]
+    floor = told["floor"]
+    if floor["size"] is not None:
+        sure.append(set(range(floor["size"], floor["run_to"] + 1, floor["step"])))
+        likely.append(set(range(floor["size"], told["upto"] + 1, floor["step"])))
+        if floor["pieces"] is not None:
+            sure.append(set(range(floor["pieces"][0], floor["pieces"][1] + 1)))
+    return sure, likely
+
+
+def _sizes(spans: Iterable[tuple[int, int, int]]) -> set[int]:
+    return {size for first, last, step in spans for size in range(first, last + 1, step)}
+
+
+def contradicted(
+    asked: Asked, alike: Sequence[set[int]], referee: Referee
+) -> tuple[list[set[int]], int]:
+    """Returns of each set of sizes those at which a window has different bits than at another
+    place or size of the set, by direct calls; and how many outputs were compared."""
+    called = sorted(set().union(*alike), reverse=True)
+    if not called:  # at each size rows add differently
+        return [set() for _ in alike], 0
+    each = [labels(asked.at(size), asked.vary) for size in called]
+    known, every = np.unique(np.concatenate(each), return_inverse=True)
+    places = np.split(every.reshape(-1), np.cumsum([len(one) for one in each])[:-1])
+    broken: list[set[int]] = [set() for _ in alike]
+    compared = 0
+    for number, kind in enumerate(SETS):
+        given = repeated(asked, kind, number)
+        found = {size: _rows(asked.at(size), given(size), referee) for size in called}
+        compared += sum(y.size for y in found.values())
+        for sizes, wrong in zip(alike, broken, strict=True):
+            seen = np.zeros(len(known), bool)
+            first = np.zeros((len(known), *found[called[0]].shape[1:]), found[called[0]].dtype)
+            for size, place in zip(called, places, strict=True):
+                if size not in sizes:
+                    continue
+                new = ~seen[place]
+                first[place[new]], seen[place] = found[size][new], True
+                if ulp.apart(first[place], found[size], asked.case.dtype).any():
+                    wrong.add(size)
+    return broken, compared
+
+
+def _rows(case: Case, given: Arrays, referee: Referee) -> np.ndarray:
+    return referee.outputs(case, given).reshape(-1, case.filters)
+
+
+def repeated(asked: Asked, kind: str, number: int) -> Any:
+    """Returns what gives the operands of a size: the input repeats along what is varied, and what
+    is behind its first ``REPEATED`` places is the same at every size."""
+    case = asked.case.with_(operands=kind, seed=asked.case.seed + 1000 * (number + 1))
+    if asked.vary == "length":
+        case = case.with_(length=max(REPEATED, case.shortest_length))
+        axis = -2
+    else:
+        case, axis = case.with_(batch=REPEATED), 0
+    x, w, b = operands.generate(case)
+
+    def given(size: int) -> Arrays:
+        turned = np.take(x, np.arange(size) % REPEATED, axis=axis)
+        return np.ascontiguousarray(turned), w, b
+
+    return given
+
+
+def labels(case: Case, vary: str) -> np.ndarray:
+    """Returns what decides what each row's window holds, int (rows,): rows with the same label hold
+    the same."""
+    geometry = Geometry.of(case)
+    rows = np.arange(case.batch * geometry.positions)
+    if vary == "batch":
+        sample, place = np.divmod(rows, geometry.positions)
+        return sample % REPEATED * geometry.positions + place
+    line, along = np.divmod(rows, geometry.outputs[-1])
+    if not case.spatial_rank:
+        return line * REPEATED + along % REPEATED
+    taps = along[:, None] * case.stride[-1] - case.pads()[-1][0]
+    taps = taps + np.arange(case.kernel[-1]) * case.dilation[-1]
+    read = (taps >= 0) & (taps < geometry.sizes[-1])  # those that meet padding read less
+    which = read @ (1 << np.arange(case.kernel[-1]))
+    labelled: np.ndarray = (line * REPEATED + taps[:, 0] % REPEATED << case.kernel[-1]) + which
+    return labelled

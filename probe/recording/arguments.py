@@ -1,0 +1,291 @@
+"""Arguments that differ: both runs call the same operation, and ask it for different things.
+
+An epsilon, a slope, a factor, the approximation of a GELU: labels tell such operations apart, as
+they are different formulas, and so nothing behind them would have a counterpart. The right run's
+operation gets the labels that it would have with the left run's arguments instead: then it is
+compared, what follows is compared too, and the arguments are named as the cause.
+
+Arguments that follow from sizes differ wherever the batch or the length does, and ask for nothing
+different: where operands have different shapes, whole numbers and what is computed from a size are
+left aside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from probe.recording.contract import WEIGHT
+from probe.recording.labels import Labels, of_content
+from probe.recording.meaning import (
+    COMMUTE,
+    Compiled,
+    Each,
+    Exact,
+    Made,
+    Meaning,
+    Pads,
+    Unknown,
+)
+from probe.recording.recording import Operation, Recording, Value
+
+TOLD = 40
+"""Characters of a value that are printed."""
+
+NAMES_ALONE = {
+    *("name", "shared_name", "container", "inline", "keep_unused", "device", "out_sharding"),
+    *("sharding", "ctx_mesh", "layout", "memory_format", "pin_memory", "non_blocking"),
+    *("_class", "_output_shapes", "debug_info", "donated_invars"),
+}
+"""Arguments that change no number: what something is called, and where it is kept."""
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """What labels take an operation of the right run for. ``text``: the arguments that differ.
+
+    ``like``: the left run's operation, ``scalars``: by their place among what is read, the labels
+    of the left run's single numbers.
+    """
+
+    text: str
+    like: Operation
+    scalars: Mapping[int, Labels]
+
+
+Argued = Mapping[tuple[int, int], Otherwise]
+"""By the numbers of the left and the right run's operation."""
+
+
+def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwise | None:
+    """Returns how the arguments of two operations differ; None where nothing can be said of it."""
+    one, two = left.operations[mine], right.operations[other]
+    if one.op != two.op or not _comparable(one.meaning, two.meaning):
+        return None
+    sides = [[run.values[n] for n in op.reads] for run, op in ((left, one), (right, two))]
+    gives = [[run.values[n] for n in op.gives] for run, op in ((left, one), (right, two))]
+    if len(sides[0]) != len(sides[1]) or not any(value.floating for value in gives[0]):
+        return None
+    scalars, reads = _scalars(one, *sides)
+    alike = all(a.shape == b.shape for a, b in zip(*reads, strict=True))
+    alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
+    if not alike and not _same_but_for_numbers(one.meaning, two.meaning):
+        return None
+    inside = getattr(one.meaning, "differing", None)  # of programs, which have a body besides
+    body = _attributes(one, two) if inside is None else inside(two.meaning)
+    if body is None:
+        return None
+    told = [*body, *_told(one, scalars)]
+    if not alike:
+        sizes = _sizes(left), _sizes(right)
+        told = [each for each in told if not _of_sizes(each, sizes)]
+    if not told or not any(v.floating and n not in scalars for n, v in enumerate(sides[0])):
+        return None
+    if isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown):
+        told = [each for each in told if _real(each[1]) or _real(each[2])]
+        if not told:  # it moves elements, to places that whole numbers say
+            return None
+    text = ", ".join(f"{name} {_short(a)} against {_short(b)}" for name, a, b in told)
+    labels = {n: of_content(a.content) for n, (a, _) in scalars.items() if a.content is not None}
+    return Otherwise(text, one, labels)
+
+
+def every(
+    left: Recording, right: Recording, aligned: Sequence[tuple[int | None, int | None]]
+) -> dict[tuple[int, int], Otherwise]:
+    """Returns the operations of both runs whose arguments differ. ``aligned``: as names and labels
+    pair them; of the rest those of the same kind are taken in their order, as layers of Keras have
+    names of their own in each model."""
+    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
+    free = (
+        sorted(a for a, b in aligned if a is not None and b is None),
+        sorted(b for a, b in aligned if a is None and b is not None),
+    )
+    kinds = [
+        [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
+    ]
+    matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
+    for start, begin, count in matched:
+        pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
+    found = {both: between(left, right, *both) for both in pairs}
+    if not any(found.values()):
+        return {}
+    read_by = _read_by(left), _read_by(right)
+    return {
+        both: one
+        for both, one in found.items()
+        if one is not None and _counterparts(left, right, both, read_by)
+    }
+
+
+def _counterparts(
+    left: Recording, right: Recording, both: tuple[int, int], read_by: Sequence[Mapping[int, Any]]
+) -> bool:
+    """Returns whether two operations stand for each other: a module of one name calls them, or the
+    same operations read what they give. ``x * 0.5`` is no ``x * 0.25 * 2`` with another factor."""
+    one, two = left.operations[both[0]], right.operations[both[1]]
+    if one.path and one.path == two.path:
+        return True
+    ends = [
+        sorted(r for n in op.gives for r in some[n])
+        for op, some in zip((one, two), read_by, strict=True)
+    ]
+    return ends[0] == ends[1]
+
+
+def _read_by(run: Recording) -> Mapping[int, list[str]]:
+    """Returns by value which operations read it, and which outputs of the run it is."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for one in run.operations:
+        for n in one.reads:
+            found[n].append(one.op)
+    for place, n in enumerate(run.outputs):
+        found[n].append(f"output {place}")
+    return found
+
+
+def _comparable(one: Meaning, two: Meaning) -> bool:
+    """Returns whether arguments may say how two operations differ."""
+    if type(one) is not type(two) or isinstance(one, Compiled | Made):
+        return False
+    exact = [isinstance(m, Exact) and not isinstance(m, Unknown) for m in (one, two)]
+    movers = [m for m, is_exact in zip((one, two), exact, strict=True) if is_exact]
+    return all(isinstance(m, Pads) or hasattr(m, "value") for m in movers)
+
+
+Scalars = Mapping[int, tuple[Value, Value]]
+
+
+def _scalars(
+    op: Operation, ours: list[Value], theirs: list[Value]
+) -> tuple[Scalars, tuple[list[Value], list[Value]]]:
+    """Returns single numbers that differ, by their place on the right, and all that is read, in
+    pairs: of a sum or a product of two either way round."""
+    turned = list(reversed(ours))
+    some = _apart(ours, theirs)
+    commutes = len(ours) == 2 and getattr(op.meaning, "word", "") in COMMUTE
+    if commutes and not some and (both := _apart(turned, theirs)):
+        return both, (turned, theirs)
+    return some, (ours, theirs)
+
+
+def _apart(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Value]]:
+    both = enumerate(zip(ours, theirs, strict=True))
+    return {n: (a, b) for n, (a, b) in both if _single(a) and _single(b) and a.digest != b.digest}
+
+
+def _single(value: Value) -> bool:
+    """Returns whether a value is a number that is known, rather than computed from arrays, and no
+    weight: a bias of one filter has an axis."""
+    known = value.content is not None and (value.given < 0 or value.plain)
+    known &= value.role != WEIGHT or value.shape == ()
+    return known and value.content is not None and value.content.size == 1
+
+
+Told = tuple[str, Any, Any]
+"""A name and both values."""
+
+
+def _attributes(one: Operation, two: Operation) -> Iterator[Told]:
+    for name in dict.fromkeys((*one.attributes, *two.attributes)):
+        values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
+        texts = [repr(value) for value in values]
+        where = any(" at 0x" in text for text in texts)  # which differs from run to run
+        if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+            yield _name(name), *values
+
+
+class _NotGiven:
+    """Stands for an argument that one side leaves out."""
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+NOT_GIVEN = _NotGiven()
+
+
+def _name(name: str) -> str:
+    """Returns an argument's name; arguments without one have their number, from 1 on."""
+    number = name.removeprefix("argument")
+    return f"operand {int(number) + 1}" if number != name and number.isdigit() else name
+
+
+def _told(op: Operation, scalars: Scalars) -> Iterator[Told]:
+    for number, both in scalars.items():
+        a, b = (value.content.reshape(-1)[0].item() for value in both)  # type: ignore[union-attr]
+        names = [value.name for value in both]
+        named = names[0] if names[0] and names[0] == names[1] else f"operand {number + 1}"
+        yield named, _number(a, both[0].dtype), _number(b, both[1].dtype)
+
+
+def _number(value: Any, dtype: str) -> Any:
+    """Returns a number with the digits of its format: float32 has 0.1 rather than
+    0.10000000149011612."""
+    if dtype == "bfloat16":
+        return float(np.array(value << 16, np.uint32).view(np.float32))
+    return float(str(np.dtype(dtype).type(value))) if "float" in dtype else value
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float) and np.float32(value) == value:  # 1e-05, as it was written
+        value = float(str(np.float32(value)))
+    text = value if isinstance(value, str) else repr(value)
+    text = re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
+    return text if len(text) <= TOLD else f"{text[: TOLD - 3]}..."
+
+
+def _real(value: Any) -> bool:
+    return isinstance(value, float) and not isinstance(value, bool)
+
+
+def _same_but_for_numbers(one: Meaning, two: Meaning) -> bool:
+    """Returns whether one meaning may be taken at the other's shapes: they differ in numbers."""
+    if isinstance(one, Each):
+        return True
+    fields = {name: getattr(one, name) for name in ("numbers",) if hasattr(one, name)}
+    try:
+        return bool(replace(two, **fields) == one)  # type: ignore[type-var]
+    except (TypeError, ValueError):  # no dataclass, or of arrays
+        return False
+
+
+def _sizes(run: Recording) -> set[int]:
+    """Returns the sizes that values of a run have along axes, and their numbers of elements."""
+    found = set[int]()
+    for shape in {value.shape for value in run.values}:
+        for start in range(len(shape)):
+            found.update(np.cumprod(shape[start:], dtype=np.int64).tolist())
+    return found
+
+
+def _of_sizes(told: Told, sizes: tuple[set[int], set[int]]) -> bool:
+    """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
+    divisor, the root of a length."""
+    _, *values = told
+    if all(_whole(value) for value in values):
+        return True
+    return all(_follows(value, known) for value, known in zip(values, sizes, strict=True))
+
+
+def _whole(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_whole, value))
+    if isinstance(value, str):  # as NumPy's recorder has them
+        return value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-").isdigit()
+    return value is NOT_GIVEN or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _follows(value: Any, sizes: set[int]) -> bool:
+    try:
+        number = abs(float(value))
+    except (TypeError, ValueError):
+        return False
+    ways = (number, number**2, 1 / number, number**-2) if number else ()
+    return any(abs(way - round(way)) < 1e-5 * way and round(way) in sizes for way in ways)

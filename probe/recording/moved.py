@@ -1,0 +1,234 @@
+"""Outputs of one shape that agree only with elements at other indices, or that read other inputs.
+
+Labels find elements that compute the same wherever they stand. That is right where a batch is
+varied, and an answer to another question where both sides are given the same: ``x.roll(1)`` and
+``x.roll(2)`` have the same elements, and no index has the same one. So outputs of one shape are
+compared by index too. What stands elsewhere is counted as moved, and what no element of the other
+side computes reads other inputs or weights, if all formulas have a counterpart: its window differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from probe.recording import close
+from probe.recording.assumed import NOT_CLOSE, only_moves
+from probe.recording.contract import INPUT
+from probe.recording.counterparts import computes
+from probe.recording.difference import Difference, Pair, judge
+from probe.recording.labels import Labels, tag
+from probe.recording.meaning import (
+    Broadcasts,
+    Each,
+    Pads,
+    Unknown,
+)
+from probe.recording.recording import Operation, Recording, Side
+
+MOST_ROWS = 1 << 12
+"""Rows of a batch up to which those of both sides are compared with each other."""
+
+REORDERED = (
+    "the rows of the inputs stand in another order in the two runs, and each output is compared "
+    "with that of the same row"
+)
+
+
+def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation moves or repeats elements of these values, or pads them."""
+    more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
+    return more or only_moves(run, op, inputs)
+
+
+def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> list[str]:
+    """Fills in what of the outputs is moved or reads other inputs; returns what is to be said.
+
+    ``same_inputs``: whether both sides are given the same. If all of these reach both sides, an
+    output is expected at its index; where one takes a part, which is how a length or a batch is
+    varied, only what is moved is counted. Rows of a batch may stand in another order, if those of
+    an input do. Outputs that are close by index are none of these: they are the same, computed
+    differently. Costs a run a side where an output is not compared in its place.
+    """
+    said, whole = dict[str, None](), None
+    for place, one in enumerate(found.outputs):
+        mine, other = found.left.values[one.left], found.right.values[one.right]
+        size = int(np.prod(mine.shape, dtype=int))
+        alike = mine.shape == other.shape and mine.dtype == other.dtype
+        if not alike or not size or one.selection.whole:
+            continue
+        every = Pair.of_all(one.left, one.right, size)
+        judge(left, right, [every])
+        if close.near(every, mine.dtype):
+            continue
+        if whole is None:
+            reached = {_reached(run) for run in (found.left, found.right)} if same_inputs else {""}
+            # two crops are other questions; two ways to leave elements out are two answers to one
+            whole = reached == {"all"} or "gaps" in reached
+        rows = _rows(left, right, found, mine.shape[0] if mine.shape else 0)
+        measured = every.first is not None  # else digests alone were kept
+        if not mine.floating:
+            # integers are labelled by what they hold: an equal number elsewhere says nothing
+            if whole and one.known and measured and not rows:
+                found.outputs[place] = every
+            continue
+        at, to = (
+            np.asarray(one.selection.taken(np.arange(size).reshape(mine.shape), side)).reshape(-1)
+            for side in (0, 1)
+        )
+        elsewhere = at != to
+        if not whole:  # what reads padding alone is the same at many places
+            elsewhere &= np.bincount(to, minlength=size)[to] == 1
+        if elsewhere.any() and _by_rows(rows, size, at[elsewhere], to[elsewhere]):
+            said[REORDERED] = None
+            continue
+        one.moved = int(elsewhere.sum())
+        rest = size - len(at)
+        if rest and measured and one.known and (one.moved or whole):
+            if not _other_formula(found):
+                one.window = rest
+            elif whole and not one.moved and not rows:
+                found.outputs[place] = every
+                said[NOT_CLOSE] = None
+                continue
+        if one.moved or one.window:
+            one.by_index = every
+    if any(one.window for one in found.outputs):
+        _name(found)
+    return list(said)
+
+
+def _name(found: Difference) -> None:
+    """Names the first operation that reads the same on both sides, and picks other elements."""
+    for one in found.operations:
+        if one.left is None or one.right is None or one.verdict not in ("equal", "unknown"):
+            continue
+        apart = any(not pair.selection.whole for pair in one.gives)
+        if apart and one.reads and all(pair.selection.whole for pair in one.reads):
+            one.cause, one.note = "window", "reads different elements of its inputs"
+            return
+
+
+def _other_formula(found: Difference) -> bool:
+    """Returns whether some operation computes what has no counterpart: then what the outputs read
+    can't be told from what is computed of it."""
+    for one in found.operations:
+        sides = (found.left, one.left), (found.right, one.right)
+        ops = [run.operations[number] for run, number in sides if number is not None]
+        if len(ops) == 1 and (computes(ops[0]) and not isinstance(ops[0].meaning, Pads)):
+            return True
+        if any(isinstance(op.meaning, Unknown) for op in ops):
+            return True
+        same = one.reads and all(pair.selection.whole for pair in one.reads)
+        other = any(not pair.selection.whole for pair in one.gives)
+        if same and other and any(isinstance(op.meaning, Each) for op in ops):
+            return True
+    return False
+
+
+def _inputs(run: Recording) -> list[int]:
+    return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
+
+
+def _reached(run: Recording) -> str:
+    """Returns how much of the inputs is computed with: ``all``, a ``part`` of some that has no gap,
+    such as the first rows, a crop, or any rows of a batch; or what has ``gaps``.
+
+    The inputs' elements are numbered, and moved as the run moves them.
+    """
+    names: dict[int, np.ndarray] = {}
+    start = 1
+    for n in _inputs(run):
+        size = int(np.prod(run.values[n].shape, dtype=int))
+        names[n] = np.arange(start, start + size, dtype=np.uint64).reshape(run.values[n].shape)
+        start += size
+    used = np.zeros(start, bool)
+    inputs = {n: one.astype(np.int64) for n, one in names.items()}
+
+    def use(value: int) -> None:
+        if value in names:
+            some = names[value].reshape(-1)
+            used[some[some < start].astype(np.int64)] = True
+
+    for op in run.operations:
+        if not _places(run, op, names):
+            for n in op.reads:
+                use(n)
+        elif op.meaning.word == "cast":
+            names.update(dict.fromkeys(op.gives, names[op.reads[0]]))
+        else:
+            shapes = [[run.values[n].shape for n in some] for some in (op.reads, op.gives)]
+            labels = [
+                Labels(shape, names.get(n, np.zeros(shape, np.uint64)))
+                for n, shape in zip(op.reads, shapes[0], strict=True)
+            ]
+            given = op.meaning.labels(labels, shapes[1], tag(op.op))
+            names.update((n, one.full()) for n, one in zip(op.gives, given, strict=True))
+    for n in run.outputs:
+        use(n)
+    found = "all"
+    for index in inputs.values():
+        mask = used[index]
+        if mask.all() or not mask.any():  # all of it, or it only says which elements
+            continue
+        if not _box(mask):
+            return "gaps"
+        found = "part"
+    return found
+
+
+def _box(mask: np.ndarray) -> bool:
+    """Returns whether a mask is a part without gaps; along the first of several axes, of a batch,
+    there may be some."""
+    count = 1
+    for axis in range(mask.ndim):
+        along = np.flatnonzero(mask.any(tuple(n for n in range(mask.ndim) if n != axis)))
+        if (axis or mask.ndim == 1) and along[-1] - along[0] + 1 != len(along):
+            return False
+        count *= len(along)
+    return bool(mask.sum() == count)
+
+
+def _rows(left: Side, right: Side, found: Difference, count: int) -> list[list[np.ndarray]]:
+    """Returns numbers for the rows of inputs that are not the same in place on both sides, though
+    they have some rows in common: (left's, right's), equal where the rows' bits are."""
+    every = []
+    for n, m in dict.fromkeys(_given(found)):
+        mine, other = found.left.values[n], found.right.values[m]
+        same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
+        if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
+            continue
+        arrays = left.arrays({n}).get(n), right.arrays({m}).get(m)
+        if arrays[0] is None or arrays[1] is None:
+            continue
+        rows = [[row.tobytes() for row in np.asarray(one)] for one in arrays]
+        numbers = {row: k for k, row in enumerate(dict.fromkeys((*rows[0], *rows[1])))}
+        if {*rows[0]} & {*rows[1]}:
+            every.append([np.array([numbers[row] for row in some]) for some in rows])
+    return every
+
+
+def _by_rows(rows: list[list[np.ndarray]], size: int, at: np.ndarray, to: np.ndarray) -> bool:
+    """Returns whether elements stand where the same row of some input stands; ``at``, ``to``: flat
+    indices on the left and on the right, of values of so many elements."""
+    for ours, theirs in rows:
+        inner = size // len(ours)
+        stay = at % inner == to % inner
+        if stay.all() and (ours[at // inner] == theirs[to // inner]).all():
+            return True
+    return False
+
+
+def _given(found: Difference) -> Iterator[tuple[int, int]]:
+    """Yields pairs of values that are inputs, or inputs whose elements were moved."""
+    sides = found.left, found.right
+    yield from zip(*map(_inputs, sides), strict=False)
+    moved = [set(_inputs(run)) for run in sides]
+    for run, some in zip(sides, moved, strict=True):
+        for op in run.operations:
+            some.update(op.gives if _places(run, op, some) else ())
+    for one in found.operations:
+        for pair in one.reads:
+            if pair.left in moved[0] and pair.right in moved[1]:
+                yield pair.left, pair.right

@@ -1,0 +1,153 @@
+"""Why nothing can be said of an operation: where in a run it begins to be unknown, and what is in
+the way there.
+
+A run is read from its beginning. What an operation of unknown meaning gives is unknown, and so is
+whatever is computed from that; integers that are too many to be kept are known by formula alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from probe.printing import counted
+from probe.recording import recording
+from probe.recording.assumed import NAMES
+from probe.recording.counterparts import computes
+from probe.recording.difference import Aligned, Difference, Pair
+from probe.recording.meaning import Meaning, Unknown
+from probe.recording.recording import Recording
+
+NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
+PARTLY = "a part of it, or of what it reads, is not described in probe"
+ONE_SIDE = "no operation of the other run computes the same"
+LEFT_OUT = "a recording has left out its values"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why operations are unknown. ``side``: ``left``, ``right``, or empty for both; ``name`` and
+    ``op``: the operation at which it begins, empty where it is no single one; ``why``: a sentence.
+    """
+
+    why: str
+    name: str = ""
+    op: str = ""
+    side: str = ""
+
+    def __str__(self) -> str:
+        on = f" on the {self.side}" if self.side else ""
+        return f"{self.op}{on}: {self.why}" if self.op else self.why
+
+
+def fill(found: Difference) -> None:
+    """Fills in ``reason`` of all operations of which nothing could be compared."""
+    roots = _roots(found.left), _roots(found.right)
+    for one in found.operations:
+        if one.verdict == "unknown":
+            one.reason = _of(one, found, roots)
+        elif one.verdict in NAMES and not one.compared:
+            side = NAMES.index(one.verdict)
+            run = (found.left, found.right)[side]
+            op = run.operations[_number(one, side)]
+            if computes(op):
+                one.reason = _told(roots, [(side, n) for n in op.gives]) or Reason(ONE_SIDE)
+
+
+def of_outputs(found: Difference) -> Reason | None:
+    """Returns why outputs can't be compared; None where all can."""
+    some = [one for one in found.outputs if not one.compared and not one.hollow]
+    if not some:
+        return None
+    roots = _roots(found.left), _roots(found.right)
+    ends = [(side, n) for one in some for side, n in enumerate((one.left, one.right))]
+    return _told(roots, ends) or Reason(_plain(some[0], found))
+
+
+def groups(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
+    """Returns all reasons, each with the operations of which nothing is known, in their order."""
+    some: dict[Reason, list[Aligned]] = {}
+    for one in found.operations:
+        if one.verdict == "unknown" and one.reason is not None:
+            some.setdefault(one.reason, []).append(one)
+    return list(some.items())
+
+
+def _of(one: Aligned, found: Difference, roots: tuple[dict[int, Reason], ...]) -> Reason:
+    if one.note:  # said where it was found out
+        return Reason(one.note, one.name, one.op)
+    ends = [(side, n) for pair in one.gives for side, n in enumerate((pair.left, pair.right))]
+    told = _told(roots, ends)
+    return told or Reason(_plain(one.gives[0], found) if one.gives else "it gives nothing")
+
+
+def _plain(pair: Pair, found: Difference) -> str:
+    values = found.left.values[pair.left], found.right.values[pair.right]
+    if values[0].dtype != values[1].dtype:
+        return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
+    if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
+        return LEFT_OUT
+    return NO_FORMULA if pair.known else PARTLY
+
+
+def _told(roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]) -> Reason | None:
+    """Returns the reason behind values (side, number): an unknown meaning before a limit, and of
+    both sides where it is the same on both."""
+    some = [(side, told) for side, n in ends if (told := roots[side].get(n)) is not None]
+    some.sort(key=lambda both: both[1].why.startswith(LIMIT))
+    if not some:
+        return None
+    side, first = some[0]
+    both = any(at != side and told.why == first.why and told.op == first.op for at, told in some)
+    return Reason(first.why, first.name, first.op, "" if both else NAMES[side])
+
+
+LIMIT = "it has"
+
+
+def _roots(run: Recording) -> dict[int, Reason]:
+    """Returns of each value that is not understood where that begins, by number."""
+    found: dict[int, Reason] = {}
+    integers: set[int] = set()  # what comes from integers and single numbers alone
+    for number, value in enumerate(run.values):
+        if value.given < 0 and (not value.floating or value.shape == ()):
+            integers.add(number)
+            if value.content is None:
+                found[number] = _large(value.shape, value.name or "an input", "")
+    for one in run.operations:
+        told = _why(one.meaning)
+        before = [found[n] for n in one.reads if n in found]
+        plain = bool(one.reads) and integers.issuperset(one.reads)
+        for n in one.gives:
+            value = run.values[n]
+            if plain and (one.meaning.exact or not value.floating):
+                integers.add(n)
+            if value.content is not None:
+                continue
+            if told is not None:
+                found[n] = Reason(told, one.name, one.op)
+            elif before:
+                found[n] = before[0]
+            elif n in integers and prod(value.shape) > recording.SMALL:
+                found[n] = _large(value.shape, one.name, one.op)
+    return found
+
+
+def _large(shape: tuple[int, ...], name: str, op: str) -> Reason:
+    limits = f"at most {recording.LARGE:,} of a value, and {recording.LARGE_BYTES:,} bytes of all"
+    why = f"{LIMIT} {counted(prod(shape), 'element')}; {limits}, are kept"
+    return Reason(why, name, op or name)
+
+
+def _why(meaning: Meaning) -> str | None:
+    """Returns why a meaning, or a step of it, is unknown; None where it isn't."""
+    if isinstance(meaning, Unknown):
+        return meaning.why or "it is not described in probe"
+    told = (_why(step.meaning) for step in getattr(meaning, "steps", ()))
+    return next((one for one in told if one is not None), None)
+
+
+def _number(one: Aligned, side: int) -> int:
+    number = (one.left, one.right)[side]
+    assert number is not None
+    return number
