@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+# before NumPy is imported: targets' processes have a clean environment, in which OpenBLAS chooses
+# its kernels by the processor; tests that call NumPy beside them have to get the same ones
+os.environ.pop("OPENBLAS_CORETYPE", None)
+
 from probe import launch, progress, target
 from probe.target import Target
 

@@ -358,9 +358,9 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
                 return inner(*args, **kwargs)
             kind_of, given = _parts(args, kwargs)
             company.begin(kind_of, [tuple(one.shape) for one in given], (args, kwargs))
-            if any(one.is_complex() for one in given):
+            if any("complex" in str(one.dtype) for one in given):
                 keeper.leave("complex inputs", COMPLEX)
-            kept, before = Kept(model), [one.clone() for one in given]  # it may write to them
+            kept, before = Kept(model), list(map(_copied, given))  # it may write to them
             with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
@@ -585,10 +585,14 @@ def _met(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tuple(met)
 
 
+ARRAYS = torch.Tensor, np.ndarray
+"""What may carry samples: a function may take NumPy's arrays and make tensors of them."""
+
+
 def _tell(one: Any, met: list[Any]) -> bool:
     """Adds an argument to what calls have in common; returns whether it can be read."""
     kind = type(one)
-    if isinstance(one, torch.Tensor):
+    if isinstance(one, ARRAYS):
         met += kind, one.shape, one.dtype
     elif kind in (list, tuple):
         met += kind, len(one)
@@ -625,9 +629,9 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
         found: list[int | None] = []
         for leaf in leaves:
             for one in tree_leaves(leaf.value):
-                if isinstance(one, torch.Tensor):
-                    there = leaf.axis is not None and -one.dim() <= leaf.axis < one.dim()
-                    found.append(leaf.axis % one.dim() if there and leaf.axis is not None else None)
+                if isinstance(one, ARRAYS):
+                    there = leaf.axis is not None and -one.ndim <= leaf.axis < one.ndim
+                    found.append(leaf.axis % one.ndim if there and leaf.axis is not None else None)
         return tuple(found)
 
     return read
@@ -636,12 +640,12 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
 def _parts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
     """Returns what arguments have in common but their sizes, and their tensors; None: unknown."""
     leaves, shape = tree_flatten((args, kwargs))
-    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    tensors = [one for one in leaves if isinstance(one, ARRAYS)]
     kind: list[Any] = [torch_calls.settings()]
-    if not _tell([one for one in leaves if not isinstance(one, torch.Tensor)], kind):
+    if not _tell([one for one in leaves if not isinstance(one, ARRAYS)], kind):
         return None, tensors
-    kind += ((one.dim(), one.dtype) for one in tensors)
-    places = tuple(isinstance(one, torch.Tensor) for one in leaves)
+    kind += ((type(one), one.ndim, one.dtype) for one in tensors)
+    places = tuple(isinstance(one, ARRAYS) for one in leaves)
     return (str(shape), places, torch.get_num_threads(), *kind), tensors
 
 
@@ -654,12 +658,13 @@ def _ask(
     """Asks whether the samples of a call that has ended keep their bits in other company."""
     kind, given = told
     leaves, shape = tree_flatten(called)
-    at = [n for n, one in enumerate(leaves) if isinstance(one, torch.Tensor)]
+    at = [n for n, one in enumerate(leaves) if isinstance(one, ARRAYS)]
 
     def run(values: Sequence[Value]) -> list[Value]:
         made = list(leaves)
         for n, (value, dtype) in zip(at, values, strict=True):
-            made[n] = _tensor(value, dtype)
+            plain = isinstance(leaves[n], np.ndarray)
+            made[n] = value.copy() if plain else _tensor(value, dtype)
         args, kwargs = tree_unflatten(made, shape)
         with mode.functions:
             return _values(inner(*args, **kwargs))
@@ -670,6 +675,10 @@ def _ask(
         company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
         return
     company.ask(kind, before, answer, run)
+
+
+def _copied(one: Any) -> Any:
+    return one.copy() if isinstance(one, np.ndarray) else one.clone()
 
 
 def _values(y: Any) -> list[Value]:
@@ -684,6 +693,8 @@ def _values(y: Any) -> list[Value]:
 def _value(one: Any) -> Value:
     if isinstance(one, bool | int | float):
         one = torch.tensor(one, dtype=None if isinstance(one, bool | int) else torch.float64)
+    if isinstance(one, np.ndarray) and one.dtype.kind in "fiub":
+        return np.array(one), one.dtype.name
     if not isinstance(one, torch.Tensor):
         raise TypeError(f"{type(one).__name__} is not a tensor")
     value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")

@@ -211,14 +211,18 @@ def _holes(value: Any) -> bool:
     return isinstance(value, _Hole) or (isinstance(value, tuple | list) and any(map(_holes, value)))
 
 
-def _arrays(value: Any) -> bool:
+def _several_numbers(value: Any) -> bool:
     return isinstance(value, np.ndarray | tuple | list)
 
 
 def _with_numbers(means: Meaning, args: Sequence[Any]) -> Meaning:
     """Returns what a function of elements means, with the numbers that stand beside its arrays."""
     numbers = tuple((n, one) for n, one in enumerate(args) if not _run_of(one))
-    if not isinstance(means, Each) or not numbers or any(_arrays(one) for _, one in numbers):
+    if (
+        not isinstance(means, Each)
+        or not numbers
+        or any(_several_numbers(one) for _, one in numbers)
+    ):
         return means
     either = means.word in COMMUTE  # a factor stands on either side
     given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)

@@ -465,7 +465,7 @@ class Repeat:
     @property
     def lies(self) -> list[tuple[Any, ...]]:
         """Returns how each operand lies in memory, to be compared with another call's."""
-        return [(slot.strides, slot.offset, slot.address) for slot in self.slots]
+        return [(slot.strides, slot.address) for slot in self.slots]
 
     def moved(self, addresses: Sequence[int | None]) -> Repeat:
         """Returns the same with operands at other addresses; None: where it is."""

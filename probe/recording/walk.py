@@ -298,10 +298,12 @@ def _orphaned(found: Difference) -> None:
 def _refute(found: Walk, seconds: float) -> None:
     """Takes the verdict from what isn't a source when it is run alone: explaining asks this too, so
     that what it has come to is not asked again."""
-    refuted = import_module("probe.recording.source").refuted
-    begun = time.monotonic()
     sources = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
     every = [(n, one) for n, one in sources if n not in found.causes]
+    if not every:
+        return
+    refuted = import_module("probe.recording.source").refuted
+    begun = time.monotonic()
     for done, (_, one) in enumerate(_at_hand(found, every)):
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return

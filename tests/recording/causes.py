@@ -33,5 +33,6 @@ def planted(monkeypatch: Any) -> list[Any]:
         asked.append(aligned)
         return Cause()
 
-    monkeypatch.setitem(sys.modules, "probe.recording.source", SimpleNamespace(explain=explain))
+    made = SimpleNamespace(explain=explain, refuted=lambda *_: "")
+    monkeypatch.setitem(sys.modules, "probe.recording.source", made)
     return asked
