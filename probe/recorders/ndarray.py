@@ -20,9 +20,9 @@ from probe.errors import InputError
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.inputs import restored
 from probe.recording.meaning import (
-    COMMUTE,
     Chooses,
     Contracts,
+    Each,
     Meaning,
     Moves,
     Reshapes,
@@ -30,6 +30,7 @@ from probe.recording.meaning import (
     Scans,
     Turns,
     Unknown,
+    functions,
     operations,
 )
 
@@ -224,9 +225,10 @@ def _with_numbers(means: Meaning, args: Sequence[Any]) -> Meaning:
         or any(_several_numbers(one) for _, one in numbers)
     ):
         return means
-    either = means.word in COMMUTE  # a factor stands on either side
+    either = functions.of(means.word).commutes  # a factor stands on either side
     given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)
-    return replace(means, numbers=given)
+    over = means.word == "divide" and numbers[0][0] == 0  # 1 / 0 is no zero
+    return replace(means, numbers=given, zero="" if over else means.zero)
 
 
 def _lines(
@@ -487,7 +489,7 @@ def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
 def _dot(one: Any, two: Any) -> Meaning:
     ranks = np.ndim(one), np.ndim(two)
     if 0 in ranks:
-        return Each("multiply", "clears")
+        return operations.function("multiply")
     return _matmul(one, two) if ranks[1] <= 2 else Unknown("dot of more than two axes")
 
 
@@ -495,7 +497,7 @@ def _clip(_: Any, low: Any = None, high: Any = None, **words: Any) -> Meaning:
     low, high = words.get("min", low), words.get("max", high)
     if any(_is(one) for one in (low, high)):
         return Unknown("clip with arrays as bounds")
-    return Each("clip", "", (low, high))
+    return operations.clip(low, high)
 
 
 MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
