@@ -6,11 +6,11 @@ tiny, infinite or NaN. Each pair is explained, and refereed by the libraries' ow
 share no line with what probe runs: they say whether the outputs are right, whether a difference
 was missed, and whether one was reported that is not there. An hour on two processors.
 
-Then pairs of functions whose difference is planted, so that the cause is known: another argument,
+Before that, pairs of functions whose difference is planted, so that the cause is known: another argument,
 order, rounding, formula, remainder of a vector loop, or none. What `first_difference` answers has
 to be the planted cause, or unknown. About five minutes.
 
-Then random cases are asked at which sizes all rows add alike (`probe thresholds`), and every class,
+And first of all random cases are asked at which sizes all rows add alike (`probe thresholds`), and every class,
 floor and piece that is promised is held against direct calls at each of its sizes. Ten minutes.
 
 Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws
@@ -22,6 +22,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from probe import Store
+from probe.campaign import Tally
 from probe.experiments import frame, planted
 from probe.experiments.fuzzing import OPERATIONS, Drawing, tried
 from probe.experiments.promises import drawn, promised
@@ -108,16 +109,18 @@ def main(store: Path, quick: bool) -> bool:
     doubles = QUICK_PLANTED if quick else PLANTED
     promises = QUICK_PROMISES if quick else PROMISES
     asked = {text: drawn(TARGETS[text], text, n, SEED) for text, n in promises.items()}
-    with Store.here(store) as kept:
-        with frame.bar("trials") as progress:
-            done = tried(trials, kept, NAME, progress, None if quick else 2)
+    with Store.here(store) as kept:  # what takes minutes first: Ctrl-C keeps all that is done
         with frame.bar("promises") as progress:
             more = promised(asked, kept, NAME, progress, None if quick else 2)
-    if frame.fuzzed(store, done, more):
-        return True
-    with Store.here(store) as kept, frame.bar("planted doubles") as progress:
-        answered = planted.asked(doubles, SEED, kept, NAME, progress, apart=not quick)
-    return frame.answered(store, answered)
+        answered, done = Tally(interrupted=True), Tally(interrupted=True)
+        if not more.interrupted:
+            with frame.bar("planted doubles") as progress:
+                answered = planted.asked(doubles, SEED, kept, NAME, progress, apart=not quick)
+        if not answered.interrupted:
+            with frame.bar("trials") as progress:
+                done = tried(trials, kept, NAME, progress, None if quick else 2)
+    ended = frame.answered(store, answered)
+    return frame.fuzzed(store, done, more) or ended
 
 
 if __name__ == "__main__":
