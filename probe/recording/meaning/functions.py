@@ -47,6 +47,7 @@ round_away: keeps moves
 relu: keeps moves
 relu6: keeps moves
 clip: moves: hardtanh
+clamp: moves
 where: moves
 select_n: moves
 bits: moves
