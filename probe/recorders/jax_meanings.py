@@ -24,13 +24,11 @@ from probe.recording.meaning import (
     Each,
     Joins,
     Made,
-    Maximum,
     Meaning,
     Moves,
     Pads,
     Passes,
     Picks,
-    Reduces,
     Reshapes,
     Same,
     Scans,
@@ -42,6 +40,7 @@ from probe.recording.meaning import (
     Vanishes,
     Whole,
     Windows,
+    operations,
 )
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -155,12 +154,35 @@ def _pool(kind: str) -> Callable[[Equation], Meaning]:
     return row
 
 
-def _each(word: str = "", zero: str = "", *names: str) -> Callable[[Equation], Meaning]:
+def _each(word: str = "", *names: str) -> Callable[[Equation], Meaning]:
+    """Returns a function of elements; ``names``: parameters, left out where they are None."""
+
     def row(one: Equation) -> Meaning:
-        numbers = tuple(repr(one.params[name]) for name in names)
-        return Each(word or one.primitive.name, zero, numbers)
+        numbers: dict[str, Any] = {
+            n: repr(one.params[n]) for n in names if one.params.get(n) is not None
+        }
+        return operations.function(word or one.primitive.name, **numbers)
 
     return row
+
+
+def _rounds(one: Equation) -> Meaning:
+    even = one.params["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN
+    return operations.function("round" if even else "round_away")
+
+
+def _exp(one: Equation) -> Meaning:
+    accuracy = one.params.get("accuracy")
+    return Vanishes("exp", numbers=() if accuracy is None else (repr(accuracy),))
+
+
+def _clamp(one: Equation) -> Meaning:
+    """The bounds come first and last; numbers, as a rule."""
+    bounds = [one.values(number) for number in (0, 2)]
+    if all(value is not None and value.size == 1 for value in bounds):
+        low, high = (float(value.reshape(-1)[0]) for value in bounds if value is not None)
+        return operations.clip(low, high, (1,))
+    return Each("clamp")
 
 
 def _maximum(one: Equation) -> Meaning:
@@ -168,22 +190,16 @@ def _maximum(one: Equation) -> Meaning:
     for number in (0, 1):
         value = one.values(number)
         if value is not None and value.size and not value.any() and len(one.reads) == 2:
-            return Each("relu", "stays", reads=(1 - number,))
-    return Each("maximum")
+            return operations.function("relu", (1 - number,))
+    return operations.function("maximum")
 
 
 def _integer_power(one: Equation) -> Meaning:
-    power = one.params["y"]
-    if power == 2:
-        return Each("square", "stays")
-    return Each("integer_power", "stays" if power > 0 else "", (power,))
+    return operations.power(one.params["y"])
 
 
 def _cast(one: Equation) -> Meaning:
-    from_, to = one.reads[0][1], one.gives[0][1]
-    if from_ == to:
-        return Same()
-    return Each("cast", "stays", (to,))
+    return operations.cast(one.reads[0][1], one.gives[0][1])
 
 
 def _select(one: Equation) -> Meaning:
@@ -194,8 +210,8 @@ def _select(one: Equation) -> Meaning:
     return Chooses((0, 2, 1))
 
 
-def _reduction(word: str, zero: bool = False) -> Callable[[Equation], Meaning]:
-    return lambda one: Reduces(tuple(one.params["axes"]), word, zero=zero)
+def _reduction(word: str, places: bool = False) -> Callable[[Equation], Meaning]:
+    return lambda one: operations.reduced(word, one.params["axes"], places=places)
 
 
 def _scan(word: str) -> Callable[[Equation], Meaning]:
@@ -401,36 +417,26 @@ def _several(one: Equation) -> Meaning:
     return Passes(tuple(range(len(one.gives))))
 
 
-STAYS = """sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv
- floor ceil real imag conj""".split()
-EACH = """exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge
- and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clamp
+EACH = """sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv
+ floor ceil real imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt
+ le gt ge and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter
  population_count clz complex igamma igammac eq_to le_to lt_to bessel_i0e bessel_i1e
- regularized_incomplete_beta polygamma""".split()
+ regularized_incomplete_beta polygamma sub neg abs mul div pow min""".split()
+ACCURATE = """log sin tanh logistic rsqrt""".split()
+"""Functions with a parameter for how accurate they are."""
+
 SAME = """copy copy_p stop_gradient sharding_constraint name reshard pvary stage""".split()
 
 ROWS: dict[str, Callable[[Equation], Meaning]] = {
-    **{name: _each(zero="stays") for name in STAYS},
     **{name: _each() for name in EACH},
+    **{name: _each(name, "accuracy") for name in ACCURATE},
     **{name: lambda one: Same() for name in SAME},
-    "add": _each("add", "adds"),
-    "add_any": _each("add", "adds"),
-    "sub": _each("subtract"),
-    "neg": _each("negative", "stays"),
-    "abs": _each("absolute", "stays"),
-    "mul": _each("multiply", "clears"),
-    "div": _each("divide", "clears"),
-    "pow": _each("power"),
+    **dict.fromkeys(("add", "add_any"), _each("add")),
     "max": _maximum,
-    "min": _each("minimum"),
-    "exp": lambda one: Vanishes("exp", numbers=(repr(one.params.get("accuracy")),)),
-    "log": _each("log", "", "accuracy"),
-    "sin": _each("sin", "stays", "accuracy"),
-    "tanh": _each("tanh", "stays", "accuracy"),
-    "logistic": _each("sigmoid", "", "accuracy"),
-    "rsqrt": _each("rsqrt", "", "accuracy"),
-    "round": _each("round", "stays", "rounding_method"),
-    "reduce_precision": _each("reduce_precision", "stays", "exponent_bits", "mantissa_bits"),
+    "exp": _exp,
+    "clamp": _clamp,
+    "round": _rounds,
+    "reduce_precision": _each("reduce_precision", "exponent_bits", "mantissa_bits"),
     "bitcast_convert_type": lambda one: (
         Each("bits", "", (one.gives[0][1],))
         if one.reads[0][0] == one.gives[0][0]
@@ -441,14 +447,14 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "select_n": _select,
     "dot_general": _product,
     "conv_general_dilated": _convolution,
-    "reduce_sum": _reduction("sum", True),
-    "reduce_max": lambda one: Maximum(tuple(one.params["axes"]), "max"),
+    "reduce_sum": _reduction("sum"),
+    "reduce_max": _reduction("max"),
     "reduce_min": _reduction("min"),
     "reduce_prod": _reduction("prod"),
     "reduce_and": _reduction("all"),
     "reduce_or": _reduction("any"),
-    "argmax": lambda one: Reduces(tuple(one.params["axes"]), "argmax", places=True),
-    "argmin": lambda one: Reduces(tuple(one.params["axes"]), "argmin", places=True),
+    "argmax": _reduction("argmax", places=True),
+    "argmin": _reduction("argmin", places=True),
     "reduce_window_sum": _pool("sum"),
     "reduce_window_max": _pool("max"),
     "cumsum": _scan("cumsum"),

@@ -25,6 +25,7 @@ from probe.recorders.litert_file import DTYPES, KEPT, NESTED, File, Rows, invoke
 from probe.recorders.litert_meanings import meaning, quantised
 from probe.recorders.node import Fact, Nodes, same_bits
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
+from probe.recording.meaning import Meaning
 from probe.recording.recording import digest
 
 ENDINGS = (".tflite",)
@@ -245,11 +246,16 @@ class _Cut:
         path = file.name(gives[0]).removesuffix(":0") if gives else op
         return Event(
             *(op, path, [self.seen(n) for n in reads], given),
-            quantised(meaning(op, words, facts, [one.shape for one in given]), *scales),
+            quantised(self._meaning(op, words, facts, given), *scales),
             {name: one for name, one in words.items() if _plain(one)},
             *(self._again(operator, reads, fed), self._lines(operator, reads, fed)),
             LINES,
         )
+
+    @staticmethod
+    def _meaning(op: str, words: Any, facts: list[Fact | None], given: list[Seen]) -> Meaning:
+        shapes, dtypes = [one.shape for one in given], [one.dtype for one in given]
+        return meaning(op, words, facts, shapes, dtypes)
 
     def _fact(self, number: int, reads: list[int]) -> Fact:
         settled = number in self.file.constants or number in self.settled

@@ -23,7 +23,6 @@ from probe.recording.meaning import (
     Made,
     Meaning,
     Normalises,
-    Reduces,
     Reshapes,
     Scans,
     Shapes,
@@ -32,58 +31,31 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
     Windows,
+    operations,
 )
 
-UNARY = {
-    "ABS": "abs",
-    "NEG": "negative",
-    "SQRT": "sqrt",
-    "EXP": "exp",
-    "LOG": "log",
-    "TANH": "tanh",
-    "LOGISTIC": "sigmoid",
-    "RELU": "relu",
-    "HARD_SWISH": "hard_swish",
-    "FLOOR": "floor",
-    "CEIL": "ceil",
-    "ROUND": "round",
-    "SIGN": "sign",
-    "SIN": "sin",
-    "COS": "cos",
-    "RSQRT": "rsqrt",
-    "SQUARE": "square",
-    "LOGICAL_NOT": "not",
-    "RELU_N1_TO_1": "relu_n1_to_1",
-    "RELU_0_TO_1": "relu_0_to_1",
-    "ELU": "elu",
+FUNCTIONS = {
+    **{
+        one: one.lower()
+        for one in """ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN
+ COS RSQRT SQUARE LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV
+ FLOOR_MOD ATAN2 EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND
+ LOGICAL_OR""".split()
+    },
+    "SELECT_V2": "where",
+    **{
+        f"STABLEHLO_{one}": one.lower()
+        for one in """ABS FLOOR LOG LOGISTIC RSQRT TANH CBRT ADD SUBTRACT MULTIPLY DIVIDE MAXIMUM
+ MINIMUM POWER AND OR""".split()
+    },
+    "STABLEHLO_COSINE": "cos",
+    "STABLEHLO_EXPONENTIAL": "exp",
+    "STABLEHLO_NEGATE": "negative",
+    "STABLEHLO_REMAINDER": "truncate_mod",
+    "STABLEHLO_SELECT": "where",
 }
-STAYS = {"abs", "negative", "sqrt", "tanh", "relu", "hard_swish", "floor", "ceil", "round", "sign"}
-STAYS |= {"sin", "square", "relu_n1_to_1", "relu_0_to_1", "elu"}
-"""Words of functions with f(0) = 0."""
+"""Functions of the elements at one place without further arguments."""
 
-BINARY = {
-    "ADD": ("add", "adds"),
-    "MUL": ("multiply", "clears"),
-    "SUB": ("subtract", ""),
-    "DIV": ("divide", ""),
-    "POW": ("power", ""),
-    "MAXIMUM": ("maximum", ""),
-    "MINIMUM": ("minimum", ""),
-    "SQUARED_DIFFERENCE": ("squared_difference", ""),
-    "FLOOR_DIV": ("floor_divide", ""),
-    "FLOOR_MOD": ("mod", ""),
-    "ATAN2": ("atan2", ""),
-    "EQUAL": ("equal", ""),
-    "NOT_EQUAL": ("not_equal", ""),
-    "LESS": ("less", ""),
-    "LESS_EQUAL": ("less_equal", ""),
-    "GREATER": ("greater", ""),
-    "PRELU": ("prelu", ""),
-    "GREATER_EQUAL": ("greater_equal", ""),
-    "LOGICAL_AND": ("and", ""),
-    "LOGICAL_OR": ("or", ""),
-    "SELECT_V2": ("where", ""),
-}
 REDUCES = {
     "MEAN": "mean",
     "SUM": "sum",
@@ -94,11 +66,11 @@ REDUCES = {
     "REDUCE_ALL": "all",
 }
 FUSED = {
-    1: Each("relu", "stays"),
-    2: Each("relu_n1_to_1", "stays"),
-    3: Each("clip", "stays", (0.0, 6.0)),
-    4: Each("tanh", "stays"),
-    5: Each("sign_bit"),
+    1: operations.clip(0, None),
+    2: operations.clip(-1, 1),
+    3: operations.clip(0, 6),
+    4: operations.function("tanh"),
+    5: operations.function("sign_bit"),
 }
 """Activations that an operator applies, by their number in the schema."""
 
@@ -108,13 +80,14 @@ def meaning(
     words: dict[str, Any],
     reads: Sequence[Fact | None],
     gives: Sequence[tuple[int, ...]],
+    dtypes: Sequence[str] = (),
 ) -> Meaning:
     """Returns what an operator computes. ``words``: its options; ``reads``: None where it has no
-    such input; ``gives``: the shapes of its outputs."""
+    such input; ``gives``: the shapes of its outputs; ``dtypes``: theirs."""
     row = MEANINGS.get(op)
     if row is None:
         return Unknown(f"{op} is not described in probe")
-    call = Call(op, "", words, list(reads), list(gives), 0)
+    call = Call(op, "", words, list(reads), list(gives), 0, dtypes)
     try:
         return _activated(call, row(call))
     except NotSettled as error:
@@ -166,14 +139,8 @@ def _activated(call: Call, first: Meaning) -> Meaning:
     return Steps((*steps, Step(FUSED[number], (every + len(steps) - 1,), shape)))
 
 
-def _unary(call: Call) -> Meaning:
-    word = UNARY[call.op]
-    return Each(word, "stays" * (word in STAYS))
-
-
-def _binary(call: Call) -> Meaning:
-    word, zero = BINARY[call.op]
-    return Each(word, zero)
+def _function(call: Call) -> Meaning:
+    return operations.function(FUNCTIONS[call.op])
 
 
 def _padding(
@@ -269,28 +236,24 @@ def _product(call: Call) -> Meaning:
 def _reduce(call: Call) -> Meaning:
     axes = tuple(int(n) for n in call.value(1).reshape(-1))
     keep = bool(call.words.get("keepDims"))
-    return alone(call, Reduces(axes, REDUCES[call.op], keep, call.op == "SUM"), 0)
+    return alone(call, operations.reduced(REDUCES[call.op], axes, keep), 0)
 
 
 def _softmax(call: Call) -> Meaning:
-    beta = float(call.words.get("beta", 1.0))
-    return Normalises((-1,), "softmax", () if beta == 1.0 else (beta,), vanishes=True)
+    return operations.softmax((-1,), float(call.words.get("beta", 1.0)))
 
 
 def _last(word: str) -> Callable[[Call], Meaning]:
     return lambda call: Normalises((-1,), word)
 
 
-def _alpha(word: str, name: str) -> Callable[[Call], Meaning]:
-    return lambda call: Each(word, "stays", ((name, float(call.words[name])),))
-
-
 def _gelu(call: Call) -> Meaning:
-    return Each("gelu", "stays", ("tanh",) if call.words.get("approximate") else ())
+    return operations.gelu(bool(call.words.get("approximate")))
 
 
 def _cast(call: Call) -> Meaning:
-    return Each("cast", "stays", (call.words.get("outDataType"),))
+    """The operator's own types may be left out; those of its tensors are always there."""
+    return operations.cast(call.dtype(0), call.dtypes[0])
 
 
 def _cumsum(call: Call) -> Meaning:
@@ -326,13 +289,13 @@ def _counted(call: Call) -> Meaning:
 
 
 def _added(call: Call) -> Meaning:
-    return Each("add", "adds") if call.count == 2 else Each(f"add_of_{call.count}")
+    return operations.function("add") if call.count == 2 else Each(f"add_of_{call.count}")
 
 
 def _selected(call: Call) -> Meaning:
     if call.shape(0) not in ((), call.gives[0]):
         return Unknown("it takes rows by a condition of one axis")
-    return Each("where")
+    return operations.function("where")
 
 
 def _fake(call: Call) -> Meaning:
@@ -365,39 +328,8 @@ def _everything(call: Call) -> Meaning:
     return Whole((), call.op.lower())
 
 
-SPELLED = {
-    "ABS": "abs",
-    "COSINE": "cos",
-    "EXPONENTIAL": "exp",
-    "FLOOR": "floor",
-    "LOG": "log",
-    "LOGISTIC": "sigmoid",
-    "NEGATE": "negative",
-    "RSQRT": "rsqrt",
-    "TANH": "tanh",
-    "CBRT": "cbrt",
-    "ADD": "add",
-    "SUBTRACT": "subtract",
-    "MULTIPLY": "multiply",
-    "DIVIDE": "divide",
-    "MAXIMUM": "maximum",
-    "MINIMUM": "minimum",
-    "POWER": "power",
-    "REMAINDER": "rem",
-    "AND": "and",
-    "OR": "or",
-    "SELECT": "where",
-}
-"""Functions in the words of StableHLO."""
-
-
-def _spelled(word: str) -> Callable[[Call], Meaning]:
-    return lambda call: Each(word)
-
-
 MEANINGS: dict[str, Callable[[Call], Meaning]] = {
-    **dict.fromkeys(UNARY, _unary),
-    **dict.fromkeys(BINARY, _binary),
+    **dict.fromkeys(FUNCTIONS, _function),
     **dict.fromkeys(REDUCES, _reduce),
     **dict.fromkeys(("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D"), _conv),
     **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _pool),
@@ -408,15 +340,17 @@ MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     "FULLY_CONNECTED": _dense,
     "BATCH_MATMUL": _product,
     "SOFTMAX": _softmax,
-    "LOG_SOFTMAX": _last("log_softmax"),
+    "LOG_SOFTMAX": lambda call: operations.log_softmax((-1,)),
     "GELU": _gelu,
     "L2_NORMALIZATION": _last("l2_normalised"),
-    "LEAKY_RELU": _alpha("leaky_relu", "alpha"),
+    "LEAKY_RELU": lambda call: operations.leaky_relu(call.words["alpha"]),
     "RELU6": lambda call: FUSED[3],
+    "RELU_N1_TO_1": lambda call: FUSED[2],
+    "RELU_0_TO_1": lambda call: operations.clip(0, 1),
+    "ELU": lambda call: operations.elu(),
     "CAST": _cast,
     "CUMSUM": _cumsum,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
-    **{f"STABLEHLO_{op}": _spelled(word) for op, word in SPELLED.items()},
     **dict.fromkeys(("SEGMENT_SUM", "UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_MAX"), _segments),
     **dict.fromkeys(("UNSORTED_SEGMENT_MIN", "UNSORTED_SEGMENT_PROD"), _segments),
     **dict.fromkeys(("COMPLEX_ABS", "REAL", "IMAG", "BITWISE_XOR", "RIGHT_SHIFT"), _counted),

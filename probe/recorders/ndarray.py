@@ -20,19 +20,18 @@ from probe.errors import InputError
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.inputs import restored
 from probe.recording.meaning import (
-    COMMUTE,
     Chooses,
     Contracts,
     Each,
     Meaning,
     Moves,
-    Normalises,
-    Reduces,
     Reshapes,
     Same,
     Scans,
     Turns,
     Unknown,
+    functions,
+    operations,
 )
 
 
@@ -226,9 +225,10 @@ def _with_numbers(means: Meaning, args: Sequence[Any]) -> Meaning:
         or any(_several_numbers(one) for _, one in numbers)
     ):
         return means
-    either = means.word in COMMUTE  # a factor stands on either side
+    either = functions.of(means.word).commutes  # a factor stands on either side
     given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)
-    return replace(means, numbers=given)
+    over = means.word == "divide" and numbers[0][0] == 0  # 1 / 0 is no zero
+    return replace(means, numbers=given, zero="" if over else means.zero)
 
 
 def _lines(
@@ -418,8 +418,7 @@ def _cast(self: Watched, dtype: Any, **_: Any) -> Any:
     def cast(array: np.ndarray) -> np.ndarray:
         return array.astype(dtype)
 
-    same = np.dtype(dtype) == self.dtype
-    means = Same() if same else Each("cast", "stays", (np.dtype(dtype).name,))
+    means = operations.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
     return self.run.done("cast", cast, (self,), {}, means)
 
 
@@ -441,12 +440,12 @@ def _axes(array: Any, axis: Any) -> tuple[int, ...]:
     return tuple(k % rank for k in (axis if isinstance(axis, tuple | list) else (axis,)))
 
 
-def _reduction(word: str, zero: bool = False) -> Callable[..., Meaning]:
+def _reduction(word: str) -> Callable[..., Meaning]:
     def row(array: Any, axis: Any = None, *_: Any, keepdims: bool = False, **words: Any) -> Meaning:
         if set(words) - {"dtype", "ddof", "correction"}:
             return Unknown(f"{word} with {', '.join(words)}")
         numbers = tuple(f"{name}={value!r}" for name, value in words.items())
-        return Reduces(_axes(array, axis), word, keepdims, zero, numbers)
+        return operations.reduced(word, _axes(array, axis), keepdims, numbers)
 
     return row
 
@@ -484,13 +483,13 @@ def _einsum(equation: str, *arrays: Any, **_: Any) -> Meaning:
 
 def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
     """What a softmax along an axis computes; what underflows to zero is left out of its sum."""
-    return Normalises(_axes(array, axis), "softmax", vanishes=True)
+    return operations.softmax(_axes(array, axis))
 
 
 def _dot(one: Any, two: Any) -> Meaning:
     ranks = np.ndim(one), np.ndim(two)
     if 0 in ranks:
-        return Each("multiply", "clears")
+        return operations.function("multiply")
     return _matmul(one, two) if ranks[1] <= 2 else Unknown("dot of more than two axes")
 
 
@@ -498,7 +497,7 @@ def _clip(_: Any, low: Any = None, high: Any = None, **words: Any) -> Meaning:
     low, high = words.get("min", low), words.get("max", high)
     if any(_is(one) for one in (low, high)):
         return Unknown("clip with arrays as bounds")
-    return Each("clip", "", (low, high))
+    return operations.clip(low, high)
 
 
 MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
@@ -517,25 +516,19 @@ QUERIES = (
 """Functions that ask about arrays and compute none."""
 
 UFUNCS: dict[str, Callable[..., Meaning]] = {
-    "add": lambda *_, **__: Each("add", "adds"),
-    "multiply": lambda *_, **__: Each("multiply", "clears"),
-    "divide": lambda *_, **__: Each("divide", "clears"),
     "matmul": _matmul,
     **{
-        name: lambda *_, word=name, **__: Each(word)
-        for name in "subtract power exp log log2 cos maximum minimum greater greater_equal less "
-        "less_equal equal not_equal logical_and logical_or reciprocal exp2 isfinite".split()
-    },
-    **{
-        name: lambda *_, word=name, **__: Each(word, "stays")
-        for name in "negative absolute tanh sin sqrt cbrt square expm1 log1p floor ceil rint "
-        "sign arctan sinh".split()
+        name: lambda *_, word=name, **__: operations.function(word)
+        for name in "add multiply divide subtract power exp log log2 cos maximum minimum greater "
+        "greater_equal less less_equal equal not_equal logical_and logical_or reciprocal exp2 "
+        "isfinite negative absolute tanh sin sqrt cbrt square expm1 log1p floor ceil rint sign "
+        "arctan sinh".split()
     },
 }
 """What NumPy's functions of elements compute, by name."""
 
 FUNCTIONS: dict[str, Callable[..., Meaning]] = {
-    "sum": _reduction("sum", True),
+    "sum": _reduction("sum"),
     "mean": _reduction("mean"),
     "var": _reduction("variance"),
     "std": _reduction("deviation"),
@@ -567,7 +560,7 @@ FUNCTIONS: dict[str, Callable[..., Meaning]] = {
 """What NumPy's other functions compute, by name."""
 
 
-@operation("relu", Each("relu", "stays"))
+@operation("relu", operations.function("relu"))
 def relu(array: np.ndarray) -> np.ndarray:
     """Returns the larger of 0 and each element, as one operation."""
     return np.maximum(array, array.dtype.type(0))

@@ -32,7 +32,7 @@ class NotSettled(Exception):
 @dataclass(frozen=True)
 class Call:
     """A node. ``words``: its attributes; ``reads``: its inputs, None where one is left out;
-    ``gives``: the shapes of its outputs."""
+    ``gives``: the shapes of its outputs; ``dtypes``: theirs, where they are known."""
 
     op: str
     domain: str
@@ -40,6 +40,7 @@ class Call:
     reads: list[Fact | None]
     gives: list[tuple[int, ...]]
     opset: int
+    dtypes: Sequence[str] = ()
 
     @property
     def slots(self) -> int:

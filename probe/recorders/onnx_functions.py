@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,97 +17,56 @@ from probe.recording.meaning import (
     Step,
     Steps,
     Unknown,
+    operations,
 )
 
-UNARY = {
-    "Abs": "abs",
-    "Neg": "negative",
-    "Sqrt": "sqrt",
-    "Exp": "exp",
-    "Log": "log",
-    "Erf": "erf",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Relu": "relu",
-    "Softplus": "softplus",
-    "Reciprocal": "reciprocal",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Round": "round",
-    "Sin": "sin",
-    "Cos": "cos",
-    "Tan": "tan",
-    "Asin": "asin",
-    "Acos": "acos",
-    "Atan": "atan",
-    "Sinh": "sinh",
-    "Cosh": "cosh",
-    "Asinh": "asinh",
-    "Acosh": "acosh",
-    "Atanh": "atanh",
-    "Sign": "sign",
-    "HardSwish": "hard_swish",
-    "Mish": "mish",
-    "Softsign": "softsign",
-    "Not": "not",
-    "IsNaN": "isnan",
-    "BitwiseNot": "bitwise_not",
-}
-"""Operators of one input and no numbers, and their words."""
+UNARY = """Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos
+ Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish Mish Softsign Not
+ BitwiseNot""".split()
+"""Operators of one input and no numbers."""
 
-ODD = {"abs", "negative", "sqrt", "erf", "tanh", "relu", "floor", "ceil", "round", "sin", "tan"}
-ODD |= {"asin", "atan", "sinh", "asinh", "atanh", "sign", "hard_swish", "softsign", "mish"}
-"""Words of functions with f(0) = 0."""
-
-NUMBERED: dict[str, dict[str, float]] = {
-    "LeakyRelu": {"alpha": 0.01},
-    "Elu": {"alpha": 1.0},
-    "Celu": {"alpha": 1.0},
-    "ThresholdedRelu": {"alpha": 1.0},
-    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
-    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
-    "QuickGelu": {"alpha": 1.702},
-    "Shrink": {"bias": 0.0, "lambd": 0.5},
+NUMBERED: dict[str, tuple[Callable[..., Meaning], dict[str, float]]] = {
+    "LeakyRelu": (operations.leaky_relu, {"alpha": 0.01}),
+    "Elu": (operations.elu, {"alpha": 1.0}),
+    "Celu": (operations.celu, {"alpha": 1.0}),
+    "HardSigmoid": (operations.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "Selu": (operations.selu, dict(zip(("alpha", "gamma"), operations.SELU, strict=True))),
+    "QuickGelu": (operations.swish, {"alpha": 1.702}),
+    "Swish": (operations.swish, {"alpha": 1.0}),
+    "ThresholdedRelu": (partial(operations.named, "thresholded_relu", "alpha"), {"alpha": 1.0}),
+    "Shrink": (
+        partial(operations.named, "shrink", "bias", "lambd"),
+        {"bias": 0.0, "lambd": 0.5},
+    ),
 }
-"""Functions of one input with attributes that are numbers, and their defaults."""
+"""Functions of one input with attributes that are numbers: constructors, names and defaults."""
 
 BROADCAST = {
-    "Add": ("add", "adds"),
-    "Mul": ("multiply", "clears"),
-    "Sub": ("subtract", ""),
-    "Div": ("divide", ""),
-    "Pow": ("power", ""),
-    "Mod": ("mod", ""),
-    "PRelu": ("prelu", ""),
-    "Equal": ("equal", ""),
-    "Less": ("less", ""),
-    "Greater": ("greater", ""),
-    "LessOrEqual": ("less_equal", ""),
-    "GreaterOrEqual": ("greater_equal", ""),
-    "And": ("and", ""),
-    "Or": ("or", ""),
-    "Xor": ("xor", ""),
-    "Where": ("where", ""),
-    "BitwiseAnd": ("bitwise_and", ""),
-    "BitwiseOr": ("bitwise_or", ""),
-    "BitShift": ("shift", ""),
-    "BitwiseXor": ("bitwise_xor", ""),
-    "Max": ("maximum", ""),
-    "Min": ("minimum", ""),
-    "Sum": ("add", "adds"),
-    "Mean": ("average", ""),
+    **dict.fromkeys(("Add", "Sum"), "add"),
+    **{op: op.lower() for op in ("Mul", "Sub", "Div", "Pow", "PRelu", "Equal", "Less", "Greater")},
+    **{op: op.lower() for op in ("And", "Or", "Xor", "Where")},
+    "LessOrEqual": "less_equal",
+    "GreaterOrEqual": "greater_equal",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "BitShift": "shift",
+    "Max": "maximum",
+    "Min": "minimum",
+    "Mean": "average",
 }
-"""Operators whose inputs broadcast: their words, and what zeros do."""
+"""Operators whose inputs broadcast, and what they are called."""
 
 
 def function(op: str, words: dict[str, Any], reads: tuple[int, ...] | None = None) -> Each:
     """Returns what a function of one input means, or the activation that a fused operator names."""
     if op in NUMBERED:
-        numbers = tuple((key, float(words.get(key, n))) for key, n in NUMBERED[op].items())
-        stays = op not in ("HardSigmoid", "ThresholdedRelu", "Shrink")
-        return Each(snake(op), "stays" * stays, numbers, reads)
-    word = UNARY[op]
-    return Each(word, "stays" * (word in ODD), (), reads)
+        made, defaults = NUMBERED[op]
+        each = made(*(float(words.get(name, value)) for name, value in defaults.items()))
+    else:
+        each = operations.function(snake(op))
+    assert isinstance(each, Each)
+    return each if reads is None else replace(each, reads=reads)
 
 
 def snake(op: str) -> str:
@@ -118,11 +79,14 @@ def _unary(call: Call) -> Meaning:
 
 
 def _broadcast(call: Call) -> Meaning:
-    word, zero = BROADCAST[call.op]
+    word = BROADCAST[call.op]
     if call.op in ("Max", "Min", "Sum", "Mean") and call.count != 2:
         return Same() if call.count == 1 else Each(f"{word}_of_{call.count}")
-    numbers = tuple(sorted(call.words.items())) if call.op in ("Mod", "BitShift") else ()
-    return Each(word, zero, numbers)
+    return operations.function(word, **(call.words if call.op == "BitShift" else {}))
+
+
+def _mod(call: Call) -> Meaning:
+    return operations.function("truncate_mod" if call.words.get("fmod", 0) else "floor_mod")
 
 
 def _clip(call: Call) -> Meaning:
@@ -135,55 +99,71 @@ def _clip(call: Call) -> Meaning:
 
 def clip(low: float | None, high: float | None) -> Each:
     """Returns what a Clip between two numbers means; None: no bound."""
-    if (low, high) == (0.0, None):
-        return Each("relu", "stays", (), (0,))
-    stays = (low is None or low <= 0) and (high is None or high >= 0)
-    return Each("clip", "stays" * stays, (low, high), (0,))
+    return operations.clip(low, high, (0,))
 
 
 def _infinite(call: Call) -> Meaning:
-    signs = tuple(int(call.words.get(f"detect_{one}", 1)) for one in ("negative", "positive"))
-    return Each("isinf", "stays", () if signs == (1, 1) else signs)
+    signs = {
+        f"detect_{one}": call.words.get(f"detect_{one}", 1) for one in ("negative", "positive")
+    }
+    return operations.function("isinf", **{name: one for name, one in signs.items() if one != 1})
 
 
 def _gelu(call: Call) -> Meaning:
-    approximate = call.words.get("approximate", "none")
-    return Each("gelu", "stays", ("tanh",) if approximate == "tanh" else ())
+    return operations.gelu(call.words.get("approximate", "none") == "tanh")
 
 
-def _biased(word: str, numbers: tuple[Any, ...]) -> Callable[[Call], Meaning]:
-    """Returns a function of a sum with a bias, if there is one."""
+def _biased(approximate: bool) -> Callable[[Call], Meaning]:
+    """Returns GELU of a sum with a bias, if there is one."""
 
     def row(call: Call) -> Meaning:
-        each = Each(word, "stays", numbers)
+        each = operations.gelu(approximate)
         if not call.has(1):
             return each
         shape = call.gives[0]
-        added = Step(Each("add", "adds"), (call.at(0), call.at(1)), shape)
+        added = Step(operations.function("add"), (call.at(0), call.at(1)), shape)
         return Steps((added, Step(each, (call.count,), shape)))
 
     return row
 
 
+NAMES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    16: "bfloat16",
+}
+"""Dtypes by their numbers in ONNX's format."""
+
+WIDENS = {
+    *(("float16", "float32"), ("float16", "float64"), ("float32", "float64")),
+    *(("bfloat16", "float32"), ("bfloat16", "float64")),
+}
+"""Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't."""
+
+
 def _cast(call: Call) -> Meaning:
-    to = call.words.get("to")
-    widens = {(10, 1), (10, 11), (1, 11), (16, 1), (16, 11)}  # float16, bfloat16, float32, float64
-    names = {"float16": 10, "bfloat16": 16, "float32": 1, "float64": 11}
-    kind = names.get(call.dtype(0))
-    if kind == to or (kind, to) in widens:
+    before, to = call.dtype(0), call.words.get("to")
+    after = NAMES.get(int(to or 0), str(to))
+    if (before, after) in WIDENS:
         return Same()
-    return Each("cast", "stays", (to, call.words.get("saturate", 1)), (0,))
+    return operations.cast(before, after, bool(call.words.get("saturate", 1)), (0,))
 
 
 def _cast_like(call: Call) -> Meaning:
     if call.dtype(0) == call.dtype(1):
         return Same()
-    each = Each("cast", "stays", (call.dtype(1), call.words.get("saturate", 1)))
+    each = operations.cast(call.dtype(0), call.dtype(1), bool(call.words.get("saturate", 1)))
     return Steps((Step(each, (call.at(0),), call.gives[0]),))
-
-
-def _swish(call: Call) -> Meaning:
-    return Each("silu", "stays", (float(call.words.get("alpha", 1.0)),))
 
 
 def _same(call: Call) -> Meaning:
@@ -216,11 +196,12 @@ FUNCTIONS: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "Clip": _clip,
     "Gelu": _gelu,
-    "BiasGelu": _biased("gelu", ()),
-    "FastGelu": _biased("gelu", ("tanh",)),
+    "BiasGelu": _biased(False),
+    "FastGelu": _biased(True),
+    "IsNaN": lambda call: operations.function("isnan"),
+    "Mod": _mod,
     "Cast": _cast,
     "IsInf": _infinite,
     "CastLike": _cast_like,
-    "Swish": _swish,
 }
 """Rows of operators whose outputs read their own place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -10,17 +10,15 @@ from probe.recorders.node import Call
 from probe.recorders.onnx_functions import snake
 from probe.recorders.onnx_moves import framed, joined_rows, words_of
 from probe.recording.meaning import (
-    Each,
     Meaning,
     Normalises,
-    Reduces,
-    Reshapes,
     Same,
     Scans,
     Step,
     Steps,
     Unknown,
     Whole,
+    operations,
 )
 
 REDUCES = {
@@ -32,7 +30,7 @@ REDUCES = {
     "ReduceL1": "l1",
     "ReduceL2": "l2",
     "ReduceLogSum": "log_sum",
-    "ReduceLogSumExp": "log_sum_exp",
+    "ReduceLogSumExp": "logsumexp",
     "ReduceSumSquare": "sum_square",
 }
 
@@ -45,8 +43,7 @@ def _reduce(call: Call) -> Meaning:
         return Unknown("it reduces no axis") if call.op != "ReduceSum" else Same()
     axes = tuple(axes) if axes else tuple(range(call.rank(0)))
     keep = bool(call.words.get("keepdims", 1))
-    zero = call.op == "ReduceSum"
-    return Reduces(axes, REDUCES[call.op], keep, zero)
+    return operations.reduced(REDUCES[call.op], axes, keep)
 
 
 def _chosen(call: Call) -> Meaning:
@@ -72,48 +69,30 @@ def _softmax(call: Call) -> Meaning:
     rank, early = call.rank(0), call.opset < 13
     axis = int(call.words.get("axis", 1 if early else -1)) % rank
     axes = tuple(range(axis, rank)) if early else (axis,)
-    return Normalises(axes, snake(call.op), vanishes=call.op == "Softmax")
-
-
-def _per_channel(call: Call, numbers: Sequence[int]) -> tuple[list[Step], list[int]]:
-    """Steps that turn inputs of a number a channel so that they broadcast, and their values."""
-    ones = (1,) * (call.rank(0) - 2)
-    steps = [Step(Reshapes(), (call.at(n),), (call.shape(n)[0], *ones)) for n in numbers]
-    return steps, [call.count + n for n in range(len(steps))]
+    if call.op == "Hardmax":
+        return Normalises(axes, "hardmax")
+    return operations.softmax(axes) if call.op == "Softmax" else operations.log_softmax(axes)
 
 
 def _batch_norm(call: Call) -> Meaning:
     if call.words.get("training_mode", 0) or len(call.gives) > 1:
         return Unknown("it is in its training mode")
-    steps, places = _per_channel(call, (1, 2, 3, 4))
-    each = Each("batch_norm", "", (float(call.words.get("epsilon", 1e-5)),))
-    return Steps((*steps, Step(each, (call.at(0), *places), call.gives[0])))
+    places = tuple(call.at(n) for n in range(5))
+    return operations.batch_norm(float(call.words.get("epsilon", 1e-5)), along=1, reads=places)
 
 
 def _instance_norm(call: Call) -> Meaning:
-    steps, places = _per_channel(call, (1, 2))
-    axes = tuple(range(2, call.rank(0)))
-    norm = Normalises(axes, "instance_norm", (float(call.words.get("epsilon", 1e-5)),))
-    return Steps((*steps, Step(norm, (call.at(0), *places), call.gives[0])))
+    axes = range(2, call.rank(0))
+    return operations.norm(axes, call.words.get("epsilon", 1e-5), word="instance_norm", along=1)
 
 
 def _group_norm(call: Call) -> Meaning:
-    batch, channels = call.shape(0)[:2]
+    channels = call.shape(0)[1]
     if call.domain or call.shape(1) != (channels,):
         return Unknown("its scales are no number a channel, or its channels are last")
-    groups = int(call.words["num_groups"])
-    size = 1
-    for n in call.shape(0)[1:]:
-        size *= n
-    steps, places = _per_channel(call, (1, 2))
-    number, split = call.count + len(steps), (batch, groups, size // groups)
-    steps += [
-        Step(Reshapes(), (call.at(0),), split),
-        Step(Normalises((2,), "group_norm", (call.words.get("epsilon", 1e-5),)), (number,), split),
-        Step(Reshapes(), (number + 1,), call.shape(0)),
-        Step(Each("scale_and_shift"), (number + 2, *places), call.gives[0]),
-    ]
-    return Steps(tuple(steps))
+    groups, axes = int(call.words["num_groups"]), range(1, call.rank(0))
+    eps = call.words.get("epsilon", 1e-5)
+    return operations.norm(axes, eps, word="group_norm", along=1, groups=(1, groups))
 
 
 def _layer_norm(call: Call) -> Meaning:
@@ -121,7 +100,8 @@ def _layer_norm(call: Call) -> Meaning:
     axis = int(call.words.get("axis", -1)) % rank
     simple = call.op in ("SimplifiedLayerNormalization", "RMSNormalization")
     word = "rms_norm" if simple else "layer_norm"
-    return Normalises(tuple(range(axis, rank)), word, (float(call.words.get("epsilon", 1e-5)),))
+    eps = call.words.get("epsilon", 1e-5)
+    return operations.norm(range(axis, rank), eps, call.has(1), call.has(2), word)
 
 
 def _skip_norm(call: Call) -> Meaning:
@@ -129,13 +109,14 @@ def _skip_norm(call: Call) -> Meaning:
     simple = call.op == "SkipSimplifiedLayerNormalization"
     bias = 3 if simple else 4
     shape, every = call.gives[0], call.count
-    steps = [Step(Each("add", "adds"), (call.at(0), call.at(1)), shape)]
+    steps = [Step(operations.function("add"), (call.at(0), call.at(1)), shape)]
     if call.has(bias):
-        steps.append(Step(Each("add", "adds"), (every, call.at(bias)), shape))
+        steps.append(Step(operations.function("add"), (every, call.at(bias)), shape))
     total = every + len(steps) - 1
     scales = tuple(call.at(n) for n in range(2, bias) if call.has(n))
-    numbers = (float(call.words.get("epsilon", 1e-12)),)
-    norm = Normalises((-1,), "rms_norm" if simple else "layer_norm", numbers)
+    scale, shift = call.has(2), call.has(3) and not simple
+    word, eps = "rms_norm" if simple else "layer_norm", call.words.get("epsilon", 1e-12)
+    norm = operations.norm((-1,), eps, scale, shift, word)
     steps.append(Step(norm, (total, *scales), shape))
     if len(call.gives) == 1:
         return Steps(tuple(steps))
@@ -156,7 +137,7 @@ def _mean_variance(call: Call) -> Meaning:
 def _lp_pool(call: Call) -> Meaning:
     """Of each plane of its own."""
     if call.op == "GlobalLpPool":
-        return Reduces(tuple(range(2, call.rank(0))), f"l{call.words.get('p', 2)}", keep=True)
+        return operations.reduced(f"l{call.words.get('p', 2)}", range(2, call.rank(0)), True)
     return Whole(((0, 0), (1, 1)), "lp_pool", (*words_of(call), call.gives[0][2:]))
 
 

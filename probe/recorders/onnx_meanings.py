@@ -19,12 +19,12 @@ from probe.recording.meaning import (
     Contracts,
     Each,
     Meaning,
-    Reduces,
     Step,
     Steps,
     Unknown,
     Whole,
     Windows,
+    operations,
 )
 
 
@@ -47,7 +47,7 @@ def _scaled(
 ) -> Meaning:
     steps = [Step(product, tuple(range(call.count)), call.gives[0])]
     if alpha != 1.0:
-        scale = Each("multiply", "stays", (alpha,))
+        scale = operations.function("multiply", other=alpha)
         steps.append(Step(scale, (call.count + len(steps) - 1,), call.gives[0]))
     if activation is not None:
         steps.append(Step(activation, (call.count + len(steps) - 1,), call.gives[0]))
@@ -75,12 +75,11 @@ def _activation(call: Call) -> Each | None:
     given = list(call.words.get("activation_params", []))
     if name == "Clip":
         return clip(*(float(one) for one in given))
+    names = NUMBERED[name][1] if name in NUMBERED else {}
     alone = {
-        key: call.words[f"activation_{key}"]
-        for key in NUMBERED.get(name, {})
-        if f"activation_{key}" in call.words
+        key: call.words[f"activation_{key}"] for key in names if f"activation_{key}" in call.words
     }
-    return function(name, alone or dict(zip(NUMBERED.get(name, {}), given, strict=False)))
+    return function(name, alone or dict(zip(names, given, strict=False)))
 
 
 def _windows(call: Call, kind: str, kernel: tuple[int, ...], **words: Any) -> Windows:
@@ -145,7 +144,7 @@ def _conv(call: Call) -> Meaning:
     shape, every = call.gives[0], call.count
     steps = [Step(conv, tuple(range(every)), shape)]
     if call.has(3):
-        steps.append(Step(Each("add", "adds"), (every, call.at(3)), shape))
+        steps.append(Step(operations.function("add"), (every, call.at(3)), shape))
     if (activation := _activation(call)) is not None:
         steps.append(Step(activation, (every + len(steps) - 1,), shape))
     return conv if len(steps) == 1 else Steps(tuple(steps))
@@ -168,7 +167,7 @@ def _pool(call: Call) -> Meaning:
 
 def _global_pool(call: Call) -> Meaning:
     word = "max" if call.op == "GlobalMaxPool" else "mean"
-    return Reduces(tuple(range(2, call.rank(0))), word, keep=True)
+    return operations.reduced(word, range(2, call.rank(0)), keep=True)
 
 
 def _rows(*kept: int) -> Callable[[Call], Meaning]:

@@ -6,7 +6,8 @@ dump. A constant that a layer reads is known, an index of a Gather say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from probe.recording.meaning import (
     Each,
     Meaning,
     Normalises,
-    Reduces,
     Reshapes,
     Same,
     Scans,
@@ -30,9 +30,8 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
     Windows,
+    operations,
 )
-
-"""Axes of pictures; layers over one or three spatial axes have others."""
 
 
 def _sizes(call: Call, kernel: Shape | None = None) -> tuple[Shape, Shape, Shape]:
@@ -106,7 +105,7 @@ def _pooling(call: Call) -> Meaning:
     if word is None or not axes or len(call.gives) > 1:
         return Unknown(f"pooling {pool}, or with indices")
     if call.has("global_pooling"):
-        return Reduces(axes, "mean" if word == "average" else "max", keep=True)
+        return operations.reduced("mean" if word == "average" else "max", axes, keep=True)
     kernel, stride, dilation = _sizes(call)
     return Windows(
         *(axes, 1, kernel, stride, (1,) * len(kernel)),
@@ -164,55 +163,51 @@ def _eltwise(call: Call) -> Meaning:
         return Unknown(f"Eltwise {kind}")
     if len(call.reads) > 2:
         return Each(f"{word}_of_{len(call.reads)}")
-    return Each(word, {"add": "adds", "multiply": "clears"}.get(word, ""))
+    return operations.function(word)
 
 
 NARY = {
-    "add": ("add", "adds"),
-    "sum": ("add", "adds"),
-    "mul": ("multiply", "clears"),
-    "prod": ("multiply", "clears"),
-    "sub": ("subtract", ""),
-    "div": ("divide", ""),
-    "max": ("maximum", ""),
-    "min": ("minimum", ""),
-    "mean": ("average", ""),
-    "pow": ("power", ""),
-    "mod": ("mod", ""),
-    "fmod": ("fmod", ""),
-    "bitshift": ("shift", ""),
-    "equal": ("equal", ""),
-    "greater": ("greater", ""),
-    "greater_equal": ("greater_equal", ""),
-    "less": ("less", ""),
-    "less_equal": ("less_equal", ""),
-    "and": ("and", ""),
-    "or": ("or", ""),
-    "xor": ("xor", ""),
-    "where": ("where", ""),
+    **{
+        one: one
+        for one in """add mul sub div pow fmod equal greater greater_equal less less_equal and or
+ xor where""".split()
+    },
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "mean": "average",
+    "mod": "floor_mod",
+    "bitshift": "shift",
 }
-"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do, and what zeros do."""
+"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do."""
 
 
 def _nary(call: Call) -> Meaning:
-    word, zero = NARY[str(call.layer.given("operation", "")).lower()]
+    word = NARY[str(call.layer.given("operation", "")).lower()]
     if word != "where" and len(call.every) != 2:
         return Same() if len(call.every) == 1 else Each(f"{word}_of_{len(call.every)}")
-    return Each(word, zero)
+    return operations.function(word)
 
 
 def _relu(call: Call) -> Meaning:
-    slope = call.layer.given("negative_slope", 0)
-    return Each("leaky_relu", "stays", (slope,)) if slope else Each("relu", "stays")
+    return operations.leaky_relu(float(call.layer.given("negative_slope", 0)))
 
 
 def _clip(call: Call) -> Meaning:
-    low, high = call.number("min_value", 0.0), call.number("max_value", 6.0)
-    return Each("clip", "stays" * (low <= 0 <= high), (low, high))
+    return operations.clip(call.number("min_value", 0.0), call.number("max_value", 6.0))
 
 
 def _batch_norm(call: Call) -> Meaning:
-    return Each("batch_norm", "", (call.number("eps", 1e-5),), along=1)
+    """OpenCV keeps means and variances first, then a scale and a shift, where it has them.
+
+    Caffe's layer has neither, and a number by which both are divided.
+    """
+    eps, scale, shift = call.number("eps", 1e-5), call.has("has_weight"), call.has("has_bias")
+    if len(call.every) == 3 + scale + shift:
+        places = (0, *range(3, len(call.every)), 1, 2)
+        return operations.batch_norm(eps, scale, shift, 1, places)
+    return Each("batch_norm", "", (eps, "divided"), along=1)
 
 
 def _scale(call: Call) -> Meaning:
@@ -222,8 +217,8 @@ def _scale(call: Call) -> Meaning:
 
 
 def _softmax(call: Call) -> Meaning:
-    word = "log_softmax" if call.has("log_softmax") else "softmax"
-    return Normalises((call.axis(),), word, vanishes=False)
+    made = operations.log_softmax if call.has("log_softmax") else operations.softmax
+    return made((call.axis(),))
 
 
 def _lrn(call: Call) -> Meaning:
@@ -234,13 +229,13 @@ def _lrn(call: Call) -> Meaning:
 
 
 def _layer_norm(call: Call) -> Meaning:
-    axes = tuple(range(call.axis(otherwise=-1), call.rank))
-    return Normalises(axes, "layer_norm", (call.number("epsilon", 1e-5),))
+    axes = range(call.axis(otherwise=-1), call.rank)
+    return operations.norm(axes, call.number("epsilon", 1e-5), shift=len(call.every) > 2)
 
 
 def _per_channel(call: Call, axes: Shape, groups: tuple[int, int] | None, word: str) -> Meaning:
-    numbers = (call.number("epsilon", 1e-5),)
-    return Normalises(axes, word, numbers, along=1, groups=groups)
+    eps = call.number("epsilon", 1e-5)
+    return operations.norm(axes, eps, word=word, along=1, groups=groups)
 
 
 def _instance_norm(call: Call) -> Meaning:
@@ -260,8 +255,7 @@ def _mvn(call: Call) -> Meaning:
 def _reduce(call: Call) -> Meaning:
     word = str(call.layer.given("reduce", "")).lower()
     axes = tuple(int(n) for n in call.layer.every("axes")) or tuple(range(call.rank))
-    word = {"ave": "mean"}.get(word, word)
-    return Reduces(axes, word, bool(call.layer.given("keepdims", True)), word == "sum")
+    return operations.reduced(word, axes, bool(call.layer.given("keepdims", True)))
 
 
 def _chosen(call: Call) -> Meaning:
@@ -291,54 +285,50 @@ def _einsum(call: Call) -> Meaning:
     return Contracts(equation.lower(), (0, 1))
 
 
-def _function(word: str, zero: bool = False, *names: str) -> Row:
-    """Returns a function of one element, and the names of its numbers."""
-    return lambda call: Each(
-        word, "stays" * zero, tuple((name, call.layer.given(name)) for name in names)
-    )
+def _function(word: str) -> Row:
+    return lambda call: operations.function(word)
 
 
-ODD = {
-    "TanH": "tanh",
+def _numbered(made: Callable[..., Meaning], *names: str) -> Row:
+    """Returns a function of one element whose numbers are given to its constructor, where a layer
+    has them."""
+
+    def row(call: Call) -> Meaning:
+        given = {name: call.layer.given(name) for name in names}
+        return made(**{name: float(value) for name, value in given.items() if value is not None})
+
+    return row
+
+
+def _power(power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> Meaning:
+    """(scale x + shift) to a power, as Caffe has it; ONNX's Neg is one of these."""
+    if (power, scale, shift) == (1.0, -1.0, 0.0):
+        return operations.function("negative")
+    if (scale, shift) == (1.0, 0.0):
+        return operations.power(power)
+    return operations.function("power", exponent=power, scale=scale, shift=shift)
+
+
+def _raised(word: str, base: float = -1.0, scale: float = 1.0, shift: float = 0.0) -> Meaning:
+    """A power of a base, or a logarithm, of scale x + shift; a base of -1 stands for e."""
+    if (base, scale, shift) == (-1.0, 1.0, 0.0):
+        return operations.function(word)
+    return operations.function(word, base=base, scale=scale, shift=shift)
+
+
+FUNCTIONS = {
+    **{
+        one: one.lower()
+        for one in """TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish
+ Swish HardSwish Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal""".split()
+    },
     "AbsVal": "absolute",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Round": "round",
-    "Sqrt": "sqrt",
-    "Erf": "erf",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Asin": "asin",
-    "Tan": "tan",
-    "Asinh": "asinh",
-    "Atan": "atan",
-    "Atanh": "atanh",
-    "Sign": "sign",
-    "Mish": "mish",
-    "Swish": "silu",
-    "HardSwish": "hard_swish",
-    "Softsign": "softsign",
-    "Gelu": "gelu",
     "GeluApproximation": "gelu_tanh",
 }
-"""Functions of one input with f(0) = 0."""
-
-OTHERS = {
-    "Sigmoid": "sigmoid",
-    "BNLL": "softplus",
-    "Softplus": "softplus",
-    "Not": "not",
-    "Acos": "acos",
-    "Acosh": "acosh",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Reciprocal": "reciprocal",
-}
-"""All other functions of one input without numbers."""
+"""Functions of one input without numbers."""
 
 ROWS: dict[str, Row] = {
-    **{kind: _function(word, True) for kind, word in ODD.items()},
-    **{kind: _function(word) for kind, word in OTHERS.items()},
+    **{kind: _function(word) for kind, word in FUNCTIONS.items()},
     **dict.fromkeys(("Convolution", "Deconvolution"), _convolution),
     **dict.fromkeys(("MatMul", "Gemm"), _matmul),
     **dict.fromkeys(("Reshape", "Flatten"), lambda call: _first(call, Reshapes())),
@@ -365,14 +355,14 @@ ROWS: dict[str, Row] = {
     "GroupNormalization": _group_norm,
     "MVN": _mvn,
     "Normalize": lambda call: Whole(((0, 0),), "normalize"),
-    "Power": _function("power", False, "power", "scale", "shift"),
-    "ELU": _function("elu", True, "alpha"),
-    "CELU": _function("celu", True, "alpha"),
-    "Selu": _function("selu", True, "alpha", "gamma"),
-    "Exp": _function("exp", False, "base", "scale", "shift"),
-    "Log": _function("log", False, "base", "scale", "shift"),
-    "HardSigmoid": _function("hard_sigmoid", False, "alpha", "beta"),
-    "ThresholdedRelu": _function("thresholded_relu", False, "alpha"),
+    "Power": _numbered(_power, "power", "scale", "shift"),
+    "ELU": _numbered(operations.elu, "alpha"),
+    **dict.fromkeys(("CELU", "Celu"), _numbered(operations.celu, "alpha")),
+    "Selu": _numbered(operations.selu, "alpha", "gamma"),
+    "Exp": _numbered(partial(_raised, "exp"), "base", "scale", "shift"),
+    "Log": _numbered(partial(_raised, "log"), "base", "scale", "shift"),
+    "HardSigmoid": _numbered(operations.hard_sigmoid, "alpha", "beta"),
+    "ThresholdedRelu": _numbered(partial(operations.function, "thresholded_relu"), "alpha"),
     "Permute": lambda call: Turns(tuple(int(n) for n in call.layer.every("order"))),
     "Reduce": _reduce,
     "CumSum": _cumsum,

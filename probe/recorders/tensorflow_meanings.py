@@ -8,9 +8,6 @@ TensorFlow's op registry. Operations without a row are ``Unknown``. Nothing here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from probe import geometry
 from probe.recorders.tensorflow_lines import STRUCTURE, Call, axes_of
@@ -20,8 +17,6 @@ from probe.recording.meaning import (
     Contracts,
     Each,
     Meaning,
-    Normalises,
-    Reduces,
     Same,
     Step,
     Steps,
@@ -29,87 +24,29 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
     Windows,
+    operations,
 )
 
-KEEPS_ZERO = {
-    "Relu": "relu",
-    "Relu6": "relu6",
-    "Elu": "elu",
-    "Selu": "selu",
-    "LeakyRelu": "leaky_relu",
-    "Tanh": "tanh",
-    "Sqrt": "sqrt",
-    "Neg": "negative",
-    "Abs": "abs",
-    "Square": "square",
-    "Erf": "erf",
-    "Softsign": "softsign",
-    "Sin": "sin",
-    "Tan": "tan",
-    "Atan": "atan",
-    "Sinh": "sinh",
-    "Asinh": "asinh",
-    "Atanh": "atanh",
-    "Sign": "sign",
-    "Expm1": "expm1",
-    "Log1p": "log1p",
-    "Round": "round",
-    "Rint": "rint",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Cast": "cast",
-    "Asin": "asin",
-}
-"""Functions of one element that make zero of zero, by type."""
-
 FUNCTIONS = {
-    "Sigmoid": "sigmoid",
-    "Exp": "exp",
-    "Log": "log",
-    "Cos": "cos",
-    "Rsqrt": "rsqrt",
-    "Reciprocal": "reciprocal",
-    "Inv": "reciprocal",
-    "Softplus": "softplus",
-    "Erfc": "erfc",
-    "Cosh": "cosh",
-    "Acos": "acos",
-    "Lgamma": "lgamma",
-    "Digamma": "digamma",
-    "IsNan": "isnan",
-    "IsInf": "isinf",
-    "IsFinite": "isfinite",
-    "LogicalNot": "not",
-    "Invert": "invert",
-    "Acosh": "acosh",
-    "Erfinv": "erfinv",
-    "Ndtri": "ndtri",
-    "Sub": "subtract",
-    "Pow": "power",
-    "Maximum": "maximum",
-    "Minimum": "minimum",
-    "SquaredDifference": "squared_difference",
-    "Atan2": "atan2",
+    **{
+        one: one.lower()
+        for one in """Relu Relu6 Selu Tanh Sqrt Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh
+ Atanh Sign Expm1 Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Reciprocal Inv Softplus
+ Erfc Cosh Acos Lgamma Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less
+ Greater Xdivy Xlogy Mul""".split()
+    },
+    **{
+        one: "".join(f"_{c.lower()}" if c.isupper() else c for c in one)[1:]
+        for one in """IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv
+ TruncateDiv NotEqual LessEqual GreaterEqual LogicalAnd LogicalOr BitwiseAnd BitwiseOr
+ TruncateMod DivNoNan MulNoNan RealDiv""".split()
+    },
+    **dict.fromkeys(("Add", "AddV2"), "add"),
+    "Div": "divide",
     "Mod": "truncate_mod",
-    "FloorMod": "floor_mod",
-    "FloorDiv": "floor_divide",
-    "TruncateDiv": "truncate_divide",
-    "Equal": "equal",
-    "NotEqual": "not_equal",
-    "Less": "less",
-    "LessEqual": "less_equal",
-    "Greater": "greater",
-    "GreaterEqual": "greater_equal",
-    "LogicalAnd": "and",
-    "LogicalOr": "or",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or",
     "ClipByValue": "clip",
-    "Xdivy": "xdivy",
-    "Xlogy": "xlogy",
-    "TruncateMod": "truncate_mod",
 }
-"""Functions of the elements at one place, by type."""
+"""Functions of the elements at one place without further arguments, by type."""
 
 TRAINED = "it is computed from the whole batch, as in training"
 
@@ -117,10 +54,8 @@ TRAINED = "it is computed from the whole batch, as in training"
 def meaning(call: Call) -> Meaning:
     """Returns what a call computes, of the inputs that ``STRUCTURE`` doesn't name, in order."""
     op = call.op
-    if op in KEEPS_ZERO:
-        return Each(KEEPS_ZERO[op], zero="stays", numbers=_numbers(call))
     if op in FUNCTIONS:
-        return Each(FUNCTIONS[op], numbers=_numbers(call))
+        return operations.function(FUNCTIONS[op])
     try:
         made = ROWS[op](call) if op in ROWS else None
     except (KeyError, IndexError, ValueError, TypeError):
@@ -128,20 +63,16 @@ def meaning(call: Call) -> Meaning:
     return made or Unknown(f"TensorFlow's {op} with these arguments is not described in probe")
 
 
-def _numbers(call: Call) -> tuple[Any, ...]:
-    """Returns what a function of elements takes besides arrays."""
-    names = {"LeakyRelu": "alpha", "Cast": "DstT"}
-    name = names.get(call.op)
-    return (call.get(name, 0.2),) if name else ()
+def _cast(call: Call) -> Meaning:
+    return operations.cast(str(call.get("SrcT", "")), str(call.get("DstT", "")))
 
 
-def _reduced(word: str, zero: bool = False) -> Callable[[Call], Meaning]:
+def _reduced(word: str) -> Callable[[Call], Meaning]:
     def row(call: Call) -> Meaning:
         axes = axes_of(call)
-        count = (int(np.prod([call.inputs[0][a] for a in axes], dtype=int)),)
-        numbers = count if word == "mean" else ()
-        keep = bool(call.get("keep_dims", False))
-        return Reduces(axes, word, keep, zero, numbers) if axes else Same()
+        return (
+            operations.reduced(word, axes, bool(call.get("keep_dims", False))) if axes else Same()
+        )
 
     return row
 
@@ -149,7 +80,7 @@ def _reduced(word: str, zero: bool = False) -> Callable[[Call], Meaning]:
 def _picked(call: Call) -> Meaning:
     """Returns the index of the largest depends on the elements' places."""
     axis = int(call.arguments[1]) % len(call.inputs[0])
-    return Reduces((axis,), call.op.lower(), places=True)
+    return operations.reduced(call.op.lower(), (axis,), places=True)
 
 
 def _last_whole(call: Call) -> Meaning:
@@ -280,22 +211,22 @@ def _batch_norm(call: Call) -> Meaning | None:
     """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
     if call.get("is_training", True):
         return Unknown(TRAINED)
-    numbers = (call.get("epsilon", 1e-4),)
-    first = Each("batch_norm", numbers=numbers, reads=(0, 1, 2, 3, 4), along=_channels(call))
+    eps, places = call.get("epsilon", 1e-4), (0, 1, 2, 3, 4)
+    first = operations.batch_norm(eps, along=_channels(call), reads=places)
     behind: list[tuple[Meaning, tuple[int, ...]]] = []
     if call.get("num_side_inputs", 0):
-        behind.append((Each("add", zero="adds"), (5,)))
+        behind.append((operations.function("add"), (5,)))
     if (name := str(call.get("activation_mode", "Identity"))) != "Identity":
         behind.append((_function(name), ()))
     return _steps(call, first, (0, 1, 2, 3, 4), behind)
 
 
-def _function(name: str, numbers: tuple[Any, ...] = ()) -> Meaning:
+def _function(name: str, slope: float = 0.2) -> Meaning:
     """Returns a function of one element by TensorFlow's name.
     KeyError: there is none of this name."""
-    if name in KEEPS_ZERO:
-        return Each(KEEPS_ZERO[name], "stays", numbers)
-    return Each(FUNCTIONS[name], "", numbers)
+    if name == "LeakyRelu":
+        return operations.leaky_relu(slope)
+    return operations.elu() if name == "Elu" else operations.function(FUNCTIONS[name])
 
 
 def _steps(
@@ -321,13 +252,12 @@ def _fused(call: Call, first: Meaning) -> Meaning:
     for name in map(str, call.get("fused_ops", [])):
         if name in ("BiasAdd", "Add"):
             along = _channels(call) if name == "BiasAdd" else None
-            behind.append((Each("add", zero="adds", along=along), (at,)))
+            behind.append((operations.function("add", along=along), (at,)))
             at += 1
-        elif name in KEEPS_ZERO or name in FUNCTIONS:
-            numbers = (call.get("leakyrelu_alpha", 0.2),) if name == "LeakyRelu" else ()
-            behind.append((_function(name, numbers), ()))
+        elif name in ("LeakyRelu", "Elu", *FUNCTIONS):
+            behind.append((_function(name, call.get("leakyrelu_alpha", 0.2)), ()))
         elif name in ("GeluExact", "GeluApproximate"):
-            behind.append((Each({"GeluExact": "gelu"}.get(name, "gelu_tanh"), "stays"), ()))
+            behind.append((operations.gelu(name == "GeluApproximate"), ()))
         else:
             return Unknown(f"{call.op} with {name} is not described in probe")
     if isinstance(first, Contracts) and len(behind) == 1 and at == 3:
@@ -343,11 +273,11 @@ def _unary_chain(call: Call) -> Meaning | None:
 
 
 def _bias(call: Call) -> Meaning:
-    return Each("add", zero="adds", along=_channels(call))
+    return operations.function("add", along=_channels(call))
 
 
 def _added(call: Call) -> Meaning:
-    return Each("add" if len(call.inputs) == 2 else "add_n", zero="adds")
+    return operations.function("add") if len(call.inputs) == 2 else Each("add_n", zero="adds")
 
 
 def _always(made: Meaning) -> Callable[[Call], Meaning]:
@@ -355,25 +285,24 @@ def _always(made: Meaning) -> Callable[[Call], Meaning]:
 
 
 ROWS: dict[str, Callable[[Call], Meaning | None]] = {
-    **dict.fromkeys(("Add", "AddV2"), _always(Each("add", zero="adds"))),
-    "Mul": _always(Each("multiply", zero="clears")),
+    **dict.fromkeys(("Elu", "LeakyRelu"), lambda call: _function(call.op, call.get("alpha", 0.2))),
+    "Cast": _cast,
     "AddN": _added,
     "BiasAdd": _bias,
-    **dict.fromkeys(("RealDiv", "Div"), _always(Each("divide"))),
     **dict.fromkeys(("Identity", "Snapshot", "StopGradient", "PreventGradient"), _always(Same())),
-    "Mean": _reduced("mean", True),
-    "Sum": _reduced("sum", True),
+    "Mean": _reduced("mean"),
+    "Sum": _reduced("sum"),
     "Max": _reduced("max"),
     "Min": _reduced("min"),
     "Prod": _reduced("prod"),
     "All": _reduced("all"),
     "Any": _reduced("any"),
-    "EuclideanNorm": _reduced("euclidean_norm", True),
+    "EuclideanNorm": _reduced("euclidean_norm"),
     "ArgMax": _picked,
     "ArgMin": _picked,
     "TopKV2": _last_whole,
-    **dict.fromkeys(("Softmax",), _always(Normalises((-1,), "softmax", vanishes=True))),
-    "LogSoftmax": _always(Normalises((-1,), "log_softmax")),
+    **dict.fromkeys(("Softmax",), _always(operations.softmax((-1,)))),
+    "LogSoftmax": _always(operations.log_softmax((-1,))),
     **dict.fromkeys(("MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2"), _product),
     "BatchMatMulV3": _product,
     "Einsum": _einsum,
@@ -388,8 +317,6 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     **MOVES,
     **PLACES,
     "_UnaryOpsComposition": _unary_chain,
-    "DivNoNan": _always(Each("divide_no_nan")),
-    "MulNoNan": _always(Each("multiply_no_nan")),
 }
 """The other operations, by type."""
 

@@ -23,6 +23,7 @@ from probe.recording.meaning import (
     Steps,
     Turns,
     Whole,
+    operations,
 )
 
 Row = Callable[[Call], Meaning | None]
@@ -252,10 +253,10 @@ PLACES: dict[str, Row] = {
     "ConjugateTranspose": lambda call: Steps(
         (
             Step(Turns(tuple(map(int, call.arguments[1].reshape(-1)))), (0,), call.outputs[0]),
-            Step(Each("conj"), (1,), call.outputs[0]),
+            Step(operations.function("conj"), (1,), call.outputs[0]),
         )
     ),
-    "BiasAddV1": lambda call: Each("add", zero="adds"),
+    "BiasAddV1": lambda call: operations.function("add"),
     "Bucketize": _each("bucketize", "boundaries"),
     "ApproximateEqual": _each("approximate_equal", "tolerance"),
     "FakeQuantWithMinMaxArgs": _each("fake_quant", "min", "max", "num_bits", "narrow_range"),

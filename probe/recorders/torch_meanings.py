@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,11 @@ from probe.recorders.torch_tensors import Slot
 from probe.recording.meaning import (
     Attends,
     Contracts,
-    Each,
     Encodes,
     Made,
     Meaning,
     Normalises,
     Picks,
-    Reduces,
     Reshapes,
     Same,
     Scans,
@@ -30,28 +30,8 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
     Windows,
+    operations,
 )
-
-WORDS = {
-    "mul": "multiply",
-    "sub": "subtract",
-    "div": "divide",
-    "neg": "negative",
-    "pow": "power",
-    "abs": "absolute",
-    "true_divide": "divide",
-    "hardtanh": "clip",
-    "clamp": "clip",
-    "_prelu_kernel": "prelu",
-}
-"""Names that other libraries have too, where ATen's is another."""
-
-ZERO_STAYS = {
-    *("relu", "gelu", "tanh", "silu", "sin", "asin", "sinh", "neg", "abs", "sqrt", "leaky_relu"),
-    *("elu", "relu6", "hardswish", "erf", "atan", "sgn", "sign", "mish", "selu", "expm1", "log1p"),
-    *("round", "floor", "ceil", "trunc", "square", "celu"),
-}
-"""Functions with f(0) = 0."""
 
 UNTAGGED = {
     *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "log_sigmoid_forward"),
@@ -85,24 +65,41 @@ def skipped(call: Call) -> bool:
 
 
 def _each(call: Call) -> Meaning:
-    word = WORDS.get(call.name, call.name)
-    zero = "stays" if call.name in ZERO_STAYS and len(call.reads) == 1 else ""
-    numbers = call.numbers()
-    if call.name == "gelu" and call["approximate"] == "tanh":
-        word, numbers = "gelu_tanh", ()
-    if word in ("add", "subtract", "multiply", "divide") and len(call.reads) == 2:
-        zero = {"add": "adds", "multiply": "clears", "divide": "clears"}.get(word, "")
-    if word in ("multiply", "divide") and len(call.reads) == 1:
-        zero = "clears" if isinstance(call["self"], Slot) else ""
-    if word == "clip":
-        low, high = ("min_val", "max_val") if call.name == "hardtanh" else ("min", "max")
-        if all(not isinstance(call[name], Slot) for name in (low, high)):
-            limits = tuple(None if call[n] is None else float(call[n]) for n in (low, high))
-            relu6 = limits == (0.0, 6.0)
-            return Each(
-                "relu6" if relu6 else "clip", "stays" if relu6 else "", () if relu6 else limits
-            )
-    return Each(word, zero, numbers)
+    """Returns a function of elements; what PyTorch calls its arguments is settled in ``NUMBERED``.
+
+    Numbers beside arrays are named by where they stand: ``self`` or ``other``.
+    """
+    if call.name in NUMBERED and not any(isinstance(call[n], Slot) for n in NUMBERED[call.name]):
+        return CONSTRUCTORS[call.name](*(call[name] for name in NUMBERED[call.name]))
+    if call.name == "pow" and isinstance(call["self"], Slot) and len(call.reads) == 1:
+        return operations.power(call["exponent"])
+    found = operations.function(call.name, **dict(call.numbers()))
+    if len(call.reads) == 1 and found.zero == "clears" and not isinstance(call["self"], Slot):
+        return replace(found, zero="")  # a number over an array
+    return found
+
+
+CONSTRUCTORS: dict[str, Callable[..., Meaning]] = {
+    "gelu": lambda approximate: operations.gelu(approximate == "tanh"),
+    "leaky_relu": operations.leaky_relu,
+    "elu": operations.elu,
+    "celu": operations.celu,
+    "softplus": operations.softplus,
+    "hardsigmoid": lambda: operations.hard_sigmoid(),
+    "hardtanh": operations.clip,
+    "clamp": operations.clip,
+}
+NUMBERED: dict[str, tuple[str, ...]] = {
+    "gelu": ("approximate",),
+    "leaky_relu": ("negative_slope",),
+    "elu": ("alpha", "scale", "input_scale"),
+    "celu": ("alpha",),
+    "softplus": ("beta", "threshold"),
+    "hardsigmoid": (),
+    "hardtanh": ("min_val", "max_val"),
+    "clamp": ("min", "max"),
+}
+"""Arguments of functions that are numbers, in the order in which ``CONSTRUCTORS`` take them."""
 
 
 @row(
@@ -137,9 +134,8 @@ def _to_copy(call: Call) -> Meaning:
 
 
 def _cast(before: torch.dtype, after: torch.dtype) -> Meaning:
-    if before == after:
-        return Same()
-    return Each("cast", "stays", (str(after).removeprefix("torch."),))
+    source, to = (str(one).removeprefix("torch.") for one in (before, after))
+    return operations.cast(source, to)
 
 
 @row("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "flatten")
@@ -205,10 +201,10 @@ def _addmm(call: Call) -> Meaning:
     if call["beta"] in (0, 1):
         numbers = () if call["alpha"] == 1 else call.numbers()
         return Contracts(equation, (1, 2), bias, numbers=numbers)
-    scaled = Each("multiply", "stays", (call["beta"],))  # also where the product is an exact zero
+    scaled = operations.function("multiply", other=call["beta"])
     shape, given = call.shapes[0], call["self"].shape
     product = Step(Contracts(equation, numbers=(call["alpha"],)), (1, 2), shape)
-    steps = product, Step(scaled, (0,), given), Step(Each("add", "adds"), (3, 4), shape)
+    steps = product, Step(scaled, (0,), given), Step(operations.function("add"), (3, 4), shape)
     return Steps(steps)
 
 
@@ -301,7 +297,8 @@ def _adaptive(call: Call) -> Meaning:
 def _layer_norm(call: Call) -> Meaning:
     rank, last = len(call["input"].shape), len(call["normalized_shape"])
     word = "layer_norm" if "layer" in call.name else "rms_norm"
-    return Normalises(tuple(range(rank - last, rank)), word, (*_present(call), call["eps"]))
+    scale, shift = _present(call)
+    return operations.norm(range(rank - last, rank), call["eps"], scale, shift, word)
 
 
 def _present(call: Call) -> tuple[bool, ...]:
@@ -313,10 +310,9 @@ def _present(call: Call) -> tuple[bool, ...]:
 @row("native_group_norm")
 def _group_norm(call: Call) -> Meaning:
     rank = len(call["input"].shape)
-    numbers = (*_present(call), call["eps"])
-    return Normalises(
-        tuple(range(1, rank)), "group_norm", numbers, along=1, groups=(1, call["group"])
-    )
+    groups = (1, call["group"])
+    scale, shift = _present(call)
+    return operations.norm(range(1, rank), call["eps"], scale, shift, "group_norm", 1, groups)
 
 
 @row(
@@ -333,7 +329,8 @@ def _batch_norm(call: Call) -> Meaning:
     training = bound.get("training", "no" not in call.name)
     numbers = (*_present(call), bound["eps"])
     if not training or call.name == "_native_batch_norm_legit_no_training":
-        return Each("batch_norm", "", numbers, along=1)
+        scale, shift = _present(call)
+        return operations.batch_norm(bound["eps"], scale, shift, along=1)
     if any(isinstance(bound.get(name), Slot) for name in ("running_mean", "running_var")):
         return Unknown("a batch norm in training mode changes its running means")
     rank = len(bound["input"].shape)
@@ -348,12 +345,12 @@ def _weight_norm(call: Call) -> Meaning:
 
 @row("_softmax", "softmax", "_safe_softmax")
 def _softmax(call: Call) -> Meaning:
-    return Normalises((call["dim"],), "softmax", vanishes=True)
+    return operations.softmax((call["dim"],))
 
 
 @row("_log_softmax", "log_softmax")
 def _log_softmax(call: Call) -> Meaning:
-    return Normalises((call["dim"],), "log_softmax")
+    return operations.log_softmax((call["dim"],))
 
 
 @row("_scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention")
@@ -441,7 +438,7 @@ def _rnn_layer(call: Call) -> Meaning:
 def _reduces(call: Call) -> Meaning:
     rank = len(call["self"].shape)
     if call.name in ("max", "min") and len(call.reads) == 2:
-        return Each("maximum" if call.name == "max" else "minimum")
+        return operations.function("maximum" if call.name == "max" else "minimum")
     dim = call.bound().get("dim")
     axes = (dim,) if isinstance(dim, int) else tuple(dim or ())
     axes = axes or tuple(range(rank))
@@ -449,9 +446,7 @@ def _reduces(call: Call) -> Meaning:
     places = call.name in ("argmax", "argmin", "median") or (
         len(call.shapes) > 1 and call.name in ("max", "min")
     )
-    word = {"max": "amax", "min": "amin"}.get(call.name, call.name)
-    leave_out = "dim", "keepdim"
-    return Reduces(axes, word, keep, word == "sum", call.numbers(*leave_out), places)
+    return operations.reduced(call.name, axes, keep, call.numbers("dim", "keepdim"), places)
 
 
 # creation

@@ -27,6 +27,7 @@ from probe.recording.meaning import (
     Steps,
     Unknown,
     Whole,
+    operations,
 )
 
 
@@ -323,7 +324,7 @@ def _shuffle(call: Call) -> Meaning:
 @row("view_as_real")
 def _halves(call: Call) -> Meaning:
     shape = call["self"].shape
-    halves = (Step(Each(word, "stays"), (0,), shape) for word in ("real", "imag"))
+    halves = (Step(operations.function(word), (0,), shape) for word in ("real", "imag"))
     return Steps((*halves, Step(Joins(-1, stacked=True), (1, 2), call.shapes[0])))
 
 
@@ -331,14 +332,14 @@ def _halves(call: Call) -> Meaning:
 def _of_halves(call: Call) -> Meaning:
     shape = call.shapes[0]
     halves = (Step(Picks(axis=-1, index=np.asarray(n)), (0,), shape) for n in range(2))
-    return Steps((*halves, Step(Each("complex"), (1, 2), shape)))
+    return Steps((*halves, Step(operations.function("complex"), (1, 2), shape)))
 
 
 @row("_conj", "_conj_copy", "conj", "_conj_physical", "conj_physical")
 def _conjugate(call: Call) -> Meaning:
-    return Each("conj", "stays") if call["self"].dtype.is_complex else Same()
+    return operations.function("conj") if call["self"].dtype.is_complex else Same()
 
 
 @row("_neg_view")
 def _negative(call: Call) -> Meaning:
-    return Each("negative", "stays")
+    return operations.function("negative")

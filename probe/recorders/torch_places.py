@@ -27,6 +27,7 @@ from probe.recording.meaning import (
     Steps,
     Unknown,
     Whole,
+    operations,
 )
 
 MOST = 1 << 22
@@ -163,7 +164,10 @@ def _nonzero(call: Call) -> Meaning:
 def _aminmax(call: Call) -> Meaning:
     dim, keep = call.bound().get("dim"), bool(call.bound().get("keepdim", False))
     axes = tuple(range(len(call["self"].shape))) if dim is None else (dim,)
-    steps = (Step(Reduces(axes, word, keep), (0,), call.shapes[0]) for word in ("amin", "amax"))
+    steps = (
+        Step(operations.reduced(word, axes, keep), (0,), call.shapes[0])
+        for word in ("amin", "amax")
+    )
     return Steps(tuple(steps), (1, 2))
 
 

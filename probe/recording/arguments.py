@@ -24,7 +24,6 @@ import numpy as np
 from probe.recording.contract import WEIGHT
 from probe.recording.labels import Labels, of_content
 from probe.recording.meaning import (
-    COMMUTE,
     Compiled,
     Each,
     Exact,
@@ -32,6 +31,7 @@ from probe.recording.meaning import (
     Meaning,
     Pads,
     Unknown,
+    functions,
 )
 from probe.recording.recording import Operation, Recording, Value
 
@@ -169,7 +169,7 @@ def _scalars(
     pairs: of a sum or a product of two either way round."""
     turned = list(reversed(ours))
     some = _apart(ours, theirs)
-    commutes = len(ours) == 2 and getattr(op.meaning, "word", "") in COMMUTE
+    commutes = len(ours) == 2 and functions.of(getattr(op.meaning, "word", "")).commutes
     if commutes and not some and (both := _apart(turned, theirs)):
         return both, (turned, theirs)
     return some, (ours, theirs)

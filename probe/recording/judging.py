@@ -28,7 +28,6 @@ from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.meaning import (
-    ROUNDED_ONCE,
     Contracts,
     Each,
     Exact,
@@ -36,6 +35,7 @@ from probe.recording.meaning import (
     Reduces,
     Unknown,
     Windows,
+    functions,
 )
 from probe.recording.recording import Side
 from probe.recording.source import Known, begins, compared_cases, first_meaning
@@ -48,21 +48,7 @@ SHIFTS = 0, 1, 3, 8, 16
 
 SEED = 31_000
 
-ONCE = {
-    *ROUNDED_ONCE,
-    *("relu6", "clamp", "relu_n1_to_1", "leaky_relu", "prelu", "select_n", "bits", "sign_bit"),
-    *("divide_no_nan", "multiply_no_nan", "real", "imag", "conj", "complex"),
-}
-"""Functions that round at most once: IEEE 754 leaves no choice, at whatever place."""
-
-UNROUNDED = {
-    *("relu", "relu6", "clip", "clamp", "relu_n1_to_1", "maximum", "minimum", "negative"),
-    *("absolute", "where", "select_n", "sign", "floor", "ceil", "round", "bits", "sign_bit"),
-    *("real", "imag", "conj", "complex"),
-}
-"""Of these, functions that round nothing: beside them one operation may round in the same piece."""
-
-CHOSEN = {"max", "min", "amax", "amin", "argmax", "argmin", "any", "all"}
+CHOSEN = {"max", "min", "argmax", "argmin", "any", "all"}
 """Reductions that give one of the elements that they read, or its place."""
 
 
@@ -99,7 +85,7 @@ def settled(meaning: Meaning) -> bool:
         return True
     if isinstance(meaning, Reduces):
         return meaning.word in CHOSEN
-    return isinstance(meaning, Each) and meaning.word in ONCE
+    return isinstance(meaning, Each) and functions.of(meaning.word).rounds is not None
 
 
 def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:
@@ -113,7 +99,7 @@ def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:
 
 def _unrounded(meaning: Meaning) -> bool:
     if isinstance(meaning, Each):
-        return meaning.word in UNROUNDED
+        return functions.of(meaning.word).rounds == 0
     return isinstance(meaning, Exact)
 
 

@@ -96,7 +96,7 @@ FUNCTIONS = [
     *(of(op, "a", domain=MS * (op == "QuickGelu")) for op in NUMBERED),
     *(of(op, "a", alpha=0.3) for op in ("LeakyRelu", "Elu", "Celu", "ThresholdedRelu", "Selu")),
     of("HardSigmoid", "a", beta=0.1), of("Shrink", "a", bias=0.25), of("Selu", "a", gamma=2.0),
-    of("IsInf", INFINITE),
+    of("IsInf", INFINITE), of("IsNaN", INFINITE),
     of("IsInf", INFINITE, detect_negative=0),
     of("Not", "k"), of("BitwiseNot", "i"), of("Swish", "a", alpha=1.0), of("Swish", "a", alpha=0.5),
     *(of(op, one, other) for op in ("Add", "Mul", "Sub", "Div", "PRelu", "Less", "Greater",

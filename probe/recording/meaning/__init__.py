@@ -13,6 +13,7 @@ A file for each kind: what is computed ``elementwise``, what is only ``moving``,
 and scans, normalised ``groups``, sliding ``windows``; ``contract``: what all of them say.
 """
 
+from probe.recording.meaning import functions, operations
 from probe.recording.meaning.contract import (
     Compiled,
     Exact,
@@ -24,9 +25,6 @@ from probe.recording.meaning.contract import (
     Unknown,
 )
 from probe.recording.meaning.elementwise import (
-    ALIKE,
-    COMMUTE,
-    ROUNDED_ONCE,
     TRUE,
     Chooses,
     Each,
@@ -61,9 +59,6 @@ from probe.recording.meaning.sums import (
 from probe.recording.meaning.windows import Convolution, Windows
 
 __all__ = [
-    "ALIKE",
-    "COMMUTE",
-    "ROUNDED_ONCE",
     "TRUE",
     "Accumulates",
     "Attends",
@@ -100,6 +95,8 @@ __all__ = [
     "Vanishes",
     "Whole",
     "Windows",
+    "functions",
     "of_complex",
     "of_number",
+    "operations",
 ]

@@ -10,38 +10,26 @@ import numpy as np
 
 from probe.recording import mixing
 from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
+from probe.recording.meaning import functions
 from probe.recording.meaning.contract import Exact, LeavesZeros, Meaning, Shapes
 
-ROUNDED_ONCE = {
-    *(
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "sqrt",
-        "negative",
-        "absolute",
-        "maximum",
-        "minimum",
+COMPLEX_SETTLED = {"add", "subtract", "cast"}
+"""Functions that round each half of a complex number once. A product adds two products, in an order
+and with a fusion that the library chooses."""
+
+COMPLEX_OPEN = {"absolute", "sign"}
+"""Functions that round nothing of a real number, and take the root of a sum of a complex one."""
+
+COMPOSITES: dict[str, tuple[tuple[str, tuple[tuple[str, float], ...], tuple[int, ...]], ...]] = {
+    "silu": (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
+    "mish": (("softplus", (), (0,)), ("tanh", (), (1,)), ("multiply", (), (0, 2))),
+    "hard_swish": (
+        ("hard_sigmoid", (("alpha", float(np.float32(1 / 6))), ("beta", 0.5)), (0,)),
+        ("multiply", (), (0, 1)),
     ),
-    *("cast", "where", "clip", "relu", "floor", "ceil", "round", "sign", "square"),
 }
-"""Words of functions whose result IEEE 754 prescribes to the last bit."""
-
-COMPLEX_ONCE = {"add", "subtract", "negative", "where", "cast"}
-"""Of these, functions that round each half of a complex number once. A product adds two products,
-in an order and with a fusion that the library chooses."""
-
-COMMUTE = ("add", "multiply", "maximum", "minimum")
-"""Words of two inputs in any order."""
-
-ALIKE: dict[tuple[str, tuple[Any, ...]], tuple[str, tuple[Any, ...]]] = {
-    ("clip", (0.0, 6.0)): ("relu6", ()),
-    ("clamp", (0.0, 6.0)): ("relu6", ()),
-    ("gelu", ("tanh",)): ("gelu_tanh", ()),
-    ("hardswish", ()): ("hard_swish", ()),
-}
-"""Functions that libraries write in different words, and one word for each."""
+"""Functions that some libraries have and others compute in steps: the word, numbers and operands
+of each step, where 0 is what the function reads and 1, 2, ... are what the steps give."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +51,32 @@ class Each(Meaning):
 
     @property
     def exact(self) -> bool:
-        return self.word in ROUNDED_ONCE
+        return functions.of(self.word).rounds is not None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
         if self.along is not None:
             rank = len(used[0].shape)
             used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
-        word, numbers = ALIKE.get((self.word, self.numbers), ("", self.numbers))
-        what = extended(tag(word) if word else what, numbers)
-        if self.word in COMMUTE and len(used) == 2:
+        if self.word in COMPOSITES and not self.numbers:
+            return self._in_steps(used, shapes)
+        what = extended(what, self.numbers)
+        if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
             found = mixing.paired(used[0], used[1], what, self.zero == "adds")
         else:
             shape, arrays, names = mixing.aligned(used)
             found = Labels(shape, joined(what, *arrays), mixing.known(used), names)
         found = self._cleared(found, used)
         return [fitted(found, to, n) for n, to in enumerate(shapes)]
+
+    def _in_steps(self, used: Sequence[Labels], shapes: Shapes) -> list[Labels]:
+        """Returns the labels that a library's result has which computes the steps one by one."""
+        values = list(used)
+        for word, numbers, reads in COMPOSITES[self.word]:
+            known = functions.of(word)
+            step = Each(word, known.zero or "stays" * known.keeps_zero, numbers)
+            values += step.labels([values[n] for n in reads], [values[0].shape], tag(word))
+        return [fitted(values[-1], to, n) for n, to in enumerate(shapes)]
 
     def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
         if self.zero not in ("clears", "stays"):
@@ -94,7 +92,10 @@ class Each(Meaning):
 def of_complex(meaning: Meaning) -> Meaning:
     """Returns what an operation computes, given that its numbers are complex: a product or an
     absolute value has a word of its own then, as it is not rounded once."""
-    if not isinstance(meaning, Each) or meaning.word not in ROUNDED_ONCE - COMPLEX_ONCE:
+    if not isinstance(meaning, Each) or not meaning.exact:
+        return meaning
+    moves = functions.of(meaning.word).rounds == 0 and meaning.word not in COMPLEX_OPEN
+    if moves or meaning.word in COMPLEX_SETTLED:
         return meaning
     return replace(meaning, word=f"complex {meaning.word}", zero="")
 

@@ -1,0 +1,217 @@
+"""Constructors of what operations compute, with arguments in one form for all libraries.
+
+A library's table calls these: two libraries that mean the same can't say it differently, since
+names, defaults and numbers are settled here. Numbers are those of float32, as model files have
+them: a slope of 0.3 in Python and 0.3 read from a file are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from probe.recording.meaning import functions
+from probe.recording.meaning.contract import Meaning
+from probe.recording.meaning.elementwise import Each
+from probe.recording.meaning.groups import Normalises
+from probe.recording.meaning.moving import Same
+from probe.recording.meaning.sums import Maximum, Reduces
+
+SELU = (1.6732632423543772, 1.0507009873554805)
+"""Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""
+
+
+def number(value: Any) -> Any:
+    """Returns a number in the one form that all libraries' have: as float32 holds it."""
+    if isinstance(value, bool | str | type(None)):
+        return value
+    if not isinstance(value, Sequence | int | float | np.number | np.ndarray):
+        return repr(value)
+    if isinstance(value, Sequence):
+        return tuple(map(number, value))
+    if isinstance(value, np.ndarray):
+        return tuple(map(number, value.reshape(-1).tolist()))
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def function(
+    word: str, reads: tuple[int, ...] | None = None, along: int | None = None, **numbers: Any
+) -> Each:
+    """Returns a function of the elements at one place, by any of its names.
+
+    ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
+    """
+    name = functions.canonical(word)
+    known = functions.of(name)
+    given = tuple(sorted((key, number(value)) for key, value in numbers.items()))
+    zero = known.zero or "stays" * known.keeps_zero
+    if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
+        zero = ""
+    return Each(name, zero, given, reads, along)
+
+
+def named(word: str, *names_and_values: Any) -> Each:
+    """Returns a function whose numbers have names: first all names, then as many values."""
+    half = len(names_and_values) // 2
+    names, values = names_and_values[:half], names_and_values[half:]
+    return function(word, **dict(zip(names, values, strict=True)))
+
+
+def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
+    """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
+    low, high = (None if one is None or np.isinf(one) else number(one) for one in (low, high))
+    if (low, high) in ((0.0, None), (0.0, 6.0)):
+        return function("relu" if high is None else "relu6", reads)
+    stays = (low is None or low <= 0) and (high is None or high >= 0)
+    return Each("clip", "stays" * stays, (low, high), reads)
+
+
+def leaky_relu(slope: float, reads: tuple[int, ...] | None = None) -> Each:
+    """Returns x where x > 0, else ``slope`` times x."""
+    return function("leaky_relu", reads, alpha=slope) if slope else function("relu", reads)
+
+
+def elu(
+    alpha: float = 1.0,
+    scale: float = 1.0,
+    inner: float = 1.0,
+    reads: tuple[int, ...] | None = None,
+) -> Each:
+    """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
+    two of them."""
+    given = number((alpha, scale, inner))
+    if given == number((*SELU, 1.0)):
+        return function("selu", reads)
+    if given == (given[0], 1.0, 1.0):
+        return function("elu", reads, alpha=alpha)
+    if given == (given[0], 1.0, number(1 / alpha)):
+        return function("celu", reads, alpha=alpha)
+    return function("elu", reads, alpha=alpha, scale=scale, inner=inner)
+
+
+def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
+    """Returns SELU with its usual numbers or others."""
+    return elu(alpha, gamma)
+
+
+def celu(alpha: float = 1.0, reads: tuple[int, ...] | None = None) -> Each:
+    """Returns CELU; ``alpha`` of 1 is ELU."""
+    return elu(alpha, 1.0, 1 / alpha, reads)
+
+
+def gelu(approximate: bool = False, reads: tuple[int, ...] | None = None) -> Each:
+    """Returns GELU by erf, or its approximation by tanh."""
+    return function("gelu_tanh" if approximate else "gelu", reads)
+
+
+def swish(alpha: float = 1.0, reads: tuple[int, ...] | None = None) -> Each:
+    """Returns ``x * sigmoid(alpha * x)``: SiLU where ``alpha`` is 1."""
+    return function("silu", reads) if alpha == 1 else function("scaled_silu", reads, alpha=alpha)
+
+
+def hard_sigmoid(
+    alpha: float = 1 / 6, beta: float = 0.5, reads: tuple[int, ...] | None = None
+) -> Each:
+    """Returns ``clip(alpha * x + beta, 0, 1)``."""
+    return function("hard_sigmoid", reads, alpha=alpha, beta=beta)
+
+
+def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
+    """Returns ``log(1 + exp(beta * x)) / beta``; x itself beyond ``threshold``, where they are
+    equal."""
+    if (beta, threshold) == (1, 20):
+        return function("softplus")
+    return function("softplus", beta=beta, threshold=threshold)
+
+
+def power(exponent: float, reads: tuple[int, ...] | None = None) -> Meaning:
+    """Returns a power with a number as its exponent."""
+    if exponent in (1, 2):
+        return Same() if exponent == 1 else function("square", reads)
+    each = function("power", reads, exponent=exponent)
+    return Each(each.word, "stays" * (exponent > 0), each.numbers, reads)
+
+
+def cast(
+    before: str, after: str, saturates: bool = True, reads: tuple[int, ...] | None = None
+) -> Meaning:
+    """Returns a conversion between dtypes, by NumPy's names."""
+    if before == after:
+        return Same()
+    words = {} if saturates else {"saturates": False}
+    return function("cast", reads, to=after, **words)
+
+
+def reduced(
+    word: str,
+    axes: Sequence[int],
+    keep: bool = False,
+    numbers: tuple[Any, ...] = (),
+    places: bool = False,
+) -> Reduces:
+    """Returns a reduction over ``axes``; ``keep``: they stay, of size 1. Other arguments as of
+    ``Reduces``."""
+    name = REDUCTIONS.get(word, word)
+    if name == "max" and not places:
+        return Maximum(tuple(axes), name, keep, numbers=numbers)
+    return Reduces(tuple(axes), name, keep, name in ADDS, numbers, places)
+
+
+REDUCTIONS = {
+    "amax": "max",
+    "amin": "min",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "ave": "mean",
+    "var": "variance",
+    "std": "deviation",
+    "linalg_vector_norm": "norm",
+    "log_sum_exp": "logsumexp",
+}
+"""What libraries call reductions, where the one name is another."""
+
+ADDS = ("sum", "euclidean_norm")
+"""Reductions that zeros among what they read do not change."""
+
+
+def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
+    """Returns a softmax over ``axes`` together, of ``beta`` times its input."""
+    numbers = () if beta == 1 else (number(beta),)
+    return Normalises(tuple(axes), "softmax", numbers, vanishes=True)
+
+
+def log_softmax(axes: Sequence[int]) -> Normalises:
+    """Returns the logarithm of a softmax."""
+    return Normalises(tuple(axes), "log_softmax")
+
+
+def norm(
+    axes: Sequence[int],
+    eps: float,
+    scale: bool = True,
+    shift: bool = True,
+    word: str = "layer_norm",
+    along: int | None = None,
+    groups: tuple[int, int] | None = None,
+) -> Normalises:
+    """Returns a normalisation over ``axes``: LayerNorm, RMSNorm, GroupNorm, InstanceNorm.
+
+    ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
+    would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
+    """
+    numbers = (number(eps), bool(scale), bool(shift))
+    return Normalises(tuple(axes), word, numbers, along=along, groups=groups)
+
+
+def batch_norm(
+    eps: float,
+    scale: bool = True,
+    shift: bool = True,
+    along: int | None = None,
+    reads: tuple[int, ...] | None = None,
+) -> Each:
+    """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
+    return Each("batch_norm", "", (number(eps), bool(scale), bool(shift)), reads, along)

@@ -1,0 +1,563 @@
+"""Equal operands, equal labels: what libraries mean by one function is said in one way.
+
+A row is a function or a structure; each library that has it computes it on the same float32
+numbers, is recorded, and must give every element of the result the label of the first library's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.recording.truth import agreed, told
+
+torch = pytest.importorskip("torch", reason="the matrix compares libraries with PyTorch")
+F = torch.nn.functional
+
+NEAR = 1e-4
+"""Functions in float32 by several libraries: far below what another formula would move."""
+
+RANDOM = np.random.default_rng(31)
+X = RANDOM.standard_normal((2, 6, 8, 8)).astype(np.float32)
+P = np.abs(X) + np.float32(0.5)  # positive
+S = np.tanh(X)  # between -1 and 1
+L = RANDOM.standard_normal((3, 5, 12)).astype(np.float32)
+SCALE, SHIFT, MEAN = (RANDOM.standard_normal(6).astype(np.float32) for _ in range(3))
+VAR = np.abs(RANDOM.standard_normal(6).astype(np.float32)) + np.float32(0.5)
+GAMMA, BETA = (RANDOM.standard_normal(12).astype(np.float32) for _ in range(2))
+KERNEL = RANDOM.standard_normal((4, 6, 3, 3)).astype(np.float32)
+"""(filters, channels, height, width), as PyTorch and ONNX have it."""
+
+
+class Row:
+    """A function of ``x`` and ``weights``, as each library writes it.
+
+    ``onnx``: nodes (type, inputs, outputs, attributes), from ``x`` to ``y``; the weights are
+    ``w0``, ``w1``, ..., ``constants`` are further inputs by name. ``opencv``, ``litert``: whether
+    these are derived from ONNX and TensorFlow.
+    """
+
+    def __init__(self, x: np.ndarray, *weights: np.ndarray, **libraries: Any) -> None:
+        self.x, self.weights = x, weights
+        self.opencv = libraries.pop("opencv", True) and "onnx" in libraries
+        self.litert = libraries.pop("litert", True) and "tensorflow" in libraries
+        self.constants = libraries.pop("constants", {})
+        self.libraries = libraries
+
+    def recorders(self) -> dict[str, Callable[[], Any]]:
+        """Returns what makes a recorder, by library."""
+        made = {name: lambda name=name: getattr(self, name)() for name in self.libraries}
+        for name in ("opencv", "litert"):
+            if getattr(self, name) is True:
+                made[name] = lambda name=name: getattr(self, f"by_{name}")()
+        return made
+
+    def torch(self) -> Any:
+        from probe.recorders.torch import Recorder
+
+        x = torch.from_numpy(self.x)
+        some = [torch.nn.Parameter(torch.from_numpy(w), False) for w in self.weights]
+        return Recorder(lambda: self.libraries["torch"](x, *some))
+
+    def numpy(self) -> Any:
+        from probe.recorders.ndarray import Recorder
+
+        named = {f"w{n}": w for n, w in enumerate(self.weights)}
+        return Recorder(
+            lambda x, **some: self.libraries["numpy"](x, *some.values()), self.x, **named
+        )
+
+    def jax(self) -> Any:
+        jnp = pytest.importorskip("jax.numpy")
+        from probe.recorders.jax import Recorder
+
+        x, some = jnp.asarray(self.x), [jnp.asarray(w) for w in self.weights]
+        return Recorder(lambda: self.libraries["jax"](x, *some))
+
+    def tensorflow(self) -> Any:
+        tf = pytest.importorskip("tensorflow")
+        from probe.recorders.tensorflow import Recorder
+
+        x, some = tf.constant(self.x), [tf.Variable(w) for w in self.weights]
+        return Recorder(lambda: self.libraries["tensorflow"](x, *some))
+
+    def model(self) -> bytes:
+        """Returns the row as an ONNX model."""
+        onnx = pytest.importorskip("onnx")
+        helper = onnx.helper
+        nodes = [
+            helper.make_node(op, ins.split(","), outs.split(","), **words)
+            for op, ins, outs, words in self.libraries["onnx"]
+        ]
+        some = [onnx.numpy_helper.from_array(w, f"w{n}") for n, w in enumerate(self.weights)]
+        some += [onnx.numpy_helper.from_array(w, name) for name, w in self.constants.items()]
+        value = helper.make_tensor_value_info
+        first = next(iter(self.recorders().values()))().plain()[0]  # OpenCV reads no model without
+        kind = helper.np_dtype_to_tensor_dtype(first.dtype)
+        ends = value("x", 1, self.x.shape), value("y", kind, first.shape)
+        graph = helper.make_graph(nodes, "g", [ends[0]], [ends[1]], some)
+        opset = [helper.make_opsetid("", 20)]
+        return bytes(
+            helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+        )
+
+    def onnx(self) -> Any:
+        pytest.importorskip("onnxruntime")
+        from probe.recorders.onnxruntime import Recorder
+
+        return Recorder(self.model(), {"x": self.x}, {"optimisation": "none"})
+
+    def by_opencv(self) -> Any:
+        pytest.importorskip("cv2")
+        import tempfile
+        from pathlib import Path
+
+        from probe.recorders.opencv import Recorder, opened
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "m.onnx"
+            path.write_bytes(self.model())
+            found = opened(path)
+        return Recorder(found, {"x": self.x})
+
+    def by_litert(self) -> Any:
+        tf = pytest.importorskip("tensorflow")
+        pytest.importorskip("ai_edge_litert")
+        from probe.recorders.litert import Recorder
+
+        made = tf.function(
+            lambda x: self.libraries["tensorflow"](x, *map(tf.constant, self.weights)),
+            input_signature=[tf.TensorSpec(self.x.shape, tf.float32, name="x")],
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            convert = tf.lite.TFLiteConverter.from_concrete_functions
+            content = convert([made.get_concrete_function()]).convert()
+        import ai_edge_litert.interpreter as litert
+
+        (name,) = (
+            one["name"] for one in litert.Interpreter(model_content=content).get_input_details()
+        )
+        return Recorder(content, {name: self.x})
+
+
+def tf():
+    import tensorflow
+
+    return tensorflow
+
+
+def jx():
+    import jax
+
+    return jax
+
+
+def node(op: str, ins: str = "x", outs: str = "y", **words: Any) -> list[Any]:
+    return [(op, ins, outs, words)]
+
+
+ROWS: dict[str, Row] = {
+    "abs": Row(
+        X,
+        torch=torch.abs,
+        numpy=np.abs,
+        jax=lambda x: jx().numpy.abs(x),
+        tensorflow=lambda x: tf().abs(x),
+        onnx=node("Abs"),
+    ),
+    "negative": Row(
+        X,
+        torch=torch.neg,
+        numpy=np.negative,
+        jax=lambda x: -x,
+        tensorflow=lambda x: tf().negative(x),
+        onnx=node("Neg"),
+    ),
+    "sigmoid": Row(
+        X,
+        torch=torch.sigmoid,
+        jax=lambda x: jx().nn.sigmoid(x),
+        tensorflow=lambda x: tf().sigmoid(x),
+        onnx=node("Sigmoid"),
+    ),
+    "tanh": Row(
+        X,
+        torch=torch.tanh,
+        numpy=np.tanh,
+        jax=lambda x: jx().numpy.tanh(x),
+        tensorflow=lambda x: tf().tanh(x),
+        onnx=node("Tanh"),
+    ),
+    "exp": Row(
+        X,
+        torch=torch.exp,
+        numpy=np.exp,
+        jax=lambda x: jx().numpy.exp(x),
+        tensorflow=lambda x: tf().exp(x),
+        onnx=node("Exp"),
+    ),
+    "log": Row(
+        P,
+        torch=torch.log,
+        numpy=np.log,
+        jax=lambda x: jx().numpy.log(x),
+        tensorflow=lambda x: tf().math.log(x),
+        onnx=node("Log"),
+    ),
+    "sqrt": Row(
+        P,
+        torch=torch.sqrt,
+        numpy=np.sqrt,
+        jax=lambda x: jx().numpy.sqrt(x),
+        tensorflow=lambda x: tf().sqrt(x),
+        onnx=node("Sqrt"),
+    ),
+    "square": Row(
+        X,
+        torch=torch.square,
+        numpy=np.square,
+        jax=lambda x: jx().numpy.square(x),
+        tensorflow=lambda x: tf().square(x),
+    ),
+    "rsqrt": Row(
+        P,
+        torch=torch.rsqrt,
+        jax=lambda x: jx().lax.rsqrt(x),
+        tensorflow=lambda x: tf().math.rsqrt(x),
+    ),
+    "sin": Row(
+        X,
+        torch=torch.sin,
+        numpy=np.sin,
+        jax=lambda x: jx().numpy.sin(x),
+        tensorflow=lambda x: tf().sin(x),
+        onnx=node("Sin"),
+    ),
+    "asin": Row(
+        S,
+        torch=torch.asin,
+        jax=lambda x: jx().lax.asin(x),
+        tensorflow=lambda x: tf().asin(x),
+        onnx=node("Asin"),
+        litert=False,
+    ),
+    "erf": Row(
+        X,
+        torch=torch.erf,
+        jax=lambda x: jx().lax.erf(x),
+        tensorflow=lambda x: tf().math.erf(x),
+        onnx=node("Erf"),
+        litert=False,
+    ),
+    "round": Row(
+        X,
+        torch=torch.round,
+        numpy=np.rint,
+        jax=lambda x: jx().numpy.round(x),
+        tensorflow=lambda x: tf().round(x),
+        onnx=node("Round"),
+    ),
+    "floor": Row(
+        X,
+        torch=torch.floor,
+        numpy=np.floor,
+        jax=lambda x: jx().numpy.floor(x),
+        tensorflow=lambda x: tf().floor(x),
+        onnx=node("Floor"),
+    ),
+    "sign": Row(
+        X,
+        torch=torch.sign,
+        numpy=np.sign,
+        jax=lambda x: jx().numpy.sign(x),
+        tensorflow=lambda x: tf().sign(x),
+        onnx=node("Sign"),
+    ),
+    "reciprocal": Row(
+        P,
+        torch=torch.reciprocal,
+        numpy=np.reciprocal,
+        tensorflow=lambda x: tf().math.reciprocal(x),
+        onnx=node("Reciprocal"),
+        litert=False,
+    ),
+    "relu": Row(
+        X,
+        torch=torch.relu,
+        jax=lambda x: jx().nn.relu(x),
+        tensorflow=lambda x: tf().nn.relu(x),
+        onnx=node("Relu"),
+    ),
+    "relu6": Row(
+        X,
+        torch=F.relu6,
+        tensorflow=lambda x: tf().nn.relu6(x),
+    ),
+    "leaky_relu": Row(
+        X,
+        torch=lambda x: F.leaky_relu(x, 0.3),
+        tensorflow=lambda x: tf().nn.leaky_relu(x, 0.3),
+        onnx=node("LeakyRelu", alpha=0.3),
+    ),
+    "elu": Row(X, torch=F.elu, tensorflow=lambda x: tf().nn.elu(x), onnx=node("Elu", alpha=1.0)),
+    "selu": Row(
+        X, torch=F.selu, tensorflow=lambda x: tf().nn.selu(x), onnx=node("Selu"), litert=False
+    ),
+    "celu": Row(X, torch=lambda x: F.celu(x, 0.7), onnx=node("Celu", alpha=0.7)),
+    "silu": Row(
+        X,
+        torch=F.silu,
+        tensorflow=lambda x: tf().raw_ops.Mul(x=x, y=tf().sigmoid(x)),
+        onnx=[("Sigmoid", "x", "s", {}), ("Mul", "x,s", "y", {})],
+    ),
+    "hard_swish": Row(X, torch=F.hardswish, onnx=node("HardSwish")),
+    "hard_sigmoid": Row(X, torch=F.hardsigmoid, onnx=node("HardSigmoid", alpha=1 / 6, beta=0.5)),
+    "softplus": Row(
+        X,
+        torch=F.softplus,
+        tensorflow=lambda x: tf().nn.softplus(x),
+        onnx=node("Softplus"),
+        litert=False,
+    ),
+    "softsign": Row(
+        X, tensorflow=lambda x: tf().nn.softsign(x), onnx=node("Softsign"), litert=False
+    ),
+    "mish": Row(X, torch=F.mish, onnx=node("Mish")),
+    "gelu": Row(X, torch=F.gelu, onnx=node("Gelu"), opencv=False),
+    "gelu_tanh": Row(
+        X,
+        torch=lambda x: F.gelu(x, approximate="tanh"),
+        onnx=node("Gelu", approximate="tanh"),
+        opencv=False,
+    ),
+    "clip": Row(
+        X,
+        torch=lambda x: torch.clamp(x, -0.5, 0.75),
+        jax=lambda x: jx().lax.clamp(np.float32(-0.5), x, np.float32(0.75)),
+        onnx=node("Clip", "x,a,b"),
+        constants={"a": np.array(-0.5, np.float32), "b": np.array(0.75, np.float32)},
+    ),
+    "maximum": Row(
+        X,
+        X[::-1].copy(),
+        torch=torch.maximum,
+        numpy=np.maximum,
+        jax=lambda x, w: jx().numpy.maximum(x, w),
+        tensorflow=lambda x, w: tf().maximum(x, w),
+        onnx=node("Max", "x,w0"),
+    ),
+    "subtract": Row(
+        X,
+        X[::-1].copy(),
+        torch=torch.sub,
+        numpy=np.subtract,
+        jax=lambda x, w: x - w,
+        tensorflow=lambda x, w: x - w,
+        onnx=node("Sub", "x,w0"),
+    ),
+    "multiply": Row(
+        X,
+        X[::-1].copy(),
+        torch=torch.mul,
+        numpy=np.multiply,
+        jax=lambda x, w: x * w,
+        tensorflow=lambda x, w: x * w,
+        onnx=node("Mul", "x,w0"),
+    ),
+    "divide": Row(
+        X,
+        P,
+        torch=torch.div,
+        numpy=np.divide,
+        jax=lambda x, w: x / w,
+        tensorflow=lambda x, w: x / w,
+        onnx=node("Div", "x,w0"),
+        litert=False,
+    ),
+    "power": Row(
+        P,
+        S,
+        torch=torch.pow,
+        numpy=np.power,
+        jax=lambda x, w: jx().numpy.power(x, w),
+        tensorflow=lambda x, w: tf().pow(x, w),
+        onnx=node("Pow", "x,w0"),
+    ),
+    "cast": Row(
+        X,
+        torch=lambda x: x.half(),
+        numpy=lambda x: x.astype(np.float16),
+        jax=lambda x: x.astype("float16"),
+        tensorflow=lambda x: tf().cast(x, tf().float16),
+        onnx=node("Cast", to=10),
+        opencv=False,
+    ),
+    "cast to int": Row(
+        3 * X,
+        torch=lambda x: x.int(),
+        numpy=lambda x: x.astype(np.int32),
+        jax=lambda x: x.astype("int32"),
+        tensorflow=lambda x: tf().cast(x, tf().int32),
+        onnx=node("Cast", to=6),
+        opencv=False,
+    ),
+    "sum": Row(
+        X,
+        torch=lambda x: x.sum((2, 3)),
+        numpy=lambda x: np.sum(x, (2, 3)),
+        jax=lambda x: x.sum((2, 3)),
+        tensorflow=lambda x: tf().reduce_sum(x, (2, 3)),
+    ),
+    "mean": Row(
+        X,
+        torch=lambda x: x.mean((2, 3)),
+        numpy=lambda x: np.mean(x, (2, 3)),
+        tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
+    ),
+    "max": Row(
+        X,
+        torch=lambda x: x.amax((2, 3)),
+        numpy=lambda x: np.max(x, (2, 3)),
+        jax=lambda x: x.max((2, 3)),
+        tensorflow=lambda x: tf().reduce_max(x, (2, 3)),
+        onnx=node("ReduceMax", "x,axes", keepdims=0),
+        constants={"axes": np.array([2, 3])},
+    ),
+    "softmax": Row(
+        L,
+        torch=lambda x: x.softmax(-1),
+        tensorflow=lambda x: tf().nn.softmax(x),
+        onnx=node("Softmax", axis=-1),
+    ),
+    "log_softmax": Row(
+        L,
+        torch=lambda x: x.log_softmax(-1),
+        tensorflow=lambda x: tf().nn.log_softmax(x),
+        onnx=node("LogSoftmax", axis=-1),
+    ),
+    "layer_norm": Row(
+        L,
+        GAMMA,
+        BETA,
+        torch=lambda x, g, b: F.layer_norm(x, (12,), g, b, 1e-5),
+        onnx=node("LayerNormalization", "x,w0,w1", epsilon=1e-5),
+    ),
+    "group_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
+        opencv=False,
+    ),
+    "batch_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        MEAN,
+        VAR,
+        torch=lambda x, s, b, m, v: F.batch_norm(x, m, v, s, b, False, 0.1, 1e-3),
+        tensorflow=lambda x, s, b, m, v: tf().compat.v1.nn.fused_batch_norm(
+            tf().transpose(x, (0, 2, 3, 1)), s, b, m, v, 1e-3, is_training=False
+        )[0],
+        onnx=node("BatchNormalization", "x,w0,w1,w2,w3", epsilon=1e-3),
+        litert=False,
+    ),
+    "prelu": Row(
+        X,
+        SCALE,
+        torch=F.prelu,
+        opencv=False,
+    ),
+    "convolution": Row(
+        X,
+        KERNEL,
+        torch=F.conv2d,
+        jax=lambda x, w: jx().lax.conv(x, w, (1, 1), "VALID"),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(x, (0, 2, 3, 1)), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"
+            ),
+            (0, 3, 1, 2),
+        ),
+        onnx=node("Conv", "x,w0"),
+    ),
+    "convolution behind a pad": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1)), w),
+        jax=lambda x, w: jx().lax.conv(
+            jx().numpy.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w, (1, 1), "VALID"
+        ),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(tf().pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                1,
+                "VALID",
+            ),
+            (0, 3, 1, 2),
+        ),
+        opencv=False,
+    ),
+    "convolution behind a concat": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(torch.cat([x, x * x], 2), w),
+        jax=lambda x, w: jx().lax.conv(jx().numpy.concatenate([x, x * x], 2), w, (1, 1), "VALID"),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(tf().concat([x, x * x], 2), (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                1,
+                "VALID",
+            ),
+            (0, 3, 1, 2),
+        ),
+        onnx=[
+            ("Mul", "x,x", "s", {}),
+            ("Concat", "x,s", "c", {"axis": 2}),
+            ("Conv", "c,w0", "y", {}),
+        ],
+    ),
+    "product behind a concat": Row(
+        L,
+        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        torch=lambda x, w: torch.cat([x, torch.tanh(x)], 1) @ w,
+        numpy=lambda x, w: np.concatenate([x, np.tanh(x)], 1) @ w,
+        jax=lambda x, w: jx().numpy.concatenate([x, jx().numpy.tanh(x)], 1) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().concat([x, tf().tanh(x)], 1), w),
+        onnx=[
+            ("Tanh", "x", "t", {}),
+            ("Concat", "x,t", "c", {"axis": 1}),
+            ("MatMul", "c,w0", "y", {}),
+        ],
+    ),
+}
+
+
+def cells() -> list[tuple[str, str]]:
+    return [(name, library) for name, row in ROWS.items() for library in list(row.recorders())[1:]]
+
+
+QUICK = ("numpy", "onnx")
+"""Libraries compared in `make test`; the others take a minute and are left to `make slow`."""
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [pytest.param(*cell, marks=() if cell[1] in QUICK else pytest.mark.slow) for cell in cells()],
+)
+def test_equal_operands_have_equal_labels(name, library):
+    made = ROWS[name].recorders()
+    first = next(iter(made))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sides = told(made[first](), made[library](), NEAR)
+    assert agreed(sides) == 1, [
+        (one.op, one.meaning) for live, _, _ in sides for one in live.recording.operations
+    ]
