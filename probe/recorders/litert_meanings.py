@@ -42,7 +42,6 @@ FUNCTIONS = {
  FLOOR_MOD ATAN2 EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND
  LOGICAL_OR""".split()
     },
-    "SELECT_V2": "where",
     **{
         f"STABLEHLO_{one}": one.lower()
         for one in """ABS FLOOR LOG LOGISTIC RSQRT TANH CBRT ADD SUBTRACT MULTIPLY DIVIDE MAXIMUM
@@ -52,7 +51,6 @@ FUNCTIONS = {
     "STABLEHLO_EXPONENTIAL": "exp",
     "STABLEHLO_NEGATE": "negative",
     "STABLEHLO_REMAINDER": "truncate_mod",
-    "STABLEHLO_SELECT": "where",
 }
 """Functions of the elements at one place without further arguments."""
 
@@ -266,6 +264,9 @@ def _cumsum(call: Call) -> Meaning:
 def _chosen(call: Call) -> Meaning:
     rank = call.rank(0)
     axis = rank - 1 if call.op == "TOPK_V2" else int(call.value(1).reshape(-1)[0]) % rank
+    if call.op != "TOPK_V2":
+        word = call.op.lower().replace("_", "")
+        return alone(call, operations.reduced(word, (axis,), places=True), 0)
     kept = [a for a in range(rank) if a != axis]
     places = kept if call.op == "TOPK_V2" else range(len(kept))
     return Whole(tuple(zip(kept, places, strict=True)), call.op.lower())
@@ -295,7 +296,7 @@ def _added(call: Call) -> Meaning:
 def _selected(call: Call) -> Meaning:
     if call.shape(0) not in ((), call.gives[0]):
         return Unknown("it takes rows by a condition of one axis")
-    return operations.function("where")
+    return operations.where()
 
 
 def _fake(call: Call) -> Meaning:
@@ -344,6 +345,7 @@ MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     "GELU": _gelu,
     "L2_NORMALIZATION": _last("l2_normalised"),
     "LEAKY_RELU": lambda call: operations.leaky_relu(call.words["alpha"]),
+    **dict.fromkeys(("SELECT_V2", "STABLEHLO_SELECT"), lambda call: operations.where()),
     "RELU6": lambda call: FUSED[3],
     "RELU_N1_TO_1": lambda call: FUSED[2],
     "RELU_0_TO_1": lambda call: operations.clip(0, 1),

@@ -17,6 +17,7 @@ import numpy as np
 
 from probe import layout
 from probe.errors import InputError
+from probe.floats import FORMATS
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.inputs import restored
 from probe.recording.meaning import (
@@ -225,6 +226,14 @@ def _with_numbers(means: Meaning, args: Sequence[Any]) -> Meaning:
         or any(_several_numbers(one) for _, one in numbers)
     ):
         return means
+    dtype = next((one.dtype.name for one in args if isinstance(one, np.ndarray)), "")
+    if (
+        len(numbers) == 1
+        and len(args) == 2
+        and dtype in FORMATS
+        and means.word in functions.FUNCTIONS
+    ):
+        return operations.beside(means.word, numbers[0][0], numbers[0][1], dtype)
     either = functions.of(means.word).commutes  # a factor stands on either side
     given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)
     over = means.word == "divide" and numbers[0][0] == 0  # 1 / 0 is no zero
@@ -444,6 +453,9 @@ def _reduction(word: str) -> Callable[..., Meaning]:
     def row(array: Any, axis: Any = None, *_: Any, keepdims: bool = False, **words: Any) -> Meaning:
         if set(words) - {"dtype", "ddof", "correction"}:
             return Unknown(f"{word} with {', '.join(words)}")
+        if word in ("variance", "deviation"):
+            correction = words.get("correction", words.get("ddof", 0))
+            return operations.variance(word, _axes(array, axis), keepdims, correction)
         numbers = tuple(f"{name}={value!r}" for name, value in words.items())
         return operations.reduced(word, _axes(array, axis), keepdims, numbers)
 

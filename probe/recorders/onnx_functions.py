@@ -44,7 +44,7 @@ NUMBERED: dict[str, tuple[Callable[..., Meaning], dict[str, float]]] = {
 BROADCAST = {
     **dict.fromkeys(("Add", "Sum"), "add"),
     **{op: op.lower() for op in ("Mul", "Sub", "Div", "Pow", "PRelu", "Equal", "Less", "Greater")},
-    **{op: op.lower() for op in ("And", "Or", "Xor", "Where")},
+    **{op: op.lower() for op in ("And", "Or", "Xor")},
     "LessOrEqual": "less_equal",
     "GreaterOrEqual": "greater_equal",
     "BitwiseAnd": "bitwise_and",
@@ -194,6 +194,7 @@ FUNCTIONS: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(BROADCAST, _broadcast),
     **dict.fromkeys(("Identity", "Dropout"), _same),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
+    "Where": lambda call: operations.where(),
     "Clip": _clip,
     "Gelu": _gelu,
     "BiasGelu": _biased(False),

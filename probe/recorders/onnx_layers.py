@@ -50,6 +50,9 @@ def _chosen(call: Call) -> Meaning:
     """ArgMax, ArgMin, TopK, CumSum with unusual options: of all along one axis."""
     rank = call.rank(0)
     axis = int(call.words.get("axis", -1 if call.op == "TopK" else 0)) % rank
+    if call.op != "TopK" and not call.words.get("select_last_index", 0):
+        keep = bool(call.words.get("keepdims", 1))
+        return operations.reduced(call.op.lower(), (axis,), keep, places=True)
     kept = [a for a in range(rank) if a != axis]
     stays = bool(call.words.get("keepdims", 1)) or call.op == "TopK"
     places = kept if stays else range(len(kept))

@@ -170,7 +170,7 @@ NARY = {
     **{
         one: one
         for one in """add mul sub div pow fmod equal greater greater_equal less less_equal and or
- xor where""".split()
+ xor""".split()
     },
     "sum": "add",
     "prod": "multiply",
@@ -184,8 +184,10 @@ NARY = {
 
 
 def _nary(call: Call) -> Meaning:
+    if str(call.layer.given("operation", "")).lower() == "where":
+        return operations.where()
     word = NARY[str(call.layer.given("operation", "")).lower()]
-    if word != "where" and len(call.every) != 2:
+    if len(call.every) != 2:
         return Same() if len(call.every) == 1 else Each(f"{word}_of_{len(call.every)}")
     return operations.function(word)
 
@@ -234,8 +236,14 @@ def _layer_norm(call: Call) -> Meaning:
 
 
 def _per_channel(call: Call, axes: Shape, groups: tuple[int, int] | None, word: str) -> Meaning:
-    eps = call.number("epsilon", 1e-5)
-    return operations.norm(axes, eps, word=word, along=1, groups=groups)
+    eps, lines = call.number("epsilon", 1e-5), range(1, len(call.every))
+    norm = operations.norm(axes, eps, word=word, along=1, groups=groups)
+    if all(len(call.every[n]) == 1 for n in lines):
+        return norm
+    # OpenCV keeps scales and shifts as columns, (channels, 1)
+    steps = [Step(Reshapes(), (n,), (call.every[n][0],)) for n in lines]
+    places = (0, *range(len(call.every), len(call.every) + len(steps)))
+    return Steps((*steps, Step(norm, places, call.gives[0])))
 
 
 def _instance_norm(call: Call) -> Meaning:
@@ -261,6 +269,11 @@ def _reduce(call: Call) -> Meaning:
 def _chosen(call: Call) -> Meaning:
     """Arg and TopK: all along one axis."""
     axis = call.axis(otherwise=-1 if call.layer.kind == "TopK" else 0)
+    last = call.has("select_last_index")
+    if call.layer.kind == "Arg" and not last:
+        word = f"arg{str(call.layer.given('op', 'max')).lower()}"
+        keep = bool(call.layer.given("keepdims", True))
+        return operations.reduced(word, (axis,), keep, places=True)
     kept = [a for a in range(call.rank) if a != axis]
     stays = bool(call.layer.given("keepdims", True)) or call.layer.kind == "TopK"
     words = tuple(sorted(map(str, call.layer.words.items())))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from probe.floats import FORMATS
 from probe.recorders import torch_moves, torch_places  # noqa: F401
 from probe.recorders.torch_calls import MEANINGS, NO_CONTENTS, Call, row
 from probe.recorders.torch_tensors import Slot
@@ -73,10 +74,27 @@ def _each(call: Call) -> Meaning:
         return CONSTRUCTORS[call.name](*(call[name] for name in NUMBERED[call.name]))
     if call.name == "pow" and isinstance(call["self"], Slot) and len(call.reads) == 1:
         return operations.power(call["exponent"])
+    if (made := _beside(call)) is not None:
+        return made
     found = operations.function(call.name, **dict(call.numbers()))
     if len(call.reads) == 1 and found.zero == "clears" and not isinstance(call["self"], Slot):
         return replace(found, zero="")  # a number over an array
     return found
+
+
+def _beside(call: Call) -> Meaning | None:
+    """Returns a function of an array and a number, ``x * 0.5``; None of any other call."""
+    given = call.bound()
+    ends = [given.get(name) for name in ("self", "other")]
+    arrays = [one for one in ends if isinstance(one, Slot)]
+    numbers = [at for at, one in enumerate(ends) if isinstance(one, bool | int | float)]
+    more = {name for name, _ in call.numbers()} - {"self", "other"}
+    if len(call.reads) != 1 or len(arrays) != 1 or len(numbers) != 1 or more:
+        return None
+    dtype = str(arrays[0].dtype).removeprefix("torch.")
+    if dtype not in FORMATS:
+        return None
+    return operations.beside(call.name, numbers[0], ends[numbers[0]], dtype)
 
 
 CONSTRUCTORS: dict[str, Callable[..., Meaning]] = {
@@ -446,6 +464,10 @@ def _reduces(call: Call) -> Meaning:
     places = call.name in ("argmax", "argmin", "median") or (
         len(call.shapes) > 1 and call.name in ("max", "min")
     )
+    if call.name in ("var", "std"):
+        given = call.bound()
+        correction = given.get("correction", float(bool(given.get("unbiased", True))))
+        return operations.variance(call.name, axes, keep, 1 if correction is None else correction)
     return operations.reduced(call.name, axes, keep, call.numbers("dim", "keepdim"), places)
 
 

@@ -29,6 +29,8 @@ L = RANDOM.standard_normal((3, 5, 12)).astype(np.float32)
 SCALE, SHIFT, MEAN = (RANDOM.standard_normal(6).astype(np.float32) for _ in range(3))
 VAR = np.abs(RANDOM.standard_normal(6).astype(np.float32)) + np.float32(0.5)
 GAMMA, BETA = (RANDOM.standard_normal(12).astype(np.float32) for _ in range(2))
+W12 = RANDOM.standard_normal((12, 4)).astype(np.float32)
+B4 = RANDOM.standard_normal(4).astype(np.float32)
 KERNEL = RANDOM.standard_normal((4, 6, 3, 3)).astype(np.float32)
 """(filters, channels, height, width), as PyTorch and ONNX have it."""
 
@@ -536,6 +538,252 @@ ROWS: dict[str, Row] = {
             ("Concat", "x,t", "c", {"axis": 1}),
             ("MatMul", "c,w0", "y", {}),
         ],
+    ),
+    "dense": Row(
+        L,
+        W12,
+        B4,
+        torch=lambda x, w, b: F.linear(x, w.T, b),
+        numpy=lambda x, w, b: x @ w + b,
+        jax=lambda x, w, b: x @ w + b,
+        tensorflow=lambda x, w, b: tf().matmul(x, w) + b,
+        onnx=[("MatMul", "x,w0", "m", {}), ("Add", "m,w1", "y", {})],
+    ),
+    "max_pool": Row(
+        X,
+        torch=lambda x: F.max_pool2d(x, 2),
+        tensorflow=lambda x: tf().transpose(
+            tf().nn.max_pool2d(tf().transpose(x, (0, 2, 3, 1)), 2, 2, "VALID"), (0, 3, 1, 2)
+        ),
+        onnx=node("MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        jax=lambda x: jx().lax.reduce_window(
+            x, -np.inf, jx().lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
+        ),
+    ),
+    "avg_pool": Row(
+        X,
+        torch=lambda x: F.avg_pool2d(x, 2),
+        tensorflow=lambda x: tf().transpose(
+            tf().nn.avg_pool2d(tf().transpose(x, (0, 2, 3, 1)), 2, 2, "VALID"), (0, 3, 1, 2)
+        ),
+        onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
+    ),
+    "conv stride pad": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(x, w, stride=2, padding=1),
+        onnx=node("Conv", "x,w0", strides=[2, 2], pads=[1, 1, 1, 1]),
+        jax=lambda x, w: jx().lax.conv_general_dilated(x, w, (2, 2), ((1, 1), (1, 1))),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(x, (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                2,
+                ((0, 0), (1, 1), (1, 1), (0, 0)),
+            ),
+            (0, 3, 1, 2),
+        ),
+    ),
+    "conv bias": Row(
+        X,
+        KERNEL,
+        B4,
+        torch=F.conv2d,
+        onnx=node("Conv", "x,w0,w1"),
+        tensorflow=lambda x, w, b: tf().transpose(
+            tf().nn.bias_add(
+                tf().nn.conv2d(
+                    tf().transpose(x, (0, 2, 3, 1)), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"
+                ),
+                b,
+            ),
+            (0, 3, 1, 2),
+        ),
+    ),
+    "global mean": Row(
+        X,
+        torch=lambda x: x.mean((2, 3)),
+        onnx=[("GlobalAveragePool", "x", "g", {}), ("Flatten", "g", "y", {})],
+        tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
+        numpy=lambda x: x.mean((2, 3)),
+    ),
+    "slice": Row(
+        L,
+        torch=lambda x: torch.tanh(x[:, 1:4]),
+        numpy=lambda x: np.tanh(x[:, 1:4]),
+        jax=lambda x: jx().numpy.tanh(x[:, 1:4]),
+        tensorflow=lambda x: tf().tanh(x[:, 1:4]),
+    ),
+    "pad": Row(
+        L,
+        torch=lambda x: F.pad(x, (1, 2)),
+        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2))),
+        jax=lambda x: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))),
+        tensorflow=lambda x: tf().pad(x, ((0, 0), (0, 0), (1, 2))),
+    ),
+    "product behind a pad": Row(
+        L,
+        RANDOM.standard_normal((15, 4)).astype(np.float32),
+        torch=lambda x, w: F.pad(x, (1, 2)) @ w,
+        numpy=lambda x, w: np.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
+        jax=lambda x, w: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().pad(x, ((0, 0), (0, 0), (1, 2))), w),
+    ),
+    "product behind a slice": Row(
+        L,
+        RANDOM.standard_normal((4, 4)).astype(np.float32),
+        torch=lambda x, w: x[..., 2:6] @ w,
+        numpy=lambda x, w: x[..., 2:6] @ w,
+        jax=lambda x, w: x[..., 2:6] @ w,
+        tensorflow=lambda x, w: tf().matmul(x[..., 2:6], w),
+    ),
+    "transpose product": Row(
+        L,
+        torch=lambda x: x @ x.transpose(1, 2),
+        numpy=lambda x: x @ x.transpose(0, 2, 1),
+        jax=lambda x: x @ x.transpose(0, 2, 1),
+        tensorflow=lambda x: tf().matmul(x, x, transpose_b=True),
+    ),
+    "einsum": Row(
+        L,
+        W12,
+        torch=lambda x, w: torch.einsum("blk,kn->bln", x, w),
+        numpy=lambda x, w: np.einsum("blk,kn->bln", x, w),
+        jax=lambda x, w: jx().numpy.einsum("blk,kn->bln", x, w),
+        tensorflow=lambda x, w: tf().einsum("blk,kn->bln", x, w),
+        onnx=node("Einsum", "x,w0", equation="blk,kn->bln"),
+    ),
+    "reshape product": Row(
+        L,
+        RANDOM.standard_normal((60, 4)).astype(np.float32),
+        torch=lambda x, w: x.reshape(3, 60) @ w,
+        numpy=lambda x, w: x.reshape(3, 60) @ w,
+        jax=lambda x, w: x.reshape(3, 60) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().reshape(x, (3, 60)), w),
+        onnx=[("Flatten", "x", "f", {}), ("MatMul", "f,w0", "y", {})],
+    ),
+    "split": Row(
+        L,
+        torch=lambda x: torch.tanh(x.chunk(2, -1)[1]),
+        numpy=lambda x: np.tanh(np.split(x, 2, -1)[1]),
+        jax=lambda x: jx().numpy.tanh(jx().numpy.split(x, 2, -1)[1]),
+        tensorflow=lambda x: tf().tanh(tf().split(x, 2, -1)[1]),
+    ),
+    "stack": Row(
+        L,
+        torch=lambda x: torch.stack([x, torch.tanh(x)], 1),
+        numpy=lambda x: np.stack([x, np.tanh(x)], 1),
+        jax=lambda x: jx().numpy.stack([x, jx().numpy.tanh(x)], 1),
+        tensorflow=lambda x: tf().stack([x, tf().tanh(x)], 1),
+    ),
+    "where": Row(
+        L,
+        torch=lambda x: torch.where(x > 0, x, torch.tanh(x)),
+        numpy=lambda x: np.where(x > 0, x, np.tanh(x)),
+        jax=lambda x: jx().numpy.where(x > 0, x, jx().numpy.tanh(x)),
+        tensorflow=lambda x: tf().where(x > 0, x, tf().tanh(x)),
+    ),
+    "cumsum": Row(
+        L,
+        torch=lambda x: x.cumsum(1),
+        numpy=lambda x: np.cumsum(x, 1),
+        jax=lambda x: jx().numpy.cumsum(x, 1),
+        tensorflow=lambda x: tf().cumsum(x, 1),
+    ),
+    "argmax": Row(
+        L,
+        torch=lambda x: x.argmax(-1),
+        jax=lambda x: x.argmax(-1),
+        tensorflow=lambda x: tf().argmax(x, -1),
+        onnx=[("ArgMax", "x", "y", {"axis": -1, "keepdims": 0})],
+    ),
+    "variance": Row(L, torch=lambda x: x.var(-1, unbiased=False), numpy=lambda x: np.var(x, -1)),
+    "prod": Row(
+        S[:, :, 0],
+        torch=lambda x: x.prod(-1),
+        numpy=lambda x: np.prod(x, -1),
+        jax=lambda x: x.prod(-1),
+        tensorflow=lambda x: tf().reduce_prod(x, -1),
+    ),
+    "min": Row(
+        L,
+        torch=lambda x: x.amin(-1),
+        numpy=lambda x: np.min(x, -1),
+        jax=lambda x: x.min(-1),
+        tensorflow=lambda x: tf().reduce_min(x, -1),
+    ),
+    "logsumexp": Row(
+        L,
+        torch=lambda x: x.logsumexp(-1),
+        onnx=[("ReduceLogSumExp", "x,axes", "y", {"keepdims": 0})],
+        constants={"axes": np.array([-1])},
+    ),
+    "scalar multiply": Row(
+        L,
+        torch=lambda x: x * 0.5,
+        numpy=lambda x: x * np.float32(0.5),
+        jax=lambda x: x * 0.5,
+        tensorflow=lambda x: x * 0.5,
+        onnx=[("Mul", "x,h", "y", {})],
+        constants={"h": np.array(0.5, np.float32)},
+    ),
+    "scalar add": Row(
+        L,
+        torch=lambda x: x + 0.5,
+        numpy=lambda x: x + np.float32(0.5),
+        jax=lambda x: x + 0.5,
+        tensorflow=lambda x: x + 0.5,
+        onnx=[("Add", "x,h", "y", {})],
+        constants={"h": np.array(0.5, np.float32)},
+    ),
+    "residual": Row(
+        L,
+        W12[:, :1].repeat(12, 1).copy(),
+        torch=lambda x, w: x + x @ w,
+        numpy=lambda x, w: x + x @ w,
+        jax=lambda x, w: x + x @ w,
+        tensorflow=lambda x, w: x + tf().matmul(x, w),
+        onnx=[("MatMul", "x,w0", "m", {}), ("Add", "x,m", "y", {})],
+    ),
+    "gather": Row(
+        L,
+        torch=lambda x: x[:, torch.tensor([3, 1, 1])],
+        numpy=lambda x: np.take(x, [3, 1, 1], 1),
+        jax=lambda x: jx().numpy.take(x, np.array([3, 1, 1]), 1),
+        tensorflow=lambda x: tf().gather(x, [3, 1, 1], axis=1),
+        onnx=[("Gather", "x,i", "y", {"axis": 1})],
+        constants={"i": np.array([3, 1, 1])},
+    ),
+    "product behind a gather": Row(
+        L,
+        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        torch=lambda x, w: x[:, torch.tensor([3, 1, 1])] @ w,
+        jax=lambda x, w: jx().numpy.take(x, np.array([3, 1, 1]), 1) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().gather(x, [3, 1, 1], axis=1), w),
+        onnx=[("Gather", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
+        constants={"i": np.array([3, 1, 1])},
+    ),
+    "flip": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.flip(1) @ w,
+        numpy=lambda x, w: np.flip(x, 1) @ w,
+        jax=lambda x, w: jx().numpy.flip(x, 1) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().reverse(x, [1]), w),
+    ),
+    "tile": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.repeat(1, 2, 1) @ w,
+        numpy=lambda x, w: np.tile(x, (1, 2, 1)) @ w,
+        jax=lambda x, w: jx().numpy.tile(x, (1, 2, 1)) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().tile(x, (1, 2, 1)), w),
+    ),
+    "rsqrt mul": Row(
+        P,
+        torch=lambda x: x * torch.rsqrt(x),
+        tensorflow=lambda x: x * tf().math.rsqrt(x),
+        jax=lambda x: x * jx().lax.rsqrt(x),
     ),
 }
 

@@ -40,7 +40,7 @@ class Each(Meaning):
     a division the first input alone), ``stays`` (a function of one input with f(0) = 0), or
     nothing of the kind. ``numbers``: arguments that are not arrays. ``reads``: which inputs count;
     None: all. ``along``: the axis along which inputs with one axis lie, the first aside; None: the
-    last.
+    last. ``beside``: numbers among the operands that are no inputs: (place, value, dtype).
     """
 
     word: str = ""
@@ -48,6 +48,7 @@ class Each(Meaning):
     numbers: tuple[Any, ...] = ()
     reads: tuple[int, ...] | None = None
     along: int | None = None
+    beside: tuple[tuple[int, Any, str], ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -58,6 +59,8 @@ class Each(Meaning):
         if self.along is not None:
             rank = len(used[0].shape)
             used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
+        for place, value, dtype in self.beside:  # labelled by content, as an array of one number is
+            used.insert(place, Labels((), np.asarray(of_number(value, dtype))))
         if self.word in COMPOSITES and not self.numbers:
             return self._in_steps(used, shapes)
         what = extended(what, self.numbers)

@@ -8,13 +8,14 @@ them: a slope of 0.3 in Python and 0.3 read from a file are one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe.recording.meaning import functions
 from probe.recording.meaning.contract import Meaning
-from probe.recording.meaning.elementwise import Each
+from probe.recording.meaning.elementwise import Chooses, Each
 from probe.recording.meaning.groups import Normalises
 from probe.recording.meaning.moving import Same
 from probe.recording.meaning.sums import Maximum, Reduces
@@ -51,6 +52,26 @@ def function(
     if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
         zero = ""
     return Each(name, zero, given, reads, along)
+
+
+def beside(word: str, place: int, value: Any, dtype: str) -> Each:
+    """Returns a function of an array and a number, which is its operand ``place`` (0 or 1).
+
+    ``dtype``: of the array, in which the number is taken, too.
+    """
+    each = function(word)
+    zero = each.zero if each.zero != "clears" or each.word == "multiply" or place else ""
+    return replace(each, zero=zero, beside=((place, value, dtype),))
+
+
+def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
+    """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
+    return reduced(word, axes, keep, (("correction", number(correction)),))
+
+
+def where() -> Chooses:
+    """Returns a choice by a condition: the second input where the first is true, else the third."""
+    return Chooses()
 
 
 def named(word: str, *names_and_values: Any) -> Each:
