@@ -57,6 +57,14 @@ def test_the_arguments_that_differ_are_the_cause(name: str) -> None:
     assert found.to_json()["operations"][first.left]["arguments"] == first.arguments
 
 
+@pytest.mark.parametrize("right", [0.1 + 1e-12, np.float64(np.float32(0.1)), 1e300])
+def test_arguments_that_differ_have_texts_that_differ(right: float) -> None:
+    """float32 has both numbers as 0.1; NumPy compares with a float32 in float32."""
+    found = told(lambda x: x.astype(float) * 0.1, lambda x: x.astype(float) * right)
+    left, _, text = found.found.operations[-1].arguments.partition(" against ")
+    assert left == "operand 2 0.1" and float(text) == right
+
+
 def test_no_report_is_offered_of_what_was_asked_for(tmp_path: Any) -> None:
     left, right, _ = PAIRS["an epsilon"]
     found = told(left, right)
