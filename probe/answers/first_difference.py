@@ -300,7 +300,7 @@ class Walked(Answer):
         ends = (self.found.left, first.left), (self.found.right, first.right)
         if any(getattr(side, "scripted", {}).get(number) is False for side, number in ends):
             return []  # the recorder has no lines of it: reproduce() would refuse
-        return [f"{how} writes a report if a script repeats the difference"]
+        return [f"try {how} for a report"]  # it is written if a script repeats the difference
 
     def _by_indices(self) -> str:
         """Returns how many outputs differ by index, and how many agree where they are computed."""

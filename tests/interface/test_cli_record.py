@@ -273,7 +273,7 @@ def test_no_report_is_offered_where_none_can_be_written(planted):
     found = probe.first_difference(*apart(X))
     assert found.first.op == "Dense" and "report" not in found.outcome()  # it has no lines
     found.left.scripted = found.right.scripted = {}
-    assert "reproduce('folder') writes a report if a script repeats" in found.outcome()
+    assert "try reproduce('folder') for a report" in found.outcome()
     found.found.causes = {0: causes.Cause(alone=False)}
     assert "report" not in found.outcome()
 
