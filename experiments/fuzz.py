@@ -6,12 +6,12 @@ tiny, infinite or NaN. Each pair is explained, and refereed by the libraries' ow
 share no line with what probe runs: they say whether the outputs are right, whether a difference
 was missed, and whether one was reported that is not there. An hour on two processors.
 
-Before that, pairs of functions whose difference is planted, so that the cause is known: another
-argument, order, rounding, formula, remainder of a vector loop, or none. What `first_difference`
-answers has to be the planted cause, or unknown. About five minutes.
+Before that, pairs of functions whose difference is planted, so that the cause is known: a different
+argument, order, rounding or formula, the remainder of a vector loop, or nothing. The answer of
+`first_difference` has to be the planted cause, or unknown. About five minutes.
 
-And first of all random cases are asked at which sizes all rows add alike (`probe thresholds`), and
-every class, floor and piece that is promised is held against direct calls at each of its sizes. Ten
+First of all, `probe thresholds` says of random cases at which sizes all rows add alike. Every
+class, floor and piece that it promises is compared with direct calls at each of its sizes. Ten
 minutes.
 
 Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws

@@ -235,6 +235,8 @@ class Walked(Answer):
     def _no_source(self) -> str:
         counts = self.counts()
         apart = [self._alone(side) for side in ("left", "right") if counts.get(side)]
+        if self.verdict == "equal" and not self.found.difference.examined:
+            return "equal: the outputs agree; no operation could be compared"
         if self.verdict == "equal":
             return "equal: every compared operation whose inputs agree gives the same bits"
         if self.verdict == "unknown" and (why := reasons.of_outputs(self.found.difference)):
@@ -300,7 +302,7 @@ class Walked(Answer):
         ends = (self.found.left, first.left), (self.found.right, first.right)
         if any(getattr(side, "scripted", {}).get(number) is False for side, number in ends):
             return []  # the recorder has no lines of it: reproduce() would refuse
-        return [f"{how} writes a report if a script repeats the difference"]
+        return [f"try {how} for a report"]  # it is written if a script repeats the difference
 
     def _by_indices(self) -> str:
         """Returns how many outputs differ by index, and how many agree where they are computed."""
@@ -451,7 +453,7 @@ def first_difference(
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
     functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
     (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
-    ``explain``: find the causes. ``time``: stop asking after this long (``30s``, ``5m``); what is
+    ``explain``: find the causes. ``time``: stop after this long (``30s``, ``5m``); what is
     found by then is returned, and a note names what is left. ``progress``: is called with what is
     done now; if not given, lines on stderr say it after three seconds. Which outputs must
     agree is found from the operations: the same rows of a batch, what padding doesn't reach, all of

@@ -153,7 +153,7 @@ def network(
     ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
     by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
     target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
-    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop asking after
+    ``order`` (all finite inputs); ``explain=False``: find no causes; ``time``: stop after
     this long, such as ``5m``. ``target`` and
     ``against_target`` run in processes of their own, so the model is a file or
     ``"module:function"`` then.

@@ -89,7 +89,8 @@ def record(
     if target is not None:
         where, text = target_of(target), text_of(model, "target")
         if is_function(model):  # imported by the child alone
-            arrays = {} if inputs is None else read(inputs)
+            made = given_inputs.generated((), None, 0, shapes or {}, seed)
+            arrays = made if inputs is None else read(inputs)
         else:
             arrays = arrays_for(
                 opened(model, trust, library=where.name), inputs, shapes or {}, seed

@@ -135,7 +135,7 @@ def _after(
         return []
     if len(found.differing):
         steps = [(f"probe reproduce {sized}{other} --out report", "writes a bug report")]
-        if sizes:
+        if sizes and not found.left.case.pool:
             fix = f"probe remedies {case} --lengths {at},{sides['against']}"
             steps.append((fix, "measures what keeps the bits"))
         return steps
@@ -144,10 +144,8 @@ def _after(
         return [] if "operands" in words else [(again, "shows nearly every change of order")]
     if not sizes:
         return []
-    return [
-        (f"probe thresholds {case}", "finds the sizes at which the order changes"),
-        OTHER_TARGETS,
-    ]
+    searched = (f"probe thresholds {case}", "finds the sizes at which the order changes")
+    return [searched] * (not found.left.case.pool) + [OTHER_TARGETS]
 
 
 def _status(found: Comparison, fail_on: str | None) -> int:

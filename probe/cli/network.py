@@ -59,8 +59,8 @@ OTHER = "A different target for the right run; each run then has its own process
 BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
 SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
 TIME = (
-    "Stop asking after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note names "
-    "what is left. Two runs only."
+    "Stop the comparison after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note "
+    "names what is left. Two runs only."
 )
 REPORT = "Write a verified bug report of the first operation that differs into DIR."
 

@@ -91,7 +91,7 @@ def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwi
         told = [each for each in told if _real(each[1]) or _real(each[2])]
         if not told:  # it moves elements, to places that whole numbers say
             return None
-    text = ", ".join(f"{name} {_short(a)} against {_short(b)}" for name, a, b in told)
+    text = ", ".join(f"{name} {_both(a, b)}" for name, a, b in told)
     labels = {n: of_content(a.content) for n, (a, _) in scalars.items() if a.content is not None}
     return Otherwise(text, one, labels)
 
@@ -233,12 +233,26 @@ def _number(value: Any, dtype: str) -> Any:
     return float(str(np.dtype(dtype).type(value))) if "float" in dtype else value
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, float) and np.float32(value) == value:  # 1e-05, as it was written
-        value = float(str(np.float32(value)))
+def _both(a: Any, b: Any) -> str:
+    """Returns two values that differ, so that their texts do too."""
+    texts = _text(a, short=True), _text(b, short=True)
+    if texts[0] == texts[1]:  # apart in digits that float32 lacks
+        texts = _text(a), _text(b)
+    pairs = enumerate(zip(*texts, strict=False))
+    start = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    start *= max(map(len, texts)) > TOLD
+    first = max(0, start - TOLD // 2)  # long ones are cut where they begin to differ
+    cut = [text[first : first + TOLD] + "..." * (len(text) > first + TOLD) for text in texts]
+    return " against ".join("..." * (first > 0) + text for text in cut)
+
+
+def _text(value: Any, short: bool = False) -> str:
+    # not np.float32(value) == value: NumPy would round both sides of it to float32
+    with np.errstate(over="ignore"):
+        if short and isinstance(value, float) and float(np.float32(value)) == value:
+            value = float(str(np.float32(value)))  # 1e-05, as it was written
     text = value if isinstance(value, str) else repr(value)
-    text = re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
-    return text if len(text) <= TOLD else f"{text[: TOLD - 3]}..."
+    return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
 
 
 def _real(value: Any) -> bool:

@@ -51,7 +51,7 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
     an input do. Outputs that are close by index are none of these: they are the same, computed
     differently. Costs a run a side where an output is not compared in its place.
     """
-    said, whole = dict[str, None](), None
+    said, whole, placed = dict[str, None](), None, False
     for place, one in enumerate(found.outputs):
         mine, other = found.left.values[one.left], found.right.values[one.right]
         size = int(np.prod(mine.shape, dtype=int))
@@ -66,6 +66,7 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
             reached = {_reached(run) for run in (found.left, found.right)} if same_inputs else {""}
             # two crops are other questions; two ways to leave elements out are two answers to one
             whole = reached == {"all"} or "gaps" in reached
+            placed = whole or _indexed(found)
         rows = _rows(left, right, found, mine.shape[0] if mine.shape else 0)
         measured = every.first is not None  # else digests alone were kept
         if not mine.floating:
@@ -78,7 +79,7 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
             for side in (0, 1)
         )
         elsewhere = at != to
-        if not whole:  # what reads padding alone is the same at many places
+        if not placed:  # what reads padding alone is the same at many places
             elsewhere &= np.bincount(to, minlength=size)[to] == 1
         if elsewhere.any() and _by_rows(rows, size, at[elsewhere], to[elsewhere]):
             said[REORDERED] = None
@@ -129,6 +130,18 @@ def _other_formula(found: Difference) -> bool:
 
 def _inputs(run: Recording) -> list[int]:
     return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
+
+
+def _indexed(found: Difference) -> bool:
+    """Returns whether both sides read all of the same inputs, and one has integers besides that
+    the other has not: such as a permutation, which says where elements are to stand."""
+    sides = [[run.values[n] for n in _inputs(run)] for run in (found.left, found.right)]
+    ours, theirs = ({v.digest for v in some if np.prod(v.shape) > 1} for some in sides)
+    more = ours ^ theirs
+    if not ours & theirs or not (ours < theirs or theirs < ours):
+        return False
+    floating = any(v.floating for some in sides for v in some if v.digest in more)
+    return not floating and {_reached(run) for run in (found.left, found.right)} == {"all"}
 
 
 def _reached(run: Recording) -> str:

@@ -167,7 +167,10 @@ COMPARISONS = (
     Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
     Column("max_scaled", "float", "largest |difference| / (eps * sum|x*w|)", "1", null="not known"),
     Column("first", "int", "first differing output: " + FLAT, null="none differs"),
-    Column("control", "text", "the same shape, run again: `equal` or `differs`", null="not run"),
+    Column(
+        *("control", "text", "the same shape, run again: `equal`, `differs`, `alignment differs`"),
+        null="not run",
+    ),
     Column("digest_at", "text", "hash of the left outputs that were compared"),
     Column("digest_against", "text", "hash of the right outputs that were compared"),
     Column("kept", "int", "differing outputs that are rows of `differences`", "outputs"),
@@ -283,7 +286,7 @@ REVEALS = (
 
 CAUSES = (
     *PAIR,
-    key("cause", "text", "`window`, `order`, `rounding`, `order+rounding`, `unexplained`, ..."),
+    key("cause", "text", "`window`, `order`, `rounding`, `alignment`, `order+rounding`, ..."),
     Column("outputs", "int", "differing outputs with this cause", "outputs"),
     Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
     Column("ranges", "ranges", RANGES),

@@ -69,7 +69,10 @@ ACTIVATIONS = second(
     ),
     Column("cause", "text", "why these differ: `order`, `rounding`, ...", null="none differs"),
     Column("replayed", "int", "of these, reproduced bit for bit on both sides", "activations"),
-    Column("control", "text", "the same shape, run again: `equal` or `differs`", null="not run"),
+    Column(
+        *("control", "text", "the same shape, run again: `equal`, `differs`, `alignment differs`"),
+        null="not run",
+    ),
 )
 
 PADDED_LENGTHS = second(
@@ -355,7 +358,10 @@ WALKS = since(
     Column("one_side", "int", "operations of one run only", "operations", null=NO_WALK),
     Column("first", "text", "name of the first source", null="there is none"),
     Column("first_op", "text", "its operation, as the library calls it", null="there is none"),
-    Column("first_cause", "text", "its cause", null="no source, or its cause is unknown"),
+    Column(
+        *("first_cause", "text", "its cause: `order`, `place`, `argument`, `alignment`, ..."),
+        null="no source, or its cause is unknown",
+    ),
     Column("compared", "int", "numbers of the outputs that must agree", "numbers", null=NO_WALK),
     Column("differing", "int", "of these, with different bits", "numbers", null=NO_WALK),
     Column("max_ulp", "int", "largest distance of the outputs", "ulp", null="no number"),
@@ -385,7 +391,10 @@ SOURCES = since(
     Column("compared", "int", "numbers that must agree", "numbers"),
     Column("differing", "int", "of these, with different bits", "numbers"),
     Column("max_ulp", "int", "largest distance", "ulp", null="no number"),
-    Column("cause", "text", "why it differs: `order`, ...", null="unknown, or not searched for"),
+    Column(
+        *("cause", "text", "why it differs: `order`, `place`, `argument`, `alignment`, ..."),
+        null="unknown, or not searched for",
+    ),
     Column("examined", "int", "differing numbers searched for a cause", "numbers", null="none"),
     Column("replayed", "int", "of these, replayed on both sides", "numbers", null="none"),
     Column("alone", "int", "1: run alone, it gave its bits on both sides", null="not tried"),

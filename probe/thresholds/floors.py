@@ -283,11 +283,12 @@ def _text(
     """Returns the floor in one line."""
     (size, step, kind), kinds = top, assigned(found)
     noun = NOUNS.get(found.case.op, "samples") if found.vary == "batch" else "outputs"
-    by = f", in multiples of {step}," * (step > 1)
+    by = f", in multiples of {step}" * (step > 1)
     if below is None:
-        every = f"from {size:,} to {found.upto:,}{by} all {noun}"
-        return f"no floor is needed: {every} are added {named(found, kind)}"
-    first = f"floor: {_sized(found, size)}{by.rstrip(',')}; below, at "
+        what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
+        every = f"from {size:,} to {found.upto:,}{', at these,' * (step > 1)} all {noun}"
+        return f"{what} needed: {every} are added {named(found, kind)}"
+    first = f"floor: {_sized(found, size)}{by}; below, at "
     if kinds[below - found.shortest] == MIXED:
         text = f"{first}{below:,}, {_mixed(found, below)}"
         text += f", from {size:,} on all {named(found, kind)}"

@@ -80,6 +80,12 @@ def test_the_next_commands_are_those_of_the_same_case(capsys):
     assert [words[0] for words in next_of(text)] == ["thresholds", "targets"]
 
 
+def test_the_next_commands_of_a_pool_take_pools(capsys):
+    pool = "--op avg_pool1d --kernel 3 --operands cancel --target reference"
+    assert shell.run(f"explain {pool} --at 6 --against 20".split()) == 0
+    assert [words[0] for words in next_of(capsys.readouterr().out)] == ["targets"]
+
+
 def test_length_says_the_same_as_at(capsys):
     command = f"{CASE} --against 20 --target {SWITCHES}"
     at, _ = ran(capsys, f"explain --at 6 {command}")

@@ -200,6 +200,20 @@ def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
     assert "tapes" not in sys.modules  # it was imported there alone
 
 
+def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, monkeypatch):
+    given = []
+
+    def apart(*some):
+        given.append(some)
+        raise InputError("target", "reference", "it is not started here", "")
+
+    monkeypatch.setattr(sys.modules["probe.answers.record"], "Apart", apart)
+    for words in ("", " --shape x=2x3 --shape y=4"):
+        assert ran(capsys, f"record tapes:left --out run --target reference{words}")[0] == 2
+    shapes = [{name: one.shape for name, one in some[2].items()} for some in given]
+    assert shapes == [{}, {"x": (2, 3), "y": (4,)}]
+
+
 def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
     from probe.recording.apart import Apart
     from probe.target import Target
@@ -273,7 +287,7 @@ def test_no_report_is_offered_where_none_can_be_written(planted):
     found = probe.first_difference(*apart(X))
     assert found.first.op == "Dense" and "report" not in found.outcome()  # it has no lines
     found.left.scripted = found.right.scripted = {}
-    assert "reproduce('folder') writes a report if a script repeats" in found.outcome()
+    assert "try reproduce('folder') for a report" in found.outcome()
     found.found.causes = {0: causes.Cause(alone=False)}
     assert "report" not in found.outcome()
 

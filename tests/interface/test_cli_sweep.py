@@ -111,6 +111,13 @@ def test_no_difference_is_not_called_stable(capsys):
     assert "The orders may still differ" in swept(capsys, words, json_too=False)[1]
 
 
+def test_a_sweep_of_pools_does_not_offer_orders_that_are_not_asked(capsys):
+    pool = "sweep --op max_pool1d --kernel 3 --lengths 5..9 --target reference --no-store"
+    assert shell.run(pool.split()) == 0
+    assert "--operands cancel, tiny or nan" in (out := capsys.readouterr().out)
+    assert "--by order" not in out
+
+
 @pytest.mark.parametrize("store", ["file/x", "file"])
 def test_a_store_that_cannot_be_written_is_one_line(store, capsys, tmp_path):
     (tmp_path / "file").write_text("")

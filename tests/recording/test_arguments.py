@@ -57,10 +57,18 @@ def test_the_arguments_that_differ_are_the_cause(name: str) -> None:
     assert found.to_json()["operations"][first.left]["arguments"] == first.arguments
 
 
+@pytest.mark.parametrize("right", [0.1 + 1e-12, np.float64(np.float32(0.1)), 1e300])
+def test_arguments_that_differ_have_texts_that_differ(right: float) -> None:
+    """float32 has both numbers as 0.1; NumPy compares with a float32 in float32."""
+    found = told(lambda x: x.astype(float) * 0.1, lambda x: x.astype(float) * right)
+    left, _, text = found.found.operations[-1].arguments.partition(" against ")
+    assert left == "operand 2 0.1" and float(text) == right
+
+
 def test_no_report_is_offered_of_what_was_asked_for(tmp_path: Any) -> None:
     left, right, _ = PAIRS["an epsilon"]
     found = told(left, right)
-    assert "writes a report" not in found.outcome() and "ask for different" in found.outcome()
+    assert "for a report" not in found.outcome() and "ask for different" in found.outcome()
     with pytest.raises(InputError, match="two runs ask for different things: .*1e-05 against"):
         found.reproduce(tmp_path / "report")
     assert not (tmp_path / "report").exists()
@@ -70,7 +78,7 @@ def test_without_causes_the_arguments_are_named_too() -> None:
     left, right, _ = PAIRS["a factor"]
     found = told(left, right, explain=False)
     assert "the arguments differ: operand 2 0.5 against 0.25" in found.lines()[1]
-    assert "writes a report" not in found.outcome()
+    assert "for a report" not in found.outcome()
 
 
 def test_all_that_follows_is_carried() -> None:

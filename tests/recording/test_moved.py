@@ -127,6 +127,13 @@ def test_outputs_that_agree_only_at_other_indices_are_moved(name: str) -> None:
     assert "moved" in repr(found) and "equal" not in repr(found)
 
 
+def test_a_permutation_that_one_side_is_given_moves_what_is_twice_too() -> None:
+    columns = torch.tensor(COLUMNS)
+    found = compared((lambda: SQUARE @ SQUARE.T, lambda: (SQUARE @ SQUARE.T)[:, columns]))
+    stay = sum(n == column for n, column in enumerate(COLUMNS))
+    assert found.moved == SQUARE.shape[0] * (len(COLUMNS) - stay)
+
+
 @pytest.mark.parametrize("name", WINDOW)
 def test_outputs_that_read_other_inputs_have_another_window(name: str) -> None:
     found = compared(WINDOW[name])

@@ -178,7 +178,7 @@ def test_a_floor_at_multiples_names_a_size_below_it_that_adds_otherwise(pretend)
     pretend(lambda n: (0, (), int(n % 2 > 0 and n > 3)))
     told = floors.floor(found("reference", upto=40))
     assert (told.size, told.step) == (2, 2)
-    assert told.text.startswith("no floor is needed: from 2 to 40, in multiples of 2, all rows")
+    assert told.text.startswith("no floor, but multiples of 2 are needed: from 2 to 40, at these")
 
 
 def test_remainders_that_are_no_multiples_are_named_where_there_is_no_floor(pretend) -> None:

@@ -134,6 +134,8 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
             if found.left_out
             else "No difference in what was compared; what failed is not known."
             if found.failures
+            else "No difference with these operands: try --operands cancel, tiny or nan."
+            if case.pool and case.kind != "cancel"
             else "No difference with these operands. The orders may still differ: try --by order "
             "or --operands cancel."
             if case.kind != "cancel"
