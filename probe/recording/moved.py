@@ -23,6 +23,7 @@ from probe.recording.meaning import (
     Broadcasts,
     Each,
     Pads,
+    Steps,
     Unknown,
 )
 from probe.recording.recording import Operation, Recording, Side
@@ -78,11 +79,11 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
             for side in (0, 1)
         )
         elsewhere = at != to
-        if not whole:  # what reads padding alone is the same at many places
-            elsewhere &= np.bincount(to, minlength=size)[to] == 1
         if elsewhere.any() and _by_rows(rows, size, at[elsewhere], to[elsewhere]):
             said[REORDERED] = None
             continue
+        if not whole:  # what reads padding alone is the same at many places
+            elsewhere &= np.bincount(to, minlength=size)[to] == 1
         one.moved = int(elsewhere.sum())
         rest = size - len(at)
         if rest and measured and one.known and (one.moved or whole):
@@ -122,7 +123,8 @@ def _other_formula(found: Difference) -> bool:
             return True
         same = one.reads and all(pair.selection.whole for pair in one.reads)
         other = any(not pair.selection.whole for pair in one.gives)
-        if same and other and any(isinstance(op.meaning, Each) for op in ops):
+        # several steps may hold numbers of their own: a factor inside a scan or a compiled function
+        if same and other and any(isinstance(op.meaning, Each | Steps) for op in ops):
             return True
     return False
 
