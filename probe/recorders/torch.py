@@ -440,7 +440,8 @@ class _Mode(TorchDispatchMode):
         call.reads = [slot_of(one) for one in reads]
         again = None
         if not call.random:
-            again = Repeat(call.func, call.tree(), call.reads, torch.get_num_threads(), at)
+            given = (call.func, call.tree(), call.reads, torch.get_num_threads(), at)
+            again = Repeat(*given, torch.is_grad_enabled())
         lines = call.writer(at, len(every)) if every else None
         lines = None if lines is None else _threaded(lines, self.recorder)
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
@@ -473,7 +474,8 @@ class _Mode(TorchDispatchMode):
 class Repeat:
     """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
-    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for.
+    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for;
+    ``gradients``: whether they are on, as some kernels ask that themselves.
     """
 
     func: Any
@@ -481,6 +483,7 @@ class Repeat:
     slots: Sequence[Slot]
     threads: int
     at: Sequence[int]
+    gradients: bool = False
 
     @property
     def addresses(self) -> list[int | None]:
@@ -501,7 +504,7 @@ class Repeat:
         operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
         fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
         args, kwargs = replaced(self.tree, fill)
-        with torch.no_grad(), _on(self.threads):
+        with torch.set_grad_enabled(self.gradients), _on(self.threads):
             given = self.func(*args, **kwargs)
         every = tensors(given)
         changed = Call(self.func, args, kwargs).changed()

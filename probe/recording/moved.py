@@ -21,10 +21,14 @@ from probe.recording.difference import Difference, Pair, judge
 from probe.recording.labels import Labels, tag
 from probe.recording.meaning import (
     Broadcasts,
-    Each,
+    Contracts,
+    Convolution,
+    Exact,
+    Normalises,
     Pads,
-    Steps,
+    Reduces,
     Unknown,
+    Windows,
 )
 from probe.recording.recording import Operation, Recording, Side
 
@@ -35,6 +39,10 @@ REORDERED = (
     "the rows of the inputs stand in another order in the two runs, and each output is compared "
     "with that of the same row"
 )
+
+
+PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
+"""What differs between two operations of the same inputs only by which elements are read."""
 
 
 def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
@@ -123,8 +131,10 @@ def _other_formula(found: Difference) -> bool:
             return True
         same = one.reads and all(pair.selection.whole for pair in one.reads)
         other = any(not pair.selection.whole for pair in one.gives)
-        # several steps may hold numbers of their own: a factor inside a scan or a compiled function
-        if same and other and any(isinstance(op.meaning, Each | Steps) for op in ops):
+        # numbers of its own (a divisor, a factor inside a loop) change a formula too: only of two
+        # operations of one kind that have none is another window proved
+        alike = len({type(op.meaning) for op in ops}) == 1 and isinstance(ops[0].meaning, PLACES)
+        if same and other and not alike:
             return True
     return False
 
