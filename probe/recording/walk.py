@@ -99,7 +99,7 @@ def walk(
         side, said = watched(recorder, f"the {name} side")
         sides.append(side)
         notes.append(said)
-    inner = [getattr(one, "inner", one) for one in (left, right)]
+    inner: list[Any] = [getattr(one, "inner", one) for one in (left, right)]
     gradients = [getattr(one, "gradients", None) for one in inner]
     if sorted(map(str, gradients)) == ["False", "True"]:  # both run the same kernels, or neither
         number = gradients.index(False)
