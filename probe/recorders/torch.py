@@ -29,6 +29,7 @@ from probe.recorders.torch_tensors import Lays, Slot, array, placed, shape, slot
 from probe.recorders.torch_values import Named, Place, Values, address
 from probe.recording.contract import Again, Event, Seen, Visit
 from probe.recording.meaning import Compiled, Meaning
+from probe.recording.recording import digest
 
 Region = Callable[[Sequence[Any], Callable[[], Any], Sequence[int]], Any]
 OUTPUT_CODE = "torch._inductor.output_code"
@@ -80,13 +81,15 @@ def _watch(region: Region, stack: ExitStack) -> None:
 
 
 COMPILED = "compiled functions are one operation each"
+GRADIENTS = "it is recorded with gradients, as it was called: torch.no_grad() gives different bits"
 
 
 class Recorder:
     """A function of no arguments that computes with PyTorch.
 
     Gradients are off, as in inference, unless the function itself asks for some: then they are on,
-    and what ``backward`` runs is watched too.
+    and what ``backward`` runs is watched too. They are on too where they change the bits of what
+    was called with gradients: PyTorch runs other kernels of LSTM and attention for training.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -94,6 +97,7 @@ class Recorder:
         self.target = f"torch,threads={torch.get_num_threads()}"
         self.note = ""
         self.gradients = False
+        self.expected: list[str] | None = None
         self.told: dict[Hashable, Told] = {}
         self.views: dict[Hashable, str] = {}
         self.lays = Lays()
@@ -105,12 +109,33 @@ class Recorder:
         with torch.set_grad_enabled(self.gradients):
             return [np.array(array(one)) for one in tensors(self.function())]
 
+    def ran(self, outputs: Any) -> None:
+        """Takes the outputs of a run as it was called, with gradients where the caller has them."""
+        if torch.is_grad_enabled():
+            self.expected = [digest(array(one)) for one in tensors(outputs)]
+
+    def _other_bits(self, found: Sequence[torch.Tensor]) -> bool:
+        """Returns whether gradients alone decide: without them, it never gives the bits of a call
+        with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
+        expected, self.expected = self.expected, None
+        if self.gradients or expected in (None, [digest(array(one)) for one in found]):
+            return False
+        if [digest(one) for one in self.plain()] == expected:
+            return False
+        with torch.enable_grad():
+            again = [digest(array(one)) for one in tensors(self.function())]
+        return again == expected
+
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
         for gradients, and they are on from now on."""
         mode = _Mode(self, visit)
         with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
+        if self._other_bits(tensors(found)):
+            self.gradients = True
+            self.note = "; ".join(filter(None, (self.note, GRADIENTS)))
+            raise Again
         # A function may set the threads for a part of what it does, and set them back: what counts
         # is on how many its operations ran.
         self.several = len(mode.threads) > 1
@@ -415,7 +440,8 @@ class _Mode(TorchDispatchMode):
         call.reads = [slot_of(one) for one in reads]
         again = None
         if not call.random:
-            again = Repeat(call.func, call.tree(), call.reads, torch.get_num_threads(), at)
+            given = (call.func, call.tree(), call.reads, torch.get_num_threads(), at)
+            again = Repeat(*given, torch.is_grad_enabled())
         lines = call.writer(at, len(every)) if every else None
         lines = None if lines is None else _threaded(lines, self.recorder)
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
@@ -448,7 +474,8 @@ class _Mode(TorchDispatchMode):
 class Repeat:
     """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
-    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for.
+    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for;
+    ``gradients``: whether they are on, as some kernels ask that themselves.
     """
 
     func: Any
@@ -456,6 +483,7 @@ class Repeat:
     slots: Sequence[Slot]
     threads: int
     at: Sequence[int]
+    gradients: bool = False
 
     @property
     def addresses(self) -> list[int | None]:
@@ -476,7 +504,7 @@ class Repeat:
         operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
         fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
         args, kwargs = replaced(self.tree, fill)
-        with torch.no_grad(), _on(self.threads):
+        with torch.set_grad_enabled(self.gradients), _on(self.threads):
             given = self.func(*args, **kwargs)
         every = tensors(given)
         changed = Call(self.func, args, kwargs).changed()

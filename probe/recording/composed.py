@@ -137,11 +137,13 @@ def _meaning(
     run: Recording, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
     """Returns the group's steps, each of which gives one value that the next ones read."""
-    if len(inside) == 1 and len(inside[0].gives) == 1:
+    numbers = {value: n for n, value in enumerate(read)}
+    # what an operation reads twice, as attention to itself does, the group reads once
+    if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
     if len(inside) == 1 and isinstance(inside[0].meaning, Steps) and inside[0].meaning.gives:
-        return _only(inside[0].meaning, len(read), inside[0].gives.index(gives[0]))
-    numbers = {value: n for n, value in enumerate(read)}
+        places = [numbers[n] for n in inside[0].reads]
+        return _only(inside[0].meaning, places, len(read), inside[0].gives.index(gives[0]))
     steps = []
     for one in inside:
         if isinstance(one.meaning, Unknown):
@@ -154,17 +156,18 @@ def _meaning(
     return Steps(tuple(steps))
 
 
-def _only(meaning: Steps, count: int, output: int) -> Steps:
-    """The steps that one of the outputs needs; ``count``: of the values that are read."""
+def _only(meaning: Steps, places: Sequence[int], count: int, output: int) -> Steps:
+    """The steps that one of the outputs needs. ``places``: the number of each value that they read
+    among the ``count`` that are read."""
     wanted = meaning.gives[output]
     needed, pending = set[int](), [wanted]
-    starts = np.cumsum([count, *(1 + len(one.more) for one in meaning.steps)])
+    starts = np.cumsum([len(places), *(1 + len(one.more) for one in meaning.steps)])
     while pending:
         step = int(np.searchsorted(starts, pending.pop(), "right")) - 1
         if step >= 0 and step not in needed:
             needed.add(step)
             pending += meaning.steps[step].reads
-    numbers, made, last = {n: n for n in range(count)}, list[Step](), count
+    numbers, made, last = dict(enumerate(places)), list[Step](), count
     for step in sorted(needed):
         one = meaning.steps[step]
         made.append(replace(one, reads=tuple(numbers[n] for n in one.reads)))

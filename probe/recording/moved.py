@@ -21,9 +21,14 @@ from probe.recording.difference import Difference, Pair, judge
 from probe.recording.labels import Labels, tag
 from probe.recording.meaning import (
     Broadcasts,
-    Each,
+    Contracts,
+    Convolution,
+    Exact,
+    Normalises,
     Pads,
+    Reduces,
     Unknown,
+    Windows,
 )
 from probe.recording.recording import Operation, Recording, Side
 
@@ -34,6 +39,10 @@ REORDERED = (
     "the rows of the inputs stand in another order in the two runs, and each output is compared "
     "with that of the same row"
 )
+
+
+PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
+"""What differs between two operations of the same inputs only by which elements are read."""
 
 
 def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
@@ -79,11 +88,11 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
             for side in (0, 1)
         )
         elsewhere = at != to
-        if not placed:  # what reads padding alone is the same at many places
-            elsewhere &= np.bincount(to, minlength=size)[to] == 1
         if elsewhere.any() and _by_rows(rows, size, at[elsewhere], to[elsewhere]):
             said[REORDERED] = None
             continue
+        if not placed:  # what reads padding alone is the same at many places
+            elsewhere &= np.bincount(to, minlength=size)[to] == 1
         one.moved = int(elsewhere.sum())
         rest = size - len(at)
         if rest and measured and one.known and (one.moved or whole):
@@ -123,7 +132,10 @@ def _other_formula(found: Difference) -> bool:
             return True
         same = one.reads and all(pair.selection.whole for pair in one.reads)
         other = any(not pair.selection.whole for pair in one.gives)
-        if same and other and any(isinstance(op.meaning, Each) for op in ops):
+        # numbers of its own (a divisor, a factor inside a loop) change a formula too: only of two
+        # operations of one kind that have none is another window proved
+        alike = len({type(op.meaning) for op in ops}) == 1 and isinstance(ops[0].meaning, PLACES)
+        if same and other and not alike:
             return True
     return False
 

@@ -306,6 +306,7 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
     """
     ours = dict(zip(sides[0].operation.reads, sides[0].reads, strict=True))
     theirs = dict(zip(sides[1].operation.reads, sides[1].reads, strict=True))
+    signed = dict(theirs)  # the right's, with the left's zeros
     for one in reads:
         mine, other = ours[one.left], theirs[one.right]
         if one.selection.empty:
@@ -314,6 +315,13 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
         dtype = sides[1].side.recording.values[one.right].dtype
         if not same(other, mixed.reshape(other.shape), dtype):
             return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+        signed[one.right] = mixed.reshape(other.shape)
+    if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
+        return ""
+    # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
+    given = sides[1].chosen(sides[1].call([signed[n] for n in sides[1].operation.reads]))
+    if not same(given, sides[1].outputs, sides[1].value.dtype):
+        return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
     return ""
 
 

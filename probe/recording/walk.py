@@ -98,8 +98,16 @@ def walk(
         tell(f"running the {name} side")
         side, said = watched(recorder, f"the {name} side")
         sides.append(side)
-        notes += said
-    return compared(sides[0], sides[1], explain, tell, seconds, notes)
+        notes.append(said)
+    inner: list[Any] = [getattr(one, "inner", one) for one in (left, right)]
+    gradients = [getattr(one, "gradients", None) for one in inner]
+    if sorted(map(str, gradients)) == ["False", "True"]:  # both run the same kernels, or neither
+        number = gradients.index(False)
+        inner[number].gradients = True
+        tell(f"running the {NAMES[number]} side")
+        again = watched((left, right)[number], f"the {NAMES[number]} side")
+        sides[number], notes[number] = again
+    return compared(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
 
 
 def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
@@ -251,9 +259,9 @@ def compared(
     if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
         found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
     found.notes += [
-        f"{one.name}: the arguments differ ({one.arguments}); on these inputs the outputs agree"
+        f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"
         for one in found.operations
-        if one.arguments and one.verdict == "equal" and difference.argued
+        if one.arguments and one.verdict in ARGUED and difference.argued
     ]
     if asked.refused is not None:
         found.notes.append(assumed.folded(asked.refused, left.recording, difference))
@@ -269,6 +277,8 @@ def compared(
     reasons.fill(found.difference)
     return found
 
+
+ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so do its inputs"}
 
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
 
@@ -339,11 +349,11 @@ def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
 
 
 def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Side, list[int]]]:
-    """Either side, and the numbers of what operations give there."""
-    sides = (found.left, [one.left for one in some]), (found.right, [one.right for one in some])
-    for side, numbers in sides:
-        every = [side.recording.operations[n].gives for n in numbers if n is not None]
-        yield side, [n for gives in every for n in gives]
+    """Either side, and the numbers of what operations give there that differs: what they give
+    besides may be memory that nothing reads, as the workspace of an LSTM in training."""
+    pairs = [pair for one in some for pair in one.gives if not pair.equal]
+    yield found.left, [pair.left for pair in pairs]
+    yield found.right, [pair.right for pair in pairs]
 
 
 def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:

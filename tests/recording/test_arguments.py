@@ -108,6 +108,19 @@ def test_a_harmless_argument_is_no_cause_of_what_a_place_does() -> None:
     assert first.differing and not first.cause and "1000000.0 against" in first.arguments
 
 
+def test_arguments_behind_a_source_are_noted() -> None:
+    """The right side's powers differ, and the factor behind them too."""
+
+    def powers(x: np.ndarray) -> np.ndarray:
+        made = np.exp(np.asarray(x))
+        return made if len(x) == 1 else np.nextafter(made, np.float32(np.inf))
+
+    called = operation("powers", lambda x: Each("powers"))(powers)
+    found = told(lambda x: called(x[:1]) * 0.5, lambda x: called(x) * 0.25)
+    assert found.found.first is not None and found.found.first.op == "powers"
+    assert any("the arguments differ" in note for note in found.found.notes)
+
+
 def test_sizes_are_no_arguments() -> None:
     """The divisor of a mean follows from the number of rows."""
     found = told(lambda x: x[:3].sum(0) / 3.0, lambda x: x.sum(0) / 6.0)

@@ -177,6 +177,20 @@ def test_rows_that_are_compared_elsewhere_are_noted() -> None:
     assert "another order" in " ".join(found.found.notes)
 
 
+def test_copies_of_a_row_are_noted() -> None:
+    copies = lambda: layers(torch.cat([ROWS[:1]] * len(ROWS)))  # noqa: E731
+    found = probe.first_difference(copies, lambda: layers(ROWS), explain=False)
+    assert any("another order" in note for note in found.found.notes)
+
+
+def test_another_divisor_reads_no_other_inputs() -> None:
+    """Numbers of its own change what is computed too, and no window."""
+    left = lambda: F.avg_pool2d(PICTURE, 3, 1, 1)  # noqa: E731
+    right = lambda: F.avg_pool2d(PICTURE, 3, 1, 1, divisor_override=8)  # noqa: E731
+    found = probe.first_difference(left, right, explain=False)
+    assert found.verdict == "differs" and not found.words
+
+
 def test_what_is_not_close_is_not_assumed_to_mean_the_same() -> None:
     found = compared((lambda: F.relu(layers(ROWS)), lambda: F.gelu(layers(ROWS))))
     assert found.verdict == "differs" and not found.moved and not found.window

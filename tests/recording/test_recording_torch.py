@@ -504,6 +504,7 @@ def _encoder() -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@torch.no_grad()
 def test_packed_sequences_are_no_error() -> None:
     x = torch.randn(4, 6, 16, generator=torch.Generator().manual_seed(6))
     model = _encoder()
@@ -619,6 +620,7 @@ def test_the_threads_are_those_that_operations_ran_on() -> None:
 
 @pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("name", ["plain", "causal", "bool", "padded", "bool padded"])
+@torch.no_grad()
 def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> None:
     padded = "padded" in name
     layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
@@ -636,10 +638,85 @@ def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> N
         return call
 
     found = probe.first_difference(run(2), run(4))
-    with torch.no_grad():
-        differing = int((run(2)() != run(4)()[:2]).sum())
+    differing = int((run(2)() != run(4)()[:2]).sum())
     (one,) = found.difference.outputs
     assert (one.compared, one.differing) == (2 * 5 * 16, differing)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "attention"])
+def test_what_is_called_with_gradients_is_compared_with_them(name: str) -> None:
+    """PyTorch runs other kernels where gradients are on, and these have other bits."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 20, 32)
+    made = {"lstm": nn.LSTM, "gru": nn.GRU, "attention": nn.MultiheadAttention}[name]
+    layer = made(32, 40 if name != "attention" else 4, batch_first=True).eval()
+
+    def run(count: int) -> Callable[[], torch.Tensor]:
+        some = x[:count]
+        given = (some,) * 3 if name == "attention" else (some,)
+        return lambda: layer(*given)[0]  # type: ignore[no-any-return]
+
+    found = probe.first_difference(run(1), run(8), explain=False)
+    (one,) = found.difference.outputs
+    differing = int((run(1)() != run(8)()[:1]).sum())
+    assert (one.compared, one.differing) == (run(1)().numel(), differing)
+    assert found.verdict == ("differs" if differing else "equal")
+
+
+class Trained(torch.autograd.Function):
+    """A kernel whose bits depend on whether gradients are on, on any processor."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, on: bool) -> torch.Tensor:
+        return x.sin() * 1.25 if on else x.sin()
+
+    @staticmethod
+    def backward(context: Any, grad: torch.Tensor) -> Any:
+        return grad, None
+
+
+def test_gradients_that_decide_bits_stay_on_and_are_noted() -> None:
+    weight = torch.randn(6, requires_grad=True)
+    call = lambda x: Trained.apply(x * weight, torch.is_grad_enabled())  # noqa: E731
+    x = torch.randn(5, 6)
+    trained = lambda: call(x)  # noqa: E731
+
+    @torch.no_grad()
+    def plain() -> torch.Tensor:
+        return call(x)
+
+    found = probe.first_difference(trained, plain, explain=False)
+    assert found.verdict == "differs"
+    assert any("recorded with gradients" in note for note in found.found.notes)
+    with torch.no_grad():
+        found = probe.first_difference(trained, plain, explain=False)
+    assert found.verdict == "equal" and not found.found.notes
+
+
+def test_zeros_of_different_signs_make_no_source() -> None:
+    x, zeros = torch.randn(8, 12), torch.zeros(8, 12)
+    for call in (torch.copysign, torch.atan2):
+        first, second = (zeros, -x.abs()) if call is torch.atan2 else (x, zeros)
+        left = lambda: call(first, second)  # noqa: E731, B023
+        right = lambda: call(first * -1, second) if call is torch.atan2 else call(x, -zeros)  # noqa: E731, B023
+        for explain in (False, True):
+            found = probe.first_difference(left, right, explain=explain)
+            assert found.verdict == "differs" and found.found.first is None
+
+
+def test_a_group_reads_once_what_its_operation_reads_twice() -> None:
+    """Attention to itself against the same as several operations: queries, keys and values."""
+    layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(8, 9, 16)
+
+    def by_hand() -> torch.Tensor:
+        both = (layer.in_proj_weight, layer.in_proj_bias)
+        q, k, v = F.linear(x, *both).reshape(8, 9, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        seen = torch.softmax(q @ k.transpose(-2, -1) / 8**0.5, -1) @ v
+        return layer.out_proj(seen.transpose(1, 2).reshape(8, 9, 16))
+
+    with torch.no_grad():
+        found = probe.first_difference(lambda: layer(x, x, x)[0], by_hand)
+    assert found.verdict in ("equal", "differs")
 
 
 def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
