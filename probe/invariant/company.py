@@ -12,7 +12,7 @@ This is a test and no proof: a branch that only other numbers take is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,10 +91,24 @@ class Company:
         else:
             self.keeper.calls.begin((kind, _rest(shapes, axes)), count)
 
-    def ask(self, kind: Any, given: Sequence[Value], answer: Sequence[Value], run: Run) -> None:
+    def forget(self) -> None:
+        """The model was changed: each kind of arguments is asked about again."""
+        for each in (self._axes, self._asked, self._full):
+            each.clear()
+        self.keeper.calls.forget()
+
+    def ask(
+        self,
+        kind: Any,
+        given: Sequence[Value],
+        answer: Sequence[Value],
+        run: Run,
+        numbers: Hashable = None,
+    ) -> None:
         """Asks about a call that has ended. NotInvariant: ``strict``, and something isn't kept.
 
         ``run``: the model in the mode, of other values in place of those that are ``given``.
+        ``numbers``: among the arguments; calls of a kind are briefly asked about again with others.
         """
         shapes = [value.shape for value, _ in given]
         if not any(shapes) or any(0 in one for one in shapes):
@@ -104,10 +118,10 @@ class Company:
             return
         axes = self._axes.get(kind)
         if axes is not None and _count(shapes, axes) is not None and kind in self._full:
-            there = (kind, _rest(shapes, axes)) in self._asked
+            there = (kind, _rest(shapes, axes), numbers) in self._asked
             found = self._tried(given, axes, answer, run, () if there else BRIEF)
             if not found.why and not found.left:
-                self._keep(kind, axes, shapes)
+                self._keep(kind, axes, shapes, numbers)
                 return
         axes, found = self._read(axes or (), given, answer, run)
         by_kind = {kind or operation: (operation, why, kind) for operation, why, kind in found.left}
@@ -117,7 +131,7 @@ class Company:
         if found.why and not found.left:
             self.keeper.leave(MIXED if found.ran else UNREAD, found.why)
         if not found.why:
-            self._keep(kind, axes, shapes)
+            self._keep(kind, axes, shapes, numbers)
 
     def _read(
         self, axes: Axes, given: Sequence[Value], answer: Sequence[Value], run: Run
@@ -151,10 +165,12 @@ class Company:
         self.begin(kind, shapes)
         self.keeper.calls.end()
 
-    def _keep(self, kind: Any, axes: Axes, shapes: Sequence[tuple[int, ...]]) -> None:
+    def _keep(
+        self, kind: Any, axes: Axes, shapes: Sequence[tuple[int, ...]], numbers: Hashable
+    ) -> None:
         self._axes[kind] = axes
         self._full.add(kind)
-        self._asked.add((kind, _rest(shapes, axes)))
+        self._asked.add((kind, _rest(shapes, axes), numbers))
         self.begin(kind, shapes)
         self.keeper.calls.end()
 

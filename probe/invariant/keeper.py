@@ -120,6 +120,10 @@ class Calls:
         """A call starts that has all in common with one that has ended."""
         self._now.call, self._now.fresh = (None, 0), False
 
+    def forget(self) -> None:
+        """The model was changed: no call was one of it as it is now."""
+        self._done.clear()
+
     def end(self) -> None:
         """The call has ended well."""
         shapes, batch = self._now.call

@@ -140,7 +140,13 @@ def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None
         packed[:] = [tf.nest.map_structure(lambda _: 0, found)]
         return tf.nest.flatten(found)
 
-    made = tf.function(function, autograph=False).get_concrete_function(*open_)
+    try:
+        made = tf.function(function, autograph=False).get_concrete_function(*open_)
+    except Exception as error:  # a loop or branch of Python's on numbers, or on an open batch
+        said = " ".join(str(getattr(error, "message", error)).split())[:160]
+        why = f"it cannot be traced with an open batch ({type(error).__name__}: {said})"
+        todo = "write loops and branches on tensors with keras.ops or tf.while_loop, tf.cond"
+        raise InputError("model", model.name, why, todo) from error
     return Traced(made, [outer for outer, _ in made.graph.captures], packed[0])
 
 

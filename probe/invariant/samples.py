@@ -30,6 +30,16 @@ CANDIDATES = 4  # times as many are drawn
 SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
 
 ENOUGH = 160  # numbers in all answers together
+MOST, PLENTY = 512, 2048
+"""The same with those that stand at one place alone, of a quick program: see ``Whole._more``."""
+
+CANDIDATES = 4  # times as many are drawn
+SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
+
+ENOUGH = 160  # numbers in all answers together
+MOST, PLENTY = 512, 2048
+"""The same of a quick program: a size may round differently in one of several hundred numbers."""
+
 DISTINCT = 16  # values of a floating-point input that is a mask or a code rather than a quantity
 KEPT = 4096  # values of a recipe
 
@@ -145,9 +155,9 @@ def fits(told: Any, carries: Sequence[bool]) -> bool:
     if not isinstance(told, dict) or len(told.get("inputs", ())) != len(carries):
         return False
     chosen, every = told.get("chosen"), zip(told["inputs"], carries, strict=True)
-    if not isinstance(chosen, list) or not 1 <= len(chosen) <= MANY:
+    if not isinstance(chosen, list) or not 1 <= len(chosen) <= MOST:
         return False
-    if any(type(one) is not int or not 0 <= one < MANY * CANDIDATES for one in chosen):
+    if any(type(one) is not int or not 0 <= one < MOST * CANDIDATES for one in chosen):
         return False
     return all(_of_input(one) if carried else one is None for one, carried in every)
 

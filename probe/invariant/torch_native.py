@@ -98,7 +98,7 @@ def _tell(one: Any, parts: list[Any]) -> bool:
     kind = type(one)
     parts.append(kind)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
-        if one.layout is not torch.strided or one.is_conj() or one.is_neg():
+        if one.is_nested or one.layout is not torch.strided or one.is_conj() or one.is_neg():
             return False
         parts += one.shape, one.stride(), one.dtype, one.data_ptr() % ALIGNED
     elif kind in PLAIN:

@@ -456,8 +456,10 @@ def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) ->
 
 def _samples(args: Tensors) -> list[Any]:
     """Returns the shapes without the first axis: the same for every batch."""
-    return [tuple(one.shape[1:]) for one in args if isinstance(one, torch.Tensor)]
+    every = [one for one in args if isinstance(one, torch.Tensor)]
+    return ["nested" if one.is_nested else tuple(one.shape[1:]) for one in every]
 
 
 def _shapes(args: Tensors) -> str:
-    return ", ".join("x".join(map(str, one.shape)) for one in args if isinstance(one, torch.Tensor))
+    every = [one for one in args if isinstance(one, torch.Tensor)]
+    return ", ".join("nested" if one.is_nested else "x".join(map(str, one.shape)) for one in every)

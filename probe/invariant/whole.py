@@ -12,6 +12,8 @@ That is a test and no proof: a size is not refuted. ``Report.certify`` asks the 
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +24,9 @@ from probe.errors import InputError, ProbeError
 from probe.invariant import samples
 from probe.invariant.classes import digest
 from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild, aligned
+
+SPENT = 0.3  # seconds, about, on more samples than stand at every place
+DRAWN = 1 << 20  # numbers of their inputs
 
 
 class Whole:
@@ -48,6 +53,8 @@ class Whole:
         self.outputs: list[Output] = []
         self.pool: list[np.ndarray] = []
         self.dtypes: list[str] = []
+        self.placed = 0
+        """How many of the samples are run at every place; further ones at one."""
 
     def forget(self) -> None:
         """Its samples are small, and stay."""
@@ -66,9 +73,37 @@ class Whole:
             both = enumerate(zip(here, self._shapes(other), strict=True))
             self.outputs = [output_of(n, mine, largest, yours, other) for n, (mine, yours) in both]
         numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
+        self.placed = samples.how_many(numbers)
         if "chosen" not in self.recipe:
-            self.recipe["chosen"] = self._most_telling(samples.how_many(numbers), sizes[0])
+            told = self._most_telling(self.placed, sizes[0])
+            self.recipe["chosen"] = told + self._more(numbers, sizes)
         self.pool = self._drawn(self.recipe["chosen"])
+
+    def _more(self, numbers: int, sizes: Sequence[int]) -> list[int]:
+        """Returns further samples, of a quick program: each is run at one place of every size.
+
+        One number of several hundred may be all that two sizes round differently.
+        """
+        order, found = np.arange(sizes[-1]) % len(self.pool[0]), []
+        for _ in range(3):  # it is compiled by now
+            begun = time.perf_counter()
+            self._run(order, False)
+            found.append(time.perf_counter() - begun)
+        runs = 1 + sum(1 / size for size in sizes)  # of each sample
+        drawn = sum(rows[0].size for rows in self.pool)
+        most = min(
+            math.ceil(samples.PLENTY / max(numbers, 1)),
+            samples.MOST,
+            SPENT / min(found) / runs,
+            DRAWN / max(drawn, 1),
+        )
+        start = self.placed * samples.CANDIDATES
+        every = range(start, start + max(0, int(most) - self.placed))
+        if not every:
+            return []
+        self.pool = self._drawn(every)
+        *_, finite = self.seen(sizes[0])
+        return [number for number, good in zip(every, finite, strict=True) if good]
 
     def _most_telling(self, count: int, size: int) -> list[int]:
         """Returns the candidates whose answers are numbers, and show most."""
@@ -167,12 +202,15 @@ class Whole:
             return ""
 
     def _mark(self, size: int, quick: bool) -> str:
-        count = len(self.pool[0])
+        every = len(self.pool[0])
+        count = min(self.placed, every)
         seen: dict[tuple[int, int], str] = {}
-        for turn in range(0, count, min(size, count) if quick else 1):
-            order = (np.arange(size) + turn) % count
+        placed = range(0, count, min(size, count) if quick else 1)
+        orders = [(np.arange(size) + turn) % count for turn in placed]
+        orders += [np.minimum(at + np.arange(size), every - 1) for at in range(count, every, size)]
+        for turn, order in enumerate(orders):
             for output, (rows, dtype) in enumerate(self.answers(order, bool(turn % 2))):
-                for sample in order[:count].tolist():
+                for sample in np.unique(order).tolist():
                     told = _digest(rows[order == sample], dtype)
                     if not told or seen.setdefault((sample, output), told) != told:
                         return ""

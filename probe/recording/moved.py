@@ -72,7 +72,8 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
         if close.near(every, mine.dtype):
             continue
         if whole is None:
-            reached = {_reached(run) for run in (found.left, found.right)} if same_inputs else {""}
+            given = same_inputs or _more(found)
+            reached = {_reached(run) for run in (found.left, found.right)} if given else {""}
             # two crops are other questions; two ways to leave elements out are two answers to one
             whole = reached == {"all"} or "gaps" in reached
             placed = whole or _indexed(found)
@@ -142,6 +143,15 @@ def _other_formula(found: Difference) -> bool:
 
 def _inputs(run: Recording) -> list[int]:
     return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
+
+
+def _more(found: Difference) -> bool:
+    """Returns whether one side is given all that the other is, and more: a mask, an index."""
+    ours, theirs = (
+        {run.values[n].digest for n in _inputs(run) if np.prod(run.values[n].shape) > 1}
+        for run in (found.left, found.right)
+    )
+    return bool(ours & theirs) and (ours <= theirs or theirs <= ours)
 
 
 def _indexed(found: Difference) -> bool:

@@ -1038,6 +1038,127 @@ def test_samples_that_read_each_other_by_exact_operations_are_reported(torch, na
     assert "\n" not in str(caught.value)
 
 
+def over(x):
+    return x / x.abs().max()
+
+
+NUMBERS = {
+    "floating-point": (1.0, 2.0),
+    "whole": (100, 200),
+    "tensor of no axes": (np.float32(1), np.float32(2)),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("way", ["by place", "by name", "in a dictionary"])
+def test_a_number_that_chooses_a_branch_is_asked_about(torch, kind, way):
+    low, high = NUMBERS[kind]
+    if kind.startswith("tensor"):
+        low, high = torch.tensor(low), torch.tensor(high)
+    taken = {
+        "by place": lambda layer, x, t: layer(over(x) if t > low else x),
+        "by name": lambda layer, x, t=None: layer(over(x) if t > low else x),
+        "in a dictionary": lambda layer, d: layer(over(d["x"]) if d["t"] > low else d["x"]),
+    }[way]
+    model, report = stable.invariant(module(torch, taken), (1, 8))
+    x = torch.randn(8, 12)
+
+    def call(count, t):
+        if way == "in a dictionary":
+            return model({"x": x[:count], "t": t})
+        return model(x[:count], t=t) if way == "by name" else model(x[:count], t)
+
+    for count in (1, 3, 8):
+        call(count, low)
+    assert report.complete
+    for count in (1, 3, 8):
+        call(count, high)
+    assert list(report.left) == ["samples that read each other"]
+
+
+def test_numbers_that_are_new_at_each_call_are_soon_not_asked_about(torch):
+    runs = []
+
+    def scaled(layer, x, t):
+        runs.append(t)
+        return layer(x) * t
+
+    model, report = stable.invariant(module(torch, scaled), (1, 8))
+    x = torch.randn(8, 12)
+    for step in range(20):
+        model(x, 1000.0 + step)
+    before = len(runs)
+    for step in range(20):
+        model(x, 2000.0 + step)
+    assert len(runs) == before + 20 and report.complete
+
+
+CHANGED = {
+    "hook before": lambda model: model.register_forward_pre_hook(lambda m, x: (over(x[0]),)),
+    "hook inside": lambda model: model[1].register_forward_hook(lambda m, x, y: over(y)),
+    "layer": lambda model: model.__setitem__(1, module_of(over)),
+    "more layers": lambda model: model.append(module_of(over)),
+    "layer inside": lambda model: model[0].add_module("1", module_of(over)),
+}
+
+
+def module_of(function):
+    import torch
+
+    class Made(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    return Made().eval()
+
+
+@pytest.mark.parametrize("whose", ["made", "given", "copy"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_model_that_was_changed_is_asked_about_again(torch, name, whose):
+    nn = torch.nn
+    plain = nn.Sequential(nn.Sequential(nn.Linear(12, 12)), nn.ReLU(), nn.Linear(12, 7)).eval()
+    model, report = stable.invariant(plain, (1, 8))
+    if whose == "copy":
+        model = copy.deepcopy(model)
+        report = model.invariant_report
+    x = torch.randn(8, 12)
+    for count in (1, 3, 8):
+        model(x[:count])
+    assert report.complete
+    CHANGED[name](plain if whose == "given" else model)
+    for count in (1, 3, 8):
+        model(x[:count])
+    assert list(report.left) == ["samples that read each other"]
+
+
+def test_a_hook_of_a_different_model_or_an_exact_layer_leaves_a_model_complete(torch):
+    nn = torch.nn
+    plain = nn.Sequential(nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 7)).eval()
+    model, report = stable.invariant(plain, (1, 8), strict=True)
+    x = torch.randn(8, 12)
+    for count in (1, 8):
+        model(x[:count])
+    nn.ReLU().register_forward_hook(lambda m, given, y: over(y))
+    model[1] = nn.GELU()
+    model.append(nn.Linear(7, 5))
+    whole = model(x)
+    assert report.complete and all(
+        torch.equal(model(x[n : n + 1]), whole[n : n + 1]) for n in range(8)
+    )
+
+
+def test_a_nested_tensor_inside_is_reported(torch):
+    def nested(layer, x):
+        rows = torch.nested.nested_tensor([one[None] for one in x])
+        return torch.nested.to_padded_tensor(layer(rows), 0.0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of nested tensors
+        model, report = stable.invariant(module(torch, nested), (1, 8))
+        model(torch.randn(3, 12))
+    assert not report.complete
+
+
 OWN = {
     "sorted": lambda layer, x: layer(x.sort(1).values.gather(1, x.argsort(1))),
     "chosen": lambda layer, x: torch_experts(layer, x),

@@ -179,6 +179,23 @@ def test_samples_that_read_each_other_by_exact_operations_are_reported(name):
         strict(x)
 
 
+class Looping(keras.Model):
+    """A loop of Python's on numbers: Keras runs it eagerly, and a graph can't hold it."""
+
+    def call(self, x):
+        while tf.reduce_any(tf.abs(x) > 1):
+            x = x / 2
+        return x
+
+
+def test_a_model_that_cannot_be_traced_is_refused_in_one_line():
+    plain, x = Looping(), numbers(3, 8)
+    plain(x)
+    with pytest.raises(InputError, match="cannot be traced with an open batch") as caught:
+        stable.invariant(plain)[0](x)
+    assert "\n" not in str(caught.value)
+
+
 def test_inputs_without_a_batch_are_shared_by_all_samples():
     tokens, places = (keras.Input((7,), dtype="int32") for _ in range(2))
     plain = keras.Model(
