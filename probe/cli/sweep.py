@@ -155,7 +155,10 @@ def sweep(
     report = found.report()
     if isinstance(found, answers.SweptByOrder):
         out.give(report, lambda: sweeps.by_order(found.found.targets, report, found.values))
-        return 3 if found.failed else int(bool(fail_on) and report["differing"] > 0)
+        if found.failed:
+            return 3
+        strange = any(one.strange for one in found.found.targets.values())
+        return _found(report["differing"] > 0, strange, fail_on)
     for line in found.notes:
         out.note(line)
     summary = found.found
@@ -170,7 +173,12 @@ def _status(found: Summary, fail_on: str | None) -> int:
     if any(one.failures and not one.comparisons for one in found.targets.values()):
         return 3
     strange = any(one.nondeterministic or one.alignment for one in found.targets.values())
-    return int(bool(fail_on and (found.differing or (fail_on == "finding" and strange))))
+    return _found(found.differing > 0, strange, fail_on)
+
+
+def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
+    """Returns 1 for what ``--fail-on`` names. ``strange``: a shape does not repeat its bits."""
+    return int(bool(fail_on and (differing or (fail_on == "finding" and strange))))
 
 
 @click.command(cls=Words, short_help="Find the first release in which something changed.")

@@ -81,10 +81,13 @@ class Pairs:
         """Outputs of the same index, with whether the windows that were read are the same."""
         found = Pairs.of_blocks(left.case, right.case, common(left.case, right.case))
         assert left.windows is not None and right.windows is not None
+        shape = np.maximum(left.case.input_shape(), right.case.input_shape())
         for start in range(0, len(found), 65536):
             rows = slice(start, start + 65536)
             one, two = (
-                windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]]
+                _numbered(
+                    windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
+                )
                 for windows, case, at in (
                     (left.windows, left.case, found.left),
                     (right.windows, right.case, found.right),
@@ -93,6 +96,18 @@ class Pairs:
             same = (one == two).all(axis=1) if one.shape == two.shape else False
             found.same_window[rows] = same
         return found
+
+
+def _numbered(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
+    """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
+
+    The same input of a longer row, or of a later sample of a longer input, has another flat index.
+    """
+    own = case.input_shape()
+    if own == tuple(shape):
+        return reads
+    places = np.unravel_index(np.maximum(reads, 0), own)
+    return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
 
 
 def _places(case: Case, block: tuple[slice, ...]) -> np.ndarray:

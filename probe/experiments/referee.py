@@ -155,7 +155,10 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
             if case.layout == "channels_last":
                 second = second.to(memory_format=_channels_last(second))
             call = getattr(functional, f"conv{case.spatial_rank}d")
-            padding = 0 if case.padding == "valid" else case.padding
+            pads = case.pads()
+            if case.padding != "same" and any(before != after for before, after in pads):
+                return None
+            padding = "same" if case.padding == "same" else [before for before, _ in pads]
             y = call(first, second, bias, case.stride, padding, case.dilation, case.groups)
     if case.dtype == "bfloat16":
         found = y.contiguous().view(torch.int16).numpy().view(x.dtype)

@@ -107,6 +107,12 @@ class ByOrder:
         return f"{count:,} of {self.compared:,} outputs" + f" ({why})" * bool(why)
 
     @property
+    def strange(self) -> bool:
+        """Returns whether a value does not repeat its own bits, at one address or at all."""
+        refusals = {one.refusal for one in [*self.values, self.base]}
+        return not refusals.isdisjoint(("alignment", "nondeterministic"))
+
+    @property
     def summations(self) -> list[Summation]:
         """Returns all summations, those of the largest value first."""
         known = [one.orders for one in (self.base, *self.values) if one.orders]

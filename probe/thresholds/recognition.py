@@ -50,9 +50,9 @@ class Pattern:
     at, all or (``whole`` False) those at both ends, in the middle and scattered between.
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
-    the tail of other kinds. ``unknown``: outputs that have no known summation. ``steady``: the same
-    call gave the same bits again. ``uncertified``: which outputs were not tested for every
-    addition, and why; empty if all were.
+    the tail of other kinds; rows that read padding alone are in neither. ``unknown``: outputs that
+    have no known summation. ``steady``: the same call gave the same bits again. ``uncertified``:
+    which outputs were not tested for every addition, and why; empty if all were.
     """
 
     length: int
@@ -393,16 +393,18 @@ class Call:
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         numbers = [_number(self.known.kinds, tuple(row)) for row in index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
-        typical = kinds[full] if full.any() else kinds
+        adds = (index != NOTHING).any(axis=1)  # rows of padding alone are added in any order
+        typical = kinds[full] if full.any() else kinds[adds] if adds.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
+        other = adds & (kinds != interior)
         return Pattern(
             length=self.size,
             kinds=kinds.astype(np.int16),
             whole=self.whole,
             interior=interior,
-            tail=_runs(kinds[last + 1 :]),
-            elsewhere=int((kinds[: last + 1] != interior).sum()),
+            tail=_runs(kinds[last + 1 :][other[last + 1 :]]),
+            elsewhere=int(other[: last + 1].sum()),
             unknown=int(self.open.sum()),
             steady=self.steady,
             uncertified=self._doubts(),

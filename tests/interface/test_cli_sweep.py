@@ -155,6 +155,14 @@ def test_a_sweep_by_order_needs_no_luck(capsys):
     assert "length 5..8" in out and "winograd: length 5..12: unsupported" in out
 
 
+@pytest.mark.parametrize("by", ["bits", "order"])
+def test_what_does_not_repeat_is_a_finding_of_both_sweeps(by, capsys):
+    words = f"sweep --op conv1d --kernel 3 --in-channels 8 --lengths 4..6 --no-store --by {by}"
+    words += " --target reference,algorithm=random"
+    assert shell.run([*words.split(), "--fail-on", "finding"]) == 1
+    assert shell.run(words.split()) == 0
+
+
 def test_ctrl_c_prints_what_there_is(tmp_path):
     words = "sweep --op conv1d --kernel 5 --in-channels 64 --filters 8 --target reference --json"
     command = [sys.executable, "-m", "probe", *words.split(), "--lengths", "100..20000"]

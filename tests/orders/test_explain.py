@@ -59,6 +59,24 @@ def test_two_targets_differ_by_their_cause(algorithm, cause):
         assert found.replayed == found.compared == found.by_order
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"op": "conv2d", "height": 5},
+        {"op": "conv2d", "height": 5, "padding": 1, "groups": 2, "filters": 4},
+        {"op": "conv3d", "kernel": 2, "height": (3, 3), "batch": 2},
+        {"batch": 2},
+    ],
+)
+def test_two_targets_at_two_lengths_read_the_same_rows_and_samples(case):
+    found = explained(conv(**case), REFERENCE, 6, 9, against_target=other("pairwise"))
+    assert "order" in found.causes and set(found.causes) <= {"order", "window"}
+    width = found.left.case.output_shape()[-2]
+    apart = found.pairs.left[~found.pairs.same_window][:, 0]
+    # behind the end of the shorter rows, where padding is, the longer rows have inputs
+    assert set(apart % width) == ({width - 1} if "padding" in case else set())
+
+
 def kept_in(form):
     return lambda array: floats.nearest(array.astype(np.float64), form).astype(np.float32)
 

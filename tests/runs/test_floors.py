@@ -43,6 +43,17 @@ def held(one) -> list[int]:
     return sizes(one.spans)
 
 
+def test_rows_that_read_padding_alone_are_added_as_all_others() -> None:
+    case = Case("conv1d", 5, 1, 2, padding=7)
+    with open_session(Target.parse("reference,length_switch=17,algorithm=pairwise"), True) as one:
+        result = search.find(one, case, 12)
+    assert texts(result) == ["{5..6}", "{7..12}"] and not result.uncertified
+    assert (told := floors.floor(result)).size == 7 and "not known" not in told.text
+    # the shortest call has no window without padding: what most of its rows add is said of it
+    patterns = result.patterns.values()
+    assert all(max(result.recogniser.kinds[seen.interior]) > UNKNOWN for seen in patterns)
+
+
 @pytest.mark.check
 def test_the_classes_of_a_dense_layer_and_its_floor() -> None:
     result = found("reference,length_switch=7,algorithm=pairwise")
