@@ -252,3 +252,18 @@ def test_a_part_without_gaps_is_told_from_a_sample(
     mask = np.zeros(shape, bool)
     mask.reshape(-1)[places] = True
     assert _box(mask) is box
+
+
+def test_an_input_that_one_side_has_alone_makes_no_outputs_equal():
+    """A mask hides half of the scores: what is equal elsewhere says nothing of the outputs."""
+    b = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(7))
+    mask = torch.rand(2, 12, 12, generator=torch.Generator().manual_seed(8)) > 0.5
+
+    def hidden() -> torch.Tensor:
+        return torch.softmax((b @ b.transpose(1, 2)).masked_fill(mask, -1e9), -1)
+
+    found = probe.first_difference(lambda: torch.softmax(b @ b.transpose(1, 2), -1), hidden)
+    direct = int((torch.softmax(b @ b.transpose(1, 2), -1) != hidden()).sum())
+    (one,) = found.difference.outputs
+    assert found.verdict == "differs" and one.by_index is not None
+    assert one.by_index.differing == direct
