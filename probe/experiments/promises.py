@@ -118,6 +118,7 @@ def promised(
     opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     job = _Promises(store, experiment, progress, opens)
     rows = parquet.table(store.path, "promises").to_pylist()
+    job.referees = {}
     job.known_rows = {(row["run_id"], row["number"]) for row in rows}
     return job.run([(Target.parse(text), some) for text, some in asked.items()], workers)
 
@@ -126,11 +127,12 @@ class _Promises(Campaign[Asked]):
     """``known_rows``: (run_id, number) of the rows that the store has."""
 
     known_rows: set[tuple[str, int]]
+    referees: dict[str, Referee]
 
     def begin(self, part: Part[Asked]) -> None:
         """Starts what calls the target's library directly."""
-        self.referees = {**getattr(self, "referees", {}), part.target.text: Referee(part.target)}
-        part.stack.enter_context(self.referees[part.target.text])
+        # one dictionary for all threads: targets that begin at once would lose each other's
+        self.referees[part.target.text] = part.stack.enter_context(Referee(part.target))
 
     def ask(self, part: Part[Asked], question: Asked) -> None:
         """Asks for one case's sizes, unless the store has them."""

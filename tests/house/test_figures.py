@@ -150,7 +150,10 @@ def reproductions():
 
 
 def fuzz():
-    trials = of("fuzz").trials
+    store = of("fuzz")
+    trials, planted = store.trials, store.planted
+    promises = store.promises[store.promises.compared.notna()]
+    answers = planted.answer.value_counts()
     checked = trials[trials.refereed.notna() & (trials.refereed > 0)]
     unexplained = int(trials.differing.sum() - trials.replayed.sum())
     return [
@@ -163,6 +166,16 @@ def fuzz():
             EXPERIMENTS,
             f"{int(checked.missed.sum())} missed and {int(checked.false.sum())} false among "
             f"{int(checked.refereed.sum()):,} outputs",
+        ),
+        (
+            EXPERIMENTS,
+            f"Of {int(promises.sizes.sum()):,} sizes that `probe thresholds` promises, direct "
+            f"calls contradict {int(promises['false'].sum())}",
+        ),
+        (
+            EXPERIMENTS,
+            f"Of {len(planted):,} planted doubles, {answers.get('right', 0)} causes are right, "
+            f"{answers.get('unknown', 0)} unknown, {answers.get('false', 0)} false",
         ),
     ]
 
@@ -328,7 +341,7 @@ def test_sentences_say_what_the_store_holds(store):
         assert sentence in " ".join(page.read_text().split()), page.name
 
 
-NAMES = r"`[^`]*`|\]\([^)]*\)|(?<=\n)\| \d+ |Zen [34]|AVX-512|AVX2|float32|16-bit|differs by 0\.21"
+NAMES = r"`[^`]*`|\]\([^)]*\)|(?<=\n)\| \d+ |Zen [345]|AVX-512|AVX2|float32|16-bit|differs by 0\.21"
 NAMES += r"|In 16 bits, and"
 """What has digits and is no figure: code, links, numbers of rows, names, questions."""
 
