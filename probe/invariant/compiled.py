@@ -41,6 +41,8 @@ class Jax(Program):
         values, shape = self._flatten((args, kwargs))
         told: list[Any] = [shape, self.threads()]
         for one in values:
+            if getattr(one, "shape", None) == ():
+                return None  # a number may choose a branch: `told` has its value
             if type(one) is self._array:
                 told.append(one.aval)
             elif type(one) is np.ndarray and one.flags.c_contiguous:

@@ -175,11 +175,12 @@ class Program:
         return [one.value for one in leaves], lambda values: _put(shape, iter(values))
 
     def told(self, value: Any) -> Any:
-        """What of an input without samples decides which program runs: shapes, small integers."""
+        """What of an input without samples decides which program runs: shapes, small integers, and
+        numbers without axes, such as a temperature, which may choose a branch."""
         if not self.holds(value):
             return repr(value) if isinstance(value, int | float | str | None) else _nested(value)
         shape, dtype = self.form(value)
-        small = dtype not in floats.FORMATS and math.prod(shape) <= DECIDING
+        small = not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
         return (shape, dtype, self.bits(value)[0].tolist() if small else None)
 
 
@@ -188,7 +189,7 @@ DECIDING = 16  # integers that may choose a branch, such as a sampling rate
 
 def decides(array: np.ndarray) -> bool:
     """Returns whether an input without samples may choose a branch by its values."""
-    return array.dtype.name not in floats.FORMATS and array.size <= DECIDING
+    return not array.shape or (array.dtype.name not in floats.FORMATS and array.size <= DECIDING)
 
 
 ALIGNED = 64  # bytes: the longest vector of a processor

@@ -134,6 +134,12 @@ def altered(
         return floats.round_to(sign * scale * values, dtype)
 
 
+def whole(rows: np.ndarray, dtype: str) -> bool:
+    """Returns whether all numbers are whole or infinite, as in masks and tokens."""
+    values = floats.widen(rows, dtype) if dtype in floats.FORMATS else rows
+    return bool(np.all((values == np.rint(values)) | np.isinf(values)))
+
+
 def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     """The same with every finite number other than zero moved by one unit in the last place.
 

@@ -236,10 +236,14 @@ class Whole:
             order[place] = 0
             if self._marks_of(order)[place] != told[place]:
                 return True
+        # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
+        # (masks, tokens) are taken for codes then, which are never made larger
+        both = zip(self.pool, self.dtypes, strict=True)
+        every = [rows if samples.whole(rows, dtype) else rows[:1] for rows, dtype in both]
         for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
             pool = [
-                np.concatenate([rows[:1], samples.altered(rows, rows[:1], dtype, name)])
-                for rows, dtype in zip(self.pool, self.dtypes, strict=True)
+                np.concatenate([rows[:1], samples.altered(own, rows[:1], dtype, name)])
+                for rows, own, dtype in zip(self.pool, every, self.dtypes, strict=True)
             ]
             order = np.ones(size, int)
             order[place] = 0

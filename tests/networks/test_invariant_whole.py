@@ -147,6 +147,25 @@ def test_samples_that_read_each_other_are_refused(function):
         stable.invariant(function, [1, 8], example=drawn(8, 3))
 
 
+def test_samples_that_read_each_other_are_refused_from_the_first_sample_on():
+    """Hundreds of samples are drawn from this one, of its six numbers: they are no codes."""
+    one = np.random.default_rng(0).normal(size=(1, 6)).astype(np.float32)
+    with pytest.raises(InputError, match="depends on the values of its neighbours"):
+        stable.invariant(lambda x: x / np.abs(x).max())[0](one)
+
+
+@pytest.mark.parametrize("kind", [np.float32, lambda value: np.array(value, np.float32)])
+def test_a_number_that_chooses_a_branch_is_asked_about(kind):
+    def scaled(x, limit):
+        return x / np.abs(x).max() if limit > 1.5 else x * 2
+
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    same, _ = stable.invariant(scaled, batched=(0, None))
+    same(x, kind(1))
+    with pytest.raises(InputError, match="depends on the values of its neighbours"):
+        same(x, kind(2))
+
+
 def test_what_hides_its_bits_is_said_and_refused_when_strict():
     def hidden(x):
         return np.argmax(x @ W, axis=1)
