@@ -238,7 +238,8 @@ class Walked(Answer):
         if self.verdict == "equal" and not self.found.difference.examined:
             return "equal: the outputs agree; no operation could be compared"
         if self.verdict == "equal":
-            return "equal: every compared operation whose inputs agree gives the same bits"
+            zeros = " (zeros of different signs count as equal)" if self._zeros() else ""
+            return f"equal: every compared operation whose inputs agree gives the same bits{zeros}"
         if self.verdict == "unknown" and (why := reasons.of_outputs(self.found.difference)):
             return f"unknown: {why}"
         if apart:
@@ -271,7 +272,7 @@ class Walked(Answer):
             return NOT_KNOWN
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            return f"{agree(compared)}{self._unjudged()}{self._others()}{more}"
+            return f"{agree(compared)}{self._zeros()}{self._unjudged()}{self._others()}{more}"
         ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(one.differing for one in differing), compared, most)
@@ -316,6 +317,11 @@ class Walked(Answer):
         verb = "agrees" if whole == 1 else "agree"
         same = f"compared with what computes the same, {counted(whole, 'output')} {verb}"
         return f"{told}; {same}" if whole else told
+
+    def _zeros(self) -> str:
+        """Returns how many outputs are zeros of different signs, which count as equal."""
+        count = sum(one.signed_zero for one in self.found.difference.outputs)
+        return f" ({count:,} of them are zeros of different signs)" if count else ""
 
     def _others(self) -> str:
         """Returns how many outputs of the smaller run need not agree, as far as known."""

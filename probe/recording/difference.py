@@ -559,6 +559,7 @@ def _measured(
         index = found.index
         one.differing = len(index)
         one.max_ulp = ulp.largest(found.ulps) if len(index) else 0
+        one.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
             with np.errstate(invalid="ignore"):

@@ -267,3 +267,14 @@ def test_an_input_that_one_side_has_alone_makes_no_outputs_equal():
     (one,) = found.difference.outputs
     assert found.verdict == "differs" and one.by_index is not None
     assert one.by_index.differing == direct
+
+
+def test_zeros_of_different_signs_are_said() -> None:
+    x = torch.arange(1.0, 7.0)
+    found = probe.first_difference(lambda: x * 0, lambda: -(x * 0))
+    assert found.verdict == "equal"
+    assert "6 of them are zeros of different signs" in found.outcome()
+    assert (
+        "zeros of different signs"
+        not in probe.first_difference(lambda: x * 0, lambda: x * 0).outcome()
+    )
