@@ -129,8 +129,8 @@ class Operators:
         self.watched.whole = False
         usual = all(one.layout is torch.strided for one in filter(torch.is_tensor, args))
         if not usual:
-            pass
-        elif base in BY_PLACE:
+            return self._left(func, name, args, kwargs)
+        if base in BY_PLACE:
             found = self.places(func, args, kwargs)
         elif (
             name in self.own
