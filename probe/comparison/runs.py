@@ -117,7 +117,7 @@ def common(left: Case, right: Case) -> Blocks:
 
 
 ALIGNMENT = "alignment differs"
-"""A control's word: the same call gives other bits where its input begins at another address."""
+"""A control: the same call gives different bits where its input begins at a different address."""
 
 PINNED = "offset:0"
 """The layout whose operands begin at a multiple of 64 bytes."""

@@ -79,7 +79,7 @@ def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
 
 
 def _alike(value: Any) -> Any:
-    return "ieee" if value in ("none", "highest") else value  # what nobody has set is exact
+    return "ieee" if value in ("none", "highest") else value  # the default is exact
 
 
 @contextmanager

@@ -697,7 +697,7 @@ def _tell_parts(one: Any, kind: Any, met: list[Any], numbers: Numbers | None) ->
 
 
 def _axes_of(function: Any, batched: Any, name: str) -> Any:
-    """Returns what reads the axis of samples of each tensor of a call; None: nobody named any."""
+    """Returns what reads the axis of samples of each tensor of a call; None: none was named."""
     if batched is None:
         return None
     program = Program(function, batched, name)

@@ -645,7 +645,7 @@ def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> N
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "attention"])
 def test_what_is_called_with_gradients_is_compared_with_them(name: str) -> None:
-    """PyTorch runs other kernels where gradients are on, and these have other bits."""
+    """PyTorch runs different kernels where gradients are on, which give different bits."""
     torch.manual_seed(0)
     x = torch.randn(8, 20, 32)
     made = {"lstm": nn.LSTM, "gru": nn.GRU, "attention": nn.MultiheadAttention}[name]

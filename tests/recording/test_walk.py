@@ -72,7 +72,7 @@ def test_what_reads_more_than_was_said_is_no_source(monkeypatch):
 
 
 def test_what_reads_more_than_was_said_is_no_source_without_its_explanation_either():
-    """A function that is said to be one of each element reads the rows of the whole batch."""
+    """A function described as elementwise reads the rows of the whole batch."""
 
     def program(x):
         def run(tape):
