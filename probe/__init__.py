@@ -78,6 +78,7 @@ ROOMS = {
     "floats": "formats: bits, values, and correct rounding between them",
     "memory": "whether a run fits into what is free",
     "ulp": "the only comparison: bits, and units in the last place",
+    "semantics": "what operations compute, whatever the library: NumPy alone",
     "schema": "the columns of the store",
     "geometry": "windows: padding, output sizes, what each output reads",
     "activations": "the table of activations, and how each library spells them",

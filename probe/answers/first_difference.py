@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from probe.answers.record import Recorded
-    from probe.recording.labels import Selection
+    from probe.semantics.labels import Selection
 
 
 @dataclass(repr=False)

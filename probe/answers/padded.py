@@ -26,11 +26,11 @@ from probe.network.kept import Box
 from probe.progress import Say, silent
 from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
-from probe.recording.meaning import Unknown
 from probe.recording.subject import name_of, opened
 from probe.recording.walk import CHANGED, compared, watched
 from probe.remedies import invariants, networks
 from probe.remedies.invariants import Invariant
+from probe.semantics import Unknown
 from probe.target import Target
 
 if TYPE_CHECKING:

@@ -108,7 +108,7 @@ def _pair_of_sums(
     rng: random.Random, title: str, planted: str, sums: Sequence[Summation], scale: float = 1.0
 ) -> Double:
     """A product whose kernel changes with the number of rows."""
-    from probe.recording.meaning import Contracts
+    from probe.semantics import Contracts
 
     leaves = len(sums[0].tree.leaves)
     x = _array(rng, rng.randint(5, 12), leaves) * np.float32(scale)
@@ -159,7 +159,7 @@ def _precision(rng: random.Random) -> Double:
 
 @plants("numpy")
 def _flush(rng: random.Random) -> Double:
-    from probe.recording.meaning import Contracts
+    from probe.semantics import Contracts
 
     n = rng.randint(3, 12)
     x = _array(rng, rng.randint(5, 9), n) * np.float32(2e-38)
@@ -213,7 +213,7 @@ def _function(
     rng: random.Random, title: str, planted: str, left: Any, right: Any, rows: bool
 ) -> Double:
     """Two functions, of a few rows and of all, or of the same."""
-    from probe.recording.meaning import Each
+    from probe.semantics import Each
 
     x = _array(rng, rng.randint(4, 8), rng.randint(9, 40))
     few = rng.randint(1, 3) if rows else len(x)
@@ -264,7 +264,7 @@ def _by_size(rng: random.Random) -> Double:
         y = _exact(name, x)
         return np.nextafter(y, np.float32(np.inf)) if x.size > most else y
 
-    from probe.recording.meaning import Each
+    from probe.semantics import Each
 
     x = _array(rng, 40, 17)
     called = _operation("function", Each("function"), function)

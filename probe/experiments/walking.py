@@ -28,8 +28,8 @@ from probe.experiments.variations import Model, Variation
 from probe.launch import open_session
 from probe.progress import Tell, silent
 from probe.recording import RECORDERS
-from probe.recording.meaning import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
 from probe.recording.recording import Live
+from probe.semantics import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
 from probe.store import Store, parquet
 from probe.target import Target
 

@@ -32,8 +32,8 @@ from probe.network.safe import SafeLengths
 from probe.operation import SPLICE
 from probe.recording.followed import Held, aligned, labels_of, marked, reading, relabelled
 from probe.recording.judging import Judged, judged, settled
-from probe.recording.labels import Labels
 from probe.recording.recording import digest
+from probe.semantics.labels import Labels
 
 CUT = 500_000
 """What a cut costs, in multiply-adds: two calls of a library, some 30 microseconds."""

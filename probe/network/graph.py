@@ -25,7 +25,9 @@ from probe.operands import normal
 from probe.recording.difference import Aligned
 from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
 from probe.recording.judging import Judged, judged
-from probe.recording.meaning import (
+from probe.recording.recording import Live, Side
+from probe.recording.source import Known
+from probe.semantics import (
     Joins,
     Meaning,
     Moves,
@@ -37,8 +39,6 @@ from probe.recording.meaning import (
     Turns,
     Windows,
 )
-from probe.recording.recording import Live, Side
-from probe.recording.source import Known
 
 SETS = 4
 """Fresh contents on which whole runs are compared before anything is asked of operations."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe.recording.alone import unequal
-from probe.recording.labels import Labels
 from probe.recording.recording import Value
+from probe.semantics.labels import Labels
 
 
 @dataclass(frozen=True)

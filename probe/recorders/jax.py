@@ -37,8 +37,8 @@ from probe.recorders.jax_programs import (
     only,
 )
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.meaning import Meaning
 from probe.recording.recording import SMALL, digest
+from probe.semantics import Meaning
 
 try:
     from jax._src import array, core, source_info_util

@@ -7,7 +7,7 @@ from typing import Any
 
 from probe.recorders.jax_meanings import meaning
 from probe.recorders.jax_programs import STILL, equation, inner
-from probe.recording.meaning import Contracts, Meaning, Reduces
+from probe.semantics import Contracts, Meaning, Reduces
 
 
 def folded(jaxpr: Any) -> Meaning | None:

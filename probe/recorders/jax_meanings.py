@@ -1,4 +1,4 @@
-"""What JAX's primitives compute: a table by name, in the words of ``probe.recording.meaning``.
+"""What JAX's primitives compute: a table by name, in the words of ``probe.semantics``.
 
 A row is a function of an :class:`Equation`, the primitive with its parameters and shapes. What has
 no row is ``Unknown``. Movements whose places depend on indices find them by moving positions.
@@ -14,8 +14,7 @@ import jax
 import numpy as np
 
 from probe.recorders.jax_solvers import SOLVERS
-from probe.recording.labels import tag
-from probe.recording.meaning import (
+from probe.semantics import (
     Accumulates,
     Broadcasts,
     Chooses,
@@ -42,6 +41,7 @@ from probe.recording.meaning import (
     Windows,
     operations,
 )
+from probe.semantics.labels import tag
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MOST_INDICES = 1 << 20

@@ -17,11 +17,10 @@ import numpy as np
 from jax.extend import core
 
 from probe.recorders.jax_meanings import Equation, Unknown, meaning
-from probe.recording import mixing
 from probe.recording.labelling import exact
-from probe.recording.labels import Labels, of_content, tag
-from probe.recording.meaning import Holds, Joins, Meaning, Shapes, Step, Steps
 from probe.recording.recording import SMALL
+from probe.semantics import Holds, Joins, Meaning, Shapes, Step, Steps, mixing
+from probe.semantics.labels import Labels, of_content, tag
 
 INNER = {
     "jit": "jaxpr",

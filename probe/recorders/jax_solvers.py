@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from probe.recording.meaning import Joins, Meaning, Reshapes, Step, Steps, Unknown, Whole
+from probe.semantics import Joins, Meaning, Reshapes, Step, Steps, Unknown, Whole
 
 
 def stacked(

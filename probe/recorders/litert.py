@@ -25,8 +25,8 @@ from probe.recorders.litert_file import DTYPES, KEPT, NESTED, File, Rows, invoke
 from probe.recorders.litert_meanings import meaning, quantised
 from probe.recorders.node import Fact, Nodes, same_bits
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.meaning import Meaning
 from probe.recording.recording import digest
+from probe.semantics import Meaning
 
 ENDINGS = (".tflite",)
 LONGEST = 1 << 15

@@ -15,8 +15,7 @@ import numpy as np
 from probe.recorders.litert_file import Scale
 from probe.recorders.litert_moves import MOVES, alone
 from probe.recorders.node import Call, Fact, NotSettled
-from probe.recording.labels import Labels, joined, tag
-from probe.recording.meaning import (
+from probe.semantics import (
     Contracts,
     Each,
     Exact,
@@ -33,6 +32,7 @@ from probe.recording.meaning import (
     Windows,
     operations,
 )
+from probe.semantics.labels import Labels, joined, tag
 
 FUNCTIONS = {
     **{

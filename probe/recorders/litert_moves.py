@@ -10,7 +10,7 @@ import numpy as np
 
 from probe.recorders import written_at
 from probe.recorders.node import Call
-from probe.recording.meaning import (
+from probe.semantics import (
     Meaning,
     Moves,
     Reshapes,

@@ -20,7 +20,7 @@ from probe.errors import InputError
 from probe.floats import FORMATS
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.inputs import restored
-from probe.recording.meaning import (
+from probe.semantics import (
     Chooses,
     Contracts,
     Each,

@@ -12,7 +12,7 @@ import numpy as np
 
 from probe import ulp
 from probe.recording.contract import INPUT, Event, Seen, Visit
-from probe.recording.meaning import Unknown
+from probe.semantics import Unknown
 
 
 class Fact(NamedTuple):

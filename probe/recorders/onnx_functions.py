@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from probe.recorders.node import Call
-from probe.recording.meaning import (
+from probe.semantics import (
     Each,
     Meaning,
     Reshapes,

@@ -9,7 +9,7 @@ from typing import Any
 from probe.recorders.node import Call
 from probe.recorders.onnx_functions import snake
 from probe.recorders.onnx_moves import framed, joined_rows, words_of
-from probe.recording.meaning import (
+from probe.semantics import (
     Meaning,
     Normalises,
     Same,

@@ -15,7 +15,7 @@ from probe.recorders.node import Call, Fact, NotSettled
 from probe.recorders.onnx_functions import FUNCTIONS, NUMBERED, clip, function, snake
 from probe.recorders.onnx_layers import LAYERS
 from probe.recorders.onnx_moves import MOVES, PLACES, words_of
-from probe.recording.meaning import (
+from probe.semantics import (
     Contracts,
     Each,
     Meaning,

@@ -11,7 +11,7 @@ import numpy as np
 from probe.recorders import written_at
 from probe.recorders.node import Call
 from probe.recorders.onnx_functions import snake
-from probe.recording.meaning import (
+from probe.semantics import (
     Each,
     Made,
     Meaning,

@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recording.contract import Input
-from probe.recording.meaning import Meaning, Reshapes, Step, Steps, Turns
+from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
 
 def graphs(node: Any) -> Iterator[Any]:

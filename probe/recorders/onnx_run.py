@@ -25,7 +25,7 @@ from probe.recorders import onnx_pieces
 from probe.recorders.onnx_meanings import Fact, meaning
 from probe.recorders.onnx_pieces import Block, Constant
 from probe.recording.contract import INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
-from probe.recording.meaning import Meaning
+from probe.semantics import Meaning
 
 PROVIDERS = ["CPUExecutionProvider"]
 BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))

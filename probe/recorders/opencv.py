@@ -25,7 +25,7 @@ from probe.recorders.opencv_meanings import meaning
 from probe.recorders.opencv_moves import vector
 from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.meaning import Meaning, Same, Step, Steps, Unknown
+from probe.semantics import Meaning, Same, Step, Steps, Unknown
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}

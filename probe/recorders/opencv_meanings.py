@@ -16,7 +16,7 @@ from probe.recorders import opencv_moves as moves
 from probe.recorders.node import NotSettled
 from probe.recorders.opencv_moves import Call, Row, Shape
 from probe.recorders.opencv_net import Layer
-from probe.recording.meaning import (
+from probe.semantics import (
     Contracts,
     Each,
     Meaning,

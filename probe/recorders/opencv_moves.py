@@ -12,7 +12,7 @@ import numpy as np
 
 from probe.recorders.node import NotSettled
 from probe.recorders.opencv_net import Layer
-from probe.recording.meaning import (
+from probe.semantics import (
     Joins,
     Meaning,
     Moves,

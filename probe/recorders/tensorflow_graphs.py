@@ -26,8 +26,8 @@ from probe.recorders.tensorflow_values import array, kind, run, sizes, tensor_of
 from probe.recorders.tensorflow_watch import Watching
 from probe.recording import composed
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
-from probe.recording.meaning import Meaning, Unknown
 from probe.recording.recording import Live, digest
+from probe.semantics import Meaning, Unknown
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")

@@ -1,4 +1,4 @@
-"""What TensorFlow's operations compute, in the words of :mod:`probe.recording.meaning`.
+"""What TensorFlow's operations compute, in the words of :mod:`probe.semantics`.
 
 One row an operation, found by its type (those that move elements in
 :mod:`probe.recorders.tensorflow_moves`); the letters and defaults of its attributes are those of
@@ -13,7 +13,7 @@ from probe import geometry
 from probe.recorders.tensorflow_lines import STRUCTURE, Call, axes_of
 from probe.recorders.tensorflow_moves import MOVES
 from probe.recorders.tensorflow_places import PLACES
-from probe.recording.meaning import (
+from probe.semantics import (
     Contracts,
     Each,
     Meaning,

@@ -9,7 +9,7 @@ import numpy as np
 
 from probe.recorders import written_at
 from probe.recorders.tensorflow_lines import Call, axes_of
-from probe.recording.meaning import (
+from probe.semantics import (
     Chooses,
     Each,
     Holds,

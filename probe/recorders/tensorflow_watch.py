@@ -17,8 +17,8 @@ from probe.recorders.tensorflow_lines import alone, kinds, plain, shown, written
 from probe.recorders.tensorflow_meanings import STRUCTURE, Call, meaning
 from probe.recorders.tensorflow_values import Names, array, arrays, kind, run, sizes
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.meaning import Meaning, Moves
 from probe.recording.recording import digest
+from probe.semantics import Meaning, Moves
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
 SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")

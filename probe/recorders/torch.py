@@ -28,8 +28,8 @@ from probe.recorders.torch_meanings import meaning, skipped, written
 from probe.recorders.torch_tensors import Lays, Slot, array, placed, shape, slot_of, tensors
 from probe.recorders.torch_values import Named, Place, Values, address
 from probe.recording.contract import Again, Event, Seen, Visit
-from probe.recording.meaning import Compiled, Meaning
 from probe.recording.recording import digest
+from probe.semantics import Compiled, Meaning
 
 Region = Callable[[Sequence[Any], Callable[[], Any], Sequence[int]], Any]
 OUTPUT_CODE = "torch._inductor.output_code"

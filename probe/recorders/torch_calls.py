@@ -12,7 +12,7 @@ import torch
 from probe.layout import BOUNDARY
 from probe.recorders.torch_tensors import Slot, array, slot_of
 from probe.recorders.torch_values import Place
-from probe.recording.meaning import Meaning
+from probe.semantics import Meaning
 
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""

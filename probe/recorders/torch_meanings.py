@@ -1,4 +1,4 @@
-"""What ATen's operations compute: a row for each, in words of :mod:`probe.recording.meaning`."""
+"""What ATen's operations compute: a row for each, in words of :mod:`probe.semantics`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from probe.floats import FORMATS
 from probe.recorders import torch_moves, torch_places  # noqa: F401
 from probe.recorders.torch_calls import MEANINGS, NO_CONTENTS, Call, row
 from probe.recorders.torch_tensors import Slot
-from probe.recording.meaning import (
+from probe.semantics import (
     Attends,
     Contracts,
     Encodes,

@@ -11,7 +11,7 @@ import torch
 
 from probe.recorders.torch_calls import Call, row
 from probe.recorders.torch_tensors import Slot
-from probe.recording.meaning import (
+from probe.semantics import (
     Blends,
     Chooses,
     Each,

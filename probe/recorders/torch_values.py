@@ -20,8 +20,8 @@ import torch
 
 from probe.recorders.torch_tensors import PLAIN, Geometry, Lay, Lays, array, direct, shape
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.labels import Labels, joined, tag
-from probe.recording.meaning import Moves, Shapes, Unknown
+from probe.semantics import Moves, Shapes, Unknown
+from probe.semantics.labels import Labels, joined, tag
 
 STRIDED = torch.strided
 MOST = 1 << 22

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.meaning import Accumulates, Made, Meaning, Moves, Step, Steps, Unknown
+from probe.semantics import Accumulates, Made, Meaning, Moves, Step, Steps, Unknown
 
 SEVERAL = "several updates go to one place"
 

@@ -1,8 +1,8 @@
 """Two runs of any program, operation by operation: recorded, aligned, compared.
 
 A recorder watches a library, :mod:`probe.recording.contract` says how; what an operation means,
-:mod:`probe.recording.meaning`, says which elements of two runs must agree,
-:mod:`probe.recording.labels`; :mod:`probe.recording.difference` finds the first operation whose
+:mod:`probe.semantics`, says which elements of two runs must agree,
+:mod:`probe.semantics.labels`; :mod:`probe.recording.difference` finds the first operation whose
 outputs differ though its inputs agree.
 """
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from probe import budget, floats, ulp
 from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
-from probe.recording.meaning import Passes
 from probe.recording.recording import Operation, Side, Value
 from probe.recording.view import Again
+from probe.semantics import Passes
 
 FILLS = (0xFF, 0x3F)
 """Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""

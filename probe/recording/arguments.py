@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from probe.recording.contract import WEIGHT
-from probe.recording.labels import Labels, of_content
-from probe.recording.meaning import (
+from probe.recording.recording import Operation, Recording, Value
+from probe.semantics import (
     Compiled,
     Each,
     Exact,
@@ -33,7 +33,7 @@ from probe.recording.meaning import (
     Unknown,
     functions,
 )
-from probe.recording.recording import Operation, Recording, Value
+from probe.semantics.labels import Labels, of_content
 
 TOLD = 40
 """Characters of a value that are printed."""

@@ -16,9 +16,9 @@ from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, align, judge
-from probe.recording.labels import agreeing, of_content
-from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
 from probe.recording.recording import Operation, Recording, Side, Value, digest
+from probe.semantics import Joins, Moves, Reshapes, Same, Splits, Turns
+from probe.semantics.labels import agreeing, of_content
 
 NAMES = ("left", "right")
 MOVING = (Moves, Turns, Reshapes, Same)

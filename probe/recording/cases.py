@@ -15,7 +15,8 @@ from typing import Any
 
 from probe.case import Case
 from probe.errors import InputError
-from probe.recording.meaning import (
+from probe.recording.view import AsCase, Function, Part, Phase
+from probe.semantics import (
     Contracts,
     Each,
     Meaning,
@@ -25,7 +26,6 @@ from probe.recording.meaning import (
     Step,
     Windows,
 )
-from probe.recording.view import AsCase, Function, Part, Phase
 
 
 def parts_of(

@@ -16,8 +16,8 @@ import numpy as np
 from probe import floats
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, compare
-from probe.recording.labels import Selection
 from probe.recording.recording import Recording, Side
+from probe.semantics.labels import Selection
 
 NEAR = 0.5
 """Of eps, the power up to which results of two formulas are taken for the same numbers: half of

@@ -22,8 +22,8 @@ from probe.recording.contract import Event
 from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
-from probe.recording.meaning import Compiled, Holds, Meaning, Step, Steps, Unknown
 from probe.recording.recording import Operation, Recording, Side
+from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
 Again = Callable[[list[np.ndarray]], list[np.ndarray]]
 

@@ -2,7 +2,7 @@
 
 A recorder runs something and calls ``visit`` with an :class:`Event` right behind each operation, in
 the order in which they ran. It knows its library alone: which values are the same object, what the
-operation is called, and what it means in the words of :mod:`probe.recording.meaning`. It compares
+operation is called, and what it means in the words of :mod:`probe.semantics`. It compares
 nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its line in
 ``RECORDERS`` of ``probe/recording/__init__.py``.
 """
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe import layout
-from probe.recording.meaning import Meaning
+from probe.semantics import Meaning
 
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
 

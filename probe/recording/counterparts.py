@@ -2,7 +2,7 @@
 
 Names and order align most runs. What is left over on both sides, such as a fused operation and the
 three that it stands for, the layers of another library, or branches that are visited in another
-order, is paired where labels are equal (:mod:`probe.recording.labels`): the same formula over the
+order, is paired where labels are equal (:mod:`probe.semantics.labels`): the same formula over the
 same inputs. Nothing else pairs them, so weights that were folded stay without a counterpart.
 """
 
@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import ZERO, Labels
-from probe.recording.meaning import Exact, Unknown
 from probe.recording.recording import Operation, Recording
+from probe.semantics import Exact, Unknown, mixing
+from probe.semantics.labels import ZERO, Labels
 
 Numbers = tuple[int | None, int | None]
 

@@ -2,7 +2,7 @@
 
 Operations are aligned by name and order, and what is left over by what it computes
 (:mod:`probe.recording.counterparts`); of every pair of values those elements are compared that
-must agree (:mod:`probe.recording.labels`). An operation is the *source* of a difference where
+must agree (:mod:`probe.semantics.labels`). An operation is the *source* of a difference where
 everything that it reads agrees and its outputs don't, *carried* where what it reads differs
 already, *healed* where what it reads differs and its outputs agree.
 """
@@ -21,9 +21,9 @@ from probe.recording import arguments, counterparts
 from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
 from probe.recording.labelling import MOST_MIXED, cost, filled, labelled, one_sided
-from probe.recording.labels import NOTHING, Selection, agreeing
-from probe.recording.meaning import Passes
 from probe.recording.recording import Recording, Side, Value
+from probe.semantics import Passes
+from probe.semantics.labels import NOTHING, Selection, agreeing
 
 LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
 """Bytes of values that are held at once, and which part of what is free that is in between: what

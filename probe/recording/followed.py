@@ -1,6 +1,6 @@
 """Which elements of one run another run has too, computed alike all the way from the inputs.
 
-Labels say which elements read the same (:mod:`probe.recording.labels`). Here they are followed
+Labels say which elements read the same (:mod:`probe.semantics.labels`). Here they are followed
 operation by operation: where an operation computes an element differently in the two runs, its
 label becomes one that the other run has nowhere, and so does that of whatever reads it. An output
 that still has its label at the end is the other run's, bit for bit, as far as the operations were
@@ -18,8 +18,8 @@ import numpy as np
 from probe.recording.difference import Aligned, Pair, align, selected
 from probe.recording.judging import Judged, settled
 from probe.recording.labelling import filled, given_labels, labelled
-from probe.recording.labels import Labels, agreeing, joined, tag
 from probe.recording.recording import Operation, Recording, Side
+from probe.semantics.labels import Labels, agreeing, joined, tag
 
 MOST_BYTES = 1 << 28
 """Bytes of operands that are held at once."""

@@ -27,7 +27,9 @@ from probe.recording import place
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.meaning import (
+from probe.recording.recording import Side
+from probe.recording.source import Known, begins, compared_cases, first_meaning
+from probe.semantics import (
     Contracts,
     Each,
     Exact,
@@ -37,8 +39,6 @@ from probe.recording.meaning import (
     Windows,
     functions,
 )
-from probe.recording.recording import Side
-from probe.recording.source import Known, begins, compared_cases, first_meaning
 
 SETS = 6
 """Sets of operands on which operations are compared that have no order."""

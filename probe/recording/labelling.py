@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probe import floats
-from probe.recording.labels import Labels, of_content, of_digest, tag
-from probe.recording.meaning import Attends, Contracts, Steps, Unknown, Windows
 from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
+from probe.semantics import Attends, Contracts, Steps, Unknown, Windows
+from probe.semantics.labels import Labels, of_content, of_digest, tag
 
 if TYPE_CHECKING:
     from probe.recording.arguments import Otherwise

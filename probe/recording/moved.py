@@ -18,8 +18,8 @@ from probe.recording.assumed import NOT_CLOSE, only_moves
 from probe.recording.contract import INPUT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, judge
-from probe.recording.labels import Labels, tag
-from probe.recording.meaning import (
+from probe.recording.recording import Operation, Recording, Side
+from probe.semantics import (
     Broadcasts,
     Contracts,
     Convolution,
@@ -30,7 +30,7 @@ from probe.recording.meaning import (
     Unknown,
     Windows,
 )
-from probe.recording.recording import Operation, Recording, Side
+from probe.semantics.labels import Labels, tag
 
 MOST_ROWS = 1 << 12
 """Rows of a batch up to which those of both sides are compared with each other."""

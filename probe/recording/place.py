@@ -25,7 +25,7 @@ from probe import floats, ulp
 from probe.operands import normal
 from probe.order.reveal import column_labels
 from probe.recording.alone import Alone, same
-from probe.recording.meaning import Normalises
+from probe.semantics import Normalises
 
 MOST, LEAST = 128, 8
 """Differing outputs that are asked about, of small arrays and of large ones: a call a side each."""

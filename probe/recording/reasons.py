@@ -15,8 +15,8 @@ from probe.recording import recording
 from probe.recording.assumed import NAMES
 from probe.recording.counterparts import computes
 from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.meaning import Meaning, Unknown
 from probe.recording.recording import Recording
+from probe.semantics import Meaning, Unknown
 
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
 PARTLY = "a part of it, or of what it reads, is not described in probe"

@@ -19,8 +19,8 @@ import xxhash
 from probe import floats
 from probe.errors import Nondeterministic
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Again, Event, Recorder, Seen
-from probe.recording.labels import Selection
-from probe.recording.meaning import Compiled, Meaning, of_complex
+from probe.semantics import Compiled, Meaning, of_complex
+from probe.semantics.labels import Selection
 
 OTHER_OPERATIONS = (
     "it runs different operations from one run to the next: let it run a few times first, where a "

@@ -28,7 +28,11 @@ from probe.recording.alone import Alone, same, unequal
 from probe.recording.cases import as_cases
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
-from probe.recording.meaning import (
+from probe.recording.recording import Side, name_of
+from probe.recording.session import Session
+from probe.recording.terms import of_terms
+from probe.recording.view import AsCase
+from probe.semantics import (
     Contracts,
     Convolution,
     Each,
@@ -38,10 +42,6 @@ from probe.recording.meaning import (
     Unknown,
     Windows,
 )
-from probe.recording.recording import Side, name_of
-from probe.recording.session import Session
-from probe.recording.terms import of_terms
-from probe.recording.view import AsCase
 
 ALL = 2048
 """Differing outputs that are revealed; of more, that many evenly among them."""

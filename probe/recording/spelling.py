@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from probe import semantics as meaning
 from probe.errors import InputError
-from probe.recording import meaning
-from probe.recording.meaning import Holds, Meaning, Moves, Step, Steps, Unknown
+from probe.semantics import Holds, Meaning, Moves, Step, Steps, Unknown
 
 
 class Files(Protocol):

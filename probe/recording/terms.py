@@ -12,9 +12,9 @@ import numpy as np
 
 from probe.recording.alone import Alone, unequal
 from probe.recording.difference import Pair
-from probe.recording.meaning import Each, Step, Steps
 from probe.recording.place import Placed
 from probe.recording.recording import Value
+from probe.semantics import Each, Step, Steps
 
 FORMATS = ("float32", "float64")
 """Of which NumPy rounds an addition as a library does. float16 is added in float32 by some."""

@@ -14,7 +14,7 @@ from probe.cli import record as commands
 from probe.cli import shell
 from probe.errors import InputError
 from probe.recording import difference
-from probe.recording.meaning import Unknown
+from probe.semantics import Unknown
 from tests.recording import causes
 from tests.recording.taped import Taped, apart, network, normal
 

@@ -10,8 +10,8 @@ import probe
 from probe.errors import InputError
 from probe.network.graph import Graph
 from probe.recorders.ndarray import Recorder, operation
-from probe.recording.meaning import Contracts, Each, Reduces, Scans, Unknown, Windows
 from probe.remedies import networks
+from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
 FIXED, CHANNELS = 24, 3
 X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)

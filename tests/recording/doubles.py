@@ -10,7 +10,7 @@ import numpy as np
 
 from probe import layout
 from probe.recording.contract import INPUT, Event, Laid, Seen, Visit
-from probe.recording.meaning import Meaning
+from probe.semantics import Meaning
 
 Function = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.meaning import Contracts, Each, Meaning, Moves, Normalises, Reduces, Turns
+from probe.semantics import Contracts, Each, Meaning, Moves, Normalises, Reduces, Turns
 
 
 class Tape:

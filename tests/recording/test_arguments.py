@@ -11,7 +11,7 @@ import pytest
 import probe
 from probe.errors import InputError
 from probe.recorders.ndarray import operation
-from probe.recording.meaning import Each
+from probe.semantics import Each
 
 X = np.random.default_rng(4).standard_normal((6, 20)).astype(np.float32)
 Function = Callable[[Any], Any]

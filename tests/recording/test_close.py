@@ -10,8 +10,8 @@ import pytest
 
 from probe.recording.close import paired
 from probe.recording.difference import Difference, compare
-from probe.recording.meaning import Unknown
 from probe.recording.recording import Live
+from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step
 
 RANDOM = np.random.default_rng(3)

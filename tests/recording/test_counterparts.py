@@ -11,7 +11,7 @@ import pytest
 
 from probe.errors import InputError
 from probe.recording import walk
-from probe.recording.meaning import Contracts, Each, Step, Steps, Unknown
+from probe.semantics import Contracts, Each, Step, Steps, Unknown
 from tests.recording.taped import Tape, Taped, normal
 
 X, W, B, V = normal(6, 32), normal(32, 24), normal(24), normal(32, 24, seed=9)

@@ -14,7 +14,7 @@ from probe import layout
 from probe.errors import InputError, Nondeterministic
 from probe.recording import folder, spelling, walk
 from probe.recording.folder import FILE, Stored
-from probe.recording.meaning import Meaning, Moves
+from probe.semantics import Meaning, Moves
 from tests.recording.doubles import Doubles, Step
 from tests.recording.taped import Tape, Taped, apart, network, normal
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.recording.labels import ZERO, Labels, agreeing, of_content, of_digest
-from probe.recording.mixing import aligned, groups, product, reshaped, whole
+from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest
+from probe.semantics.mixing import aligned, groups, product, reshaped, whole
 
 RNG = np.random.default_rng(4)
 

@@ -8,8 +8,8 @@ from probe.errors import InputError
 from probe.recorders.ndarray import Recorder, operation
 from probe.recording import alone
 from probe.recording.difference import compare
-from probe.recording.meaning import Contracts, Each
 from probe.recording.recording import Live
+from probe.semantics import Contracts, Each
 
 SHAPE = (3, 40)
 

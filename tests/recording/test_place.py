@@ -9,8 +9,8 @@ import pytest
 
 from probe.recording import source
 from probe.recording.difference import compare
-from probe.recording.meaning import Each, Meaning, Normalises
 from probe.recording.recording import Live
+from probe.semantics import Each, Meaning, Normalises
 from tests.recording.doubles import Doubles, Step
 
 RANDOM = np.random.default_rng(1)

@@ -10,8 +10,8 @@ import pytest
 
 from probe.recording.assumed import asked
 from probe.recording.difference import Difference, compare
-from probe.recording.meaning import Contracts, Reduces
 from probe.recording.recording import Live
+from probe.semantics import Contracts, Reduces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy

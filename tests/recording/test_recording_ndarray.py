@@ -19,8 +19,8 @@ from probe.errors import InputError
 from probe.recorders.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
 from probe.recording import source
 from probe.recording.difference import Difference, compare
-from probe.recording.meaning import Chooses, Contracts, Each, Reduces, Turns, Windows
 from probe.recording.recording import Live
+from probe.semantics import Chooses, Contracts, Each, Reduces, Turns, Windows
 
 CASES = 30
 CHANNELS = 4

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from probe import layout, ulp
+from probe import semantics as meaning
 from probe.errors import InputError
-from probe.recording import difference, meaning, source
+from probe.recording import difference, source
 from probe.recording.recording import Live
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import Recorder, opened  # noqa: E402
 from probe.recording.difference import compare  # noqa: E402
-from probe.recording.meaning import Unknown  # noqa: E402
 from probe.recording.recording import Live, digest  # noqa: E402
+from probe.semantics import Unknown  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 

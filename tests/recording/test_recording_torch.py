@@ -23,9 +23,9 @@ from probe.recorders.torch_tensors import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
 from probe.recording.labelling import labelled  # noqa: E402
-from probe.recording.meaning import Moves, Unknown  # noqa: E402
 from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
 from probe.reproduction import recorded  # noqa: E402
+from probe.semantics import Moves, Unknown  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)

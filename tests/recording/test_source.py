@@ -12,8 +12,8 @@ import pytest
 from probe import layout
 from probe.recording import judging, source
 from probe.recording.difference import Difference, compare
-from probe.recording.meaning import Contracts, Each, Meaning, Normalises, Reduces, Unknown, Windows
 from probe.recording.recording import Live
+from probe.semantics import Contracts, Each, Meaning, Normalises, Reduces, Unknown, Windows
 from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(0)

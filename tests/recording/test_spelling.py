@@ -9,8 +9,7 @@ import pytest
 
 from probe.errors import InputError
 from probe.recording import spelling
-from probe.recording.labels import of_content, of_digest, tag
-from probe.recording.meaning import (
+from probe.semantics import (
     Contracts,
     Each,
     Joins,
@@ -28,6 +27,7 @@ from probe.recording.meaning import (
     Whole,
     Windows,
 )
+from probe.semantics.labels import of_content, of_digest, tag
 from tests.recording.taped import normal
 
 

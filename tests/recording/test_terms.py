@@ -9,9 +9,9 @@ import pytest
 
 from probe.recording import source
 from probe.recording.difference import compare
-from probe.recording.meaning import Each, Meaning, Steps
-from probe.recording.meaning import Step as Part
 from probe.recording.recording import Live
+from probe.semantics import Each, Meaning, Steps
+from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step
 
 RANDOM = np.random.default_rng(4)

@@ -13,8 +13,8 @@ from probe.answers.first_difference import Asked, Walked
 from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
 from probe.recording.assumed import in_common
-from probe.recording.meaning import Contracts, Each, Moves, Reshapes
 from probe.recording.recording import Live
+from probe.semantics import Contracts, Each, Moves, Reshapes
 from tests.recording import causes
 from tests.recording.doubles import Doubles, Step, added
 from tests.recording.taped import Tape, Taped, apart, network, normal
@@ -228,7 +228,7 @@ def test_other_operations_on_the_same_inputs_have_outputs_compared():
     def fused(tape):
         w = normal(32, 24)
         call = lambda a: np.maximum((a @ w).astype(np.float32), 0)  # noqa: E731
-        from probe.recording.meaning import Unknown
+        from probe.semantics import Unknown
 
         return tape.ran("Compiled", Unknown("compiled"), call, X)
 

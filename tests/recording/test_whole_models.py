@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: E402, N812
 import probe  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recording.cases import as_cases  # noqa: E402
-from probe.recording.meaning import Contracts, Each, Reshapes, Step, Steps  # noqa: E402
+from probe.semantics import Contracts, Each, Reshapes, Step, Steps  # noqa: E402
 
 DRAW = torch.Generator().manual_seed(5)
 X = torch.randn(3, 7, 12, generator=DRAW)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from probe.recording.labelling import filled, labelled
-from probe.recording.labels import ZERO, Labels, agreeing
 from probe.recording.recording import Live
+from probe.semantics.labels import ZERO, Labels, agreeing
 
 NEAR = 1e-9
 """Relative to the larger number, or to 1: a thousand times what float64 sums of this size lose."""

@@ -15,9 +15,9 @@ import pytest
 from probe.errors import InputError, NotReproduced
 from probe.recording import source
 from probe.recording.difference import Aligned, compare
-from probe.recording.meaning import Contracts, Each, Unknown
 from probe.recording.recording import Live
 from probe.reproduction import recorded
+from probe.semantics import Contracts, Each, Unknown
 from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(2)

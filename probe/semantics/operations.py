@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.meaning import functions
-from probe.recording.meaning.contract import Meaning
-from probe.recording.meaning.elementwise import Chooses, Each
-from probe.recording.meaning.groups import Normalises
-from probe.recording.meaning.moving import Same
-from probe.recording.meaning.sums import Maximum, Reduces
+from probe.semantics import functions
+from probe.semantics.contract import Meaning
+from probe.semantics.elementwise import Chooses, Each
+from probe.semantics.groups import Normalises
+from probe.semantics.moving import Same
+from probe.semantics.sums import Maximum, Reduces
 
 SELU = (1.6732632423543772, 1.0507009873554805)
 """Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import Labels, joined, tag
+from probe.semantics import mixing
+from probe.semantics.labels import Labels, joined, tag
 
 Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]

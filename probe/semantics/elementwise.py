@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
-from probe.recording.meaning import functions
-from probe.recording.meaning.contract import Exact, LeavesZeros, Meaning, Shapes
+from probe.semantics import functions, mixing
+from probe.semantics.contract import Exact, LeavesZeros, Meaning, Shapes
+from probe.semantics.labels import ZERO, Labels, extended, joined, of_content, tag
 
 COMPLEX_SETTLED = {"add", "subtract", "cast"}
 """Functions that round each half of a complex number once. A product adds two products, in an order

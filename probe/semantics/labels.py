@@ -2,7 +2,7 @@
 
 Every element of every value of a run gets a label, 64 bits. Inputs are labelled by their content,
 weights by a digest and the element's index; what an operation gives is labelled by the operation
-and the labels of what it reads, as :mod:`probe.recording.meaning` says it operation by operation.
+and the labels of what it reads, as :mod:`probe.semantics` says it operation by operation.
 Sums are labelled by sums (modulo 2^64) of mixed labels, so that neither order nor added zeros
 matter. Equal labels then mean: the same formula, over the same inputs. Elements with equal labels
 must agree; of others nothing is known.

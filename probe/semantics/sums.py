@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import ZERO, Labels, Name, extended, joined, of_content, tag
-from probe.recording.meaning.contract import Meaning, Numbers, Shapes
-from probe.recording.meaning.elementwise import fitted
+from probe.semantics import mixing
+from probe.semantics.contract import Meaning, Numbers, Shapes
+from probe.semantics.elementwise import fitted
+from probe.semantics.labels import ZERO, Labels, Name, extended, joined, of_content, tag
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import ZERO, Labels, Name, extended, joined, mixed, tag
-from probe.recording.meaning.contract import Meaning, Shapes
-from probe.recording.meaning.moving import Turns
-from probe.recording.meaning.sums import Whole
+from probe.semantics import mixing
+from probe.semantics.contract import Meaning, Shapes
+from probe.semantics.labels import ZERO, Labels, Name, extended, joined, mixed, tag
+from probe.semantics.moving import Turns
+from probe.semantics.sums import Whole
 
 
 class Frame(NamedTuple):

@@ -1,6 +1,6 @@
 """How labels come together: broadcast pairs, sums over axes, products, axes split and joined.
 
-What :mod:`probe.recording.meaning` is made of. An axis along which labels are left out keeps its
+What :mod:`probe.semantics` is made of. An axis along which labels are left out keeps its
 name as long as an operation works along it place by place; where two meet, the name says so.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probe.recording.labels import ZERO, Labels, Name, joined, mixed, tag
+from probe.semantics.labels import ZERO, Labels, Name, joined, mixed, tag
 
 MOST_LABELS = 1 << 22
 """Pairs of labels that a product mixes at once."""

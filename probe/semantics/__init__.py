@@ -1,7 +1,7 @@
 """What an operation computes, in words that all libraries share: which inputs each output reads.
 
 A library's file gives each of its operations one of these. They serve twice: labels say which
-outputs of two runs must agree (:mod:`probe.recording.labels`), and sums of products and pools
+outputs of two runs must agree (:mod:`probe.semantics.labels`), and sums of products and pools
 become cases that the engine explains. An operation of which the recorder
 does not know what it computes is ``Unknown``: its outputs must agree where all that it reads does;
 whether its other outputs must agree is reported as unknown.
@@ -13,8 +13,8 @@ A file for each kind: what is computed ``elementwise``, what is only ``moving``,
 and scans, normalised ``groups``, sliding ``windows``; ``contract``: what all of them say.
 """
 
-from probe.recording.meaning import functions, operations
-from probe.recording.meaning.contract import (
+from probe.semantics import functions, operations
+from probe.semantics.contract import (
     Compiled,
     Exact,
     Meaning,
@@ -24,7 +24,7 @@ from probe.recording.meaning.contract import (
     Steps,
     Unknown,
 )
-from probe.recording.meaning.elementwise import (
+from probe.semantics.elementwise import (
     TRUE,
     Chooses,
     Each,
@@ -34,8 +34,8 @@ from probe.recording.meaning.elementwise import (
     of_complex,
     of_number,
 )
-from probe.recording.meaning.groups import Attends, Encodes, Normalises
-from probe.recording.meaning.moving import (
+from probe.semantics.groups import Attends, Encodes, Normalises
+from probe.semantics.moving import (
     Broadcasts,
     Joins,
     Moves,
@@ -47,7 +47,7 @@ from probe.recording.meaning.moving import (
     Splits,
     Turns,
 )
-from probe.recording.meaning.sums import (
+from probe.semantics.sums import (
     Accumulates,
     Blends,
     Contracts,
@@ -56,7 +56,7 @@ from probe.recording.meaning.sums import (
     Scans,
     Whole,
 )
-from probe.recording.meaning.windows import Convolution, Windows
+from probe.semantics.windows import Convolution, Windows
 
 __all__ = [
     "TRUE",

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import Labels, Name, joined, tag
-from probe.recording.meaning.contract import Exact, Shapes
-from probe.recording.meaning.elementwise import fitted, of_number
+from probe.semantics import mixing
+from probe.semantics.contract import Exact, Shapes
+from probe.semantics.elementwise import fitted, of_number
+from probe.semantics.labels import Labels, Name, joined, tag
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording import mixing
-from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
-from probe.recording.meaning.contract import LeavesZeros, Meaning, Shapes
-from probe.recording.meaning.elementwise import TRUE, fitted
-from probe.recording.meaning.sums import numbered
+from probe.semantics import mixing
+from probe.semantics.contract import LeavesZeros, Meaning, Shapes
+from probe.semantics.elementwise import TRUE, fitted
+from probe.semantics.labels import ZERO, Labels, extended, joined, of_content, tag
+from probe.semantics.sums import numbered
 
 
 @dataclass(frozen=True)
