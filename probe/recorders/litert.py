@@ -22,11 +22,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from probe.errors import InputError
 from probe.recorders.litert_file import DTYPES, KEPT, NESTED, File, Rows, invoked
-from probe.recorders.litert_meanings import meaning, quantised
-from probe.recorders.node import Fact, Nodes, same_bits
+from probe.recorders.litert_table import meaning, quantised
+from probe.recorders.node import Nodes, same_bits
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.recording import digest
-from probe.semantics import Meaning
+from probe.semantics.call import Call, Operand
 
 ENDINGS = (".tflite",)
 LONGEST = 1 << 15
@@ -239,30 +239,27 @@ class _Cut:
         if all(n in self.settled or n in file.constants for n in reads):
             self.settled.update(gives)
         slots = [] if operator.inputs is None else [int(n) for n in operator.inputs]
-        facts = [self._fact(n, reads) if n in every else None for n in slots]
+        operands = [self._operand(n, reads) if n in every else None for n in slots]
         given = [self.seen(n) for n in gives]
         fed = {} if not reads else self._fed(operator)
-        scales = [file.scale(n) for n in reads], [file.scale(n) for n in gives]
+        again = self._again(operator, reads, fed)
+        shapes, dtypes = [one.shape for one in given], [one.dtype for one in given]
+        what = meaning(Call(op, words, operands, shapes, dtypes, run=again))
         path = file.name(gives[0]).removesuffix(":0") if gives else op
         return Event(
             *(op, path, [self.seen(n) for n in reads], given),
-            quantised(self._meaning(op, words, facts, given), *scales),
+            quantised(what, [file.scale(n) for n in reads], [file.scale(n) for n in gives]),
             {name: one for name, one in words.items() if _plain(one)},
-            *(self._again(operator, reads, fed), self._lines(operator, reads, fed)),
+            *(again, self._lines(operator, reads, fed)),
             LINES,
         )
 
-    @staticmethod
-    def _meaning(op: str, words: Any, facts: list[Fact | None], given: list[Seen]) -> Meaning:
-        shapes, dtypes = [one.shape for one in given], [one.dtype for one in given]
-        return meaning(op, words, facts, shapes, dtypes)
-
-    def _fact(self, number: int, reads: list[int]) -> Fact:
+    def _operand(self, number: int, reads: list[int]) -> Operand:
         settled = number in self.file.constants or number in self.settled
-        seen = self.seen(number)
         content = (lambda: self.array(number)) if settled else None
         at = reads.index(number) if number in reads else -1
-        return Fact(at, seen.shape, seen.dtype, content)
+        array = self.array(number)
+        return Operand(at, array.shape, str(array.dtype), content)
 
     def _again(
         self, operator: Any, reads: list[int], fed: dict[int, tuple[int, ...]]

@@ -23,6 +23,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from probe.backends.litert_model import aligned_buffer
+from probe.recorders.litert_table import Scale
 
 NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}
 DTYPES = {
@@ -66,9 +67,6 @@ class Piece:
         begin = np.frombuffer(self.packed, np.uint8).ctypes.data
         starts = {n: self.places[n].ctypes.data - begin for n in numbers}
         return {n: (start, start + self.places[n].size) for n, start in starts.items()}
-
-
-Scale = tuple[tuple[float, ...], tuple[int, ...]]
 
 
 class File:

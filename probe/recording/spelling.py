@@ -16,7 +16,7 @@ import numpy as np
 
 from probe import semantics as meaning
 from probe.errors import InputError
-from probe.semantics import Holds, Meaning, Moves, Step, Steps, Unknown
+from probe.semantics import Holds, Map, Mapped, Meaning, Moves, Step, Steps, Unknown
 
 
 class Files(Protocol):
@@ -60,6 +60,9 @@ def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[st
         return _steps(one, reads, files)
     if isinstance(one, Holds):
         return {"is": "Holds", **_kept(one.content, files)}
+    if isinstance(one, Mapped):
+        maps = [{"source": _kept(m.source, files), "constants": _few(m, files)} for m in one.maps]
+        return {"is": "Mapped", "data": list(one.data), "shapes": one.shapes, "maps": maps}
     if VOCABULARY.get(type(one).__name__) is not type(one):
         return WORDLESS
     found: dict[str, Any] = {"is": type(one).__name__}
@@ -74,6 +77,14 @@ def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[st
         else:
             found[each.name] = json.loads(json.dumps(value, default=words))
     return found
+
+
+def _few(one: Map, files: Files) -> dict[str, Any]:
+    """Returns constants, as one number where they are the same everywhere."""
+    flat = np.ascontiguousarray(one.constants).reshape(-1)
+    bits = flat.view(np.uint8).reshape(flat.size, -1)
+    alike = flat.size > 0 and bool((bits == bits[:1]).all())
+    return _kept(flat[0] if alike else one.constants, files)
 
 
 def _kept(array: np.ndarray, files: Files) -> dict[str, Any]:
@@ -149,6 +160,8 @@ def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
     if kind == "Steps":
         steps = tuple(_step(one, stored) for one in told["steps"])
         return Steps(steps, tupled(told["gives"]))
+    if kind == "Mapped":
+        return _mapped(told, stored)
     if kind == "Holds":
         content = _held(told, stored)
         return (
@@ -159,6 +172,18 @@ def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
         return Unknown(f"this release does not know {kind[:40]!r}")
     known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
     return found(**{k: _field(v, shapes, stored) for k, v in told.items() if k in known - {"move"}})
+
+
+def _mapped(told: Mapping[str, Any], stored: Folder) -> Meaning:
+    maps, moved = [], sum(int(np.prod(one, dtype=object)) for one in told["shapes"])
+    for one in told["maps"]:
+        index, constants = _held(one["source"], stored), _held(one["constants"], stored)
+        if index is None or constants is None:
+            return Unknown("where its elements come from was left out for its size")
+        if index.size and not -1 <= int(index.min()) <= int(index.max()) < moved:
+            raise stored.broken("a movement says that an element comes from nowhere")
+        maps.append(Map(index, np.broadcast_to(constants, index.shape)))
+    return Mapped(tupled(told["data"]), tupled(told["shapes"]), tuple(maps))
 
 
 def _field(value: Any, shapes: Shapes, stored: Folder) -> Any:

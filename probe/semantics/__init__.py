@@ -14,6 +14,7 @@ and scans, normalised ``groups``, sliding ``windows``; ``contract``: what all of
 """
 
 from probe.semantics import functions, operations
+from probe.semantics.asked import Asked, Map, Mapped
 from probe.semantics.contract import (
     Compiled,
     Exact,
@@ -61,6 +62,7 @@ from probe.semantics.windows import Convolution, Windows
 __all__ = [
     "TRUE",
     "Accumulates",
+    "Asked",
     "Attends",
     "Blends",
     "Broadcasts",
@@ -74,6 +76,8 @@ __all__ = [
     "Holds",
     "Joins",
     "Made",
+    "Map",
+    "Mapped",
     "Maximum",
     "Meaning",
     "Moves",

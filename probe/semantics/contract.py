@@ -14,6 +14,8 @@ from probe.semantics.labels import Labels, joined, tag
 
 Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]
+Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""An operation alone: container arrays of what it reads to those of what it gives."""
 
 
 class Meaning(ABC):

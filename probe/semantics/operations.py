@@ -7,18 +7,19 @@ them: a slope of 0.3 in Python and 0.3 read from a file are one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe.semantics import functions
-from probe.semantics.contract import Meaning
+from probe.semantics.contract import Meaning, Step, Steps, Unknown
 from probe.semantics.elementwise import Chooses, Each
 from probe.semantics.groups import Normalises
-from probe.semantics.moving import Same
-from probe.semantics.sums import Maximum, Reduces
+from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
+from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
+from probe.semantics.windows import Windows
 
 SELU = (1.6732632423543772, 1.0507009873554805)
 """Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""
@@ -236,3 +237,203 @@ def batch_norm(
 ) -> Each:
     """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
     return Each("batch_norm", "", (number(eps), bool(scale), bool(shift)), reads, along)
+
+
+# sliding windows
+
+
+Padding = tuple[tuple[int, int], ...]
+"""Zeros before and behind, an axis each; cut off where negative."""
+
+
+def same_padding(
+    ins: Sequence[int],
+    outs: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    odd_first: bool = False,
+) -> Padding:
+    """Returns the padding by which ``ins`` give ``outs``; the odd zero behind, or ``odd_first``."""
+    found = []
+    for size, out, k, s, d in zip(ins, outs, kernel, stride, dilation, strict=True):
+        total = max(0, (out - 1) * s + (k - 1) * d + 1 - size)
+        before = total - total // 2 if odd_first else total // 2
+        found.append((before, total - before))
+    return tuple(found)
+
+
+def _layout(rank: int, channels_last: bool) -> tuple[tuple[int, ...], int]:
+    """Returns the spatial axes of a batch of ``rank`` spatial axes, and the channels'."""
+    first = 1 if channels_last else 2
+    return tuple(range(first, first + rank)), rank + 1 if channels_last else 1
+
+
+def convolution(
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    padding: Padding,
+    weights: Sequence[int] = (),
+    groups: int = 1,
+    channels_last: bool = False,
+    transposed: bool = False,
+    reads: Sequence[int] = (0, 1),
+    flipped: bool = False,
+) -> Windows:
+    """Returns a convolution of a batch, with channels second or last; all but these as of
+    ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
+    spatial, channels = _layout(len(kernel), channels_last)
+    return Windows(
+        *(spatial, channels, tuple(kernel), tuple(stride), tuple(dilation), tuple(padding)),
+        kind="transposed" if transposed else "convolution",
+        groups=groups,
+        reads=tuple(reads),
+        weights=tuple(weights),
+        word="transposed convolution" if transposed else "convolution",
+        flipped=flipped,
+    )
+
+
+def pool(
+    kind: str,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Padding,
+    channels_last: bool = False,
+    dilation: Sequence[int] = (),
+    counts_padding: bool = False,
+    ceil: bool = False,
+    lead: int = 2,
+) -> Windows:
+    """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
+    aren't last: 1 without a batch. Others as of ``Windows``."""
+    spatial, channels = _layout(len(kernel), channels_last)
+    if not channels_last:
+        spatial, channels = tuple(range(lead, lead + len(kernel))), lead - 1
+    return Windows(
+        *(spatial, channels, tuple(kernel), tuple(stride)),
+        *(tuple(dilation) or (1,) * len(kernel), tuple(padding)),
+        kind=kind,
+        reads=(0,),
+        counts_padding=counts_padding,
+        ceil=ceil,
+        word=f"{kind}_pool",
+    )
+
+
+# sums of products
+
+
+def matmul(
+    ranks: tuple[int, int] = (2, 2),
+    turned: tuple[bool, bool] = (False, False),
+    reads: tuple[int, int] = (0, 1),
+    bias: int | None = None,
+) -> Contracts:
+    """Returns a product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
+    which of them are transposed; ``reads``, ``bias``: as of ``Contracts``."""
+    first = "k" if ranks[0] == 1 else "...km" if turned[0] else "...mk"
+    second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
+    out = "..." + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
+    return Contracts(f"{first},{second}->{out}", reads, bias)
+
+
+def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:
+    """Returns a dense layer whose weights are (units, inputs)."""
+    return Contracts("...k,nk->...n", reads, bias)
+
+
+def einsum(equation: str) -> Meaning:
+    """Returns what an einsum of one or two operands computes. ValueError: none that is known."""
+    equation = equation.replace(" ", "")
+    ins, arrow, out = equation.partition("->")
+    texts = ins.split(",")
+    if any(len(set(one.replace(".", ""))) < len(one.replace(".", "")) for one in texts):
+        raise ValueError("an operand's own diagonal")
+    if len(texts) == 2 and arrow:
+        return Contracts(equation)
+    if len(texts) == 1 and "." not in ins and sorted(ins) == sorted(out):
+        return Turns(tuple(ins.index(letter) for letter in out))
+    raise ValueError(equation)
+
+
+# whole axes
+
+
+def along(
+    word: str, rank: int, axes: Sequence[int], numbers: tuple[Any, ...] = (), keep: bool = True
+) -> Whole:
+    """Returns what reads all along ``axes`` in a manner that isn't known: sorting, the largest k.
+    ``keep``: these axes stay."""
+    gone = {axis % max(rank, 1) for axis in axes}
+    kept = [axis for axis in range(rank) if axis not in gone]
+    places = kept if keep else range(len(kept))
+    return Whole(tuple(zip(kept, places, strict=True)), word, numbers)
+
+
+def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:
+    """Returns a cumulative sum or product."""
+    return Unknown("it leaves out its own element") if exclusive else Scans(axis, word, reverse)
+
+
+# movement whose meaning sizes of 1 leave open: which of two such axes is which, no position tells
+
+
+def reshape() -> Reshapes:
+    """Returns the same elements in the same order in another shape."""
+    return Reshapes()
+
+
+def transpose(axes: Sequence[int]) -> Turns:
+    """Returns axes in another order: output axis k is input axis ``axes[k]``."""
+    return Turns(tuple(axis % len(axes) for axis in axes))
+
+
+def squeeze(shape: Sequence[int], axes: Sequence[int] | None = None) -> Meaning:
+    """Returns that these axes of size 1 go, all if none is named; which they are is known, as of no
+    reshape."""
+    every = range(len(shape)) if axes is None else {axis % len(shape) for axis in axes}
+    gone = sorted((axis for axis in every if shape[axis] == 1), reverse=True)
+    steps, left = [], list(shape)
+    for number, axis in enumerate(gone):
+        del left[axis]
+        steps.append(Step(Picks(axis=axis, index=np.asarray(0)), (number,), tuple(left)))
+    if len(steps) == 1:
+        return steps[0].meaning
+    return Steps(tuple(steps)) if steps else Same()
+
+
+def expand(shape: Sequence[int], to: Sequence[int]) -> Broadcasts:
+    """Returns an array broadcast as NumPy does it."""
+    return Broadcasts(tuple(range(len(to) - len(shape), len(to))))
+
+
+def concat(axis: int) -> Joins:
+    """Returns arrays one behind the other."""
+    return Joins(axis)
+
+
+def stack(axis: int) -> Joins:
+    """Returns arrays along a new axis."""
+    return Joins(axis, stacked=True)
+
+
+def split(axis: int, gives: Sequence[Sequence[int]]) -> Splits:
+    """Returns parts along an axis; ``gives``: their shapes."""
+    return Splits(axis % len(gives[0]), tuple(shape[axis] for shape in gives))
+
+
+def unstack(axis: int, count: int) -> Splits:
+    """Returns every index of an axis for itself."""
+    return Splits(axis, (1,) * count, drop=True)
+
+
+def take(axis: int, index: Any) -> Picks:
+    """Returns elements at ``index`` along an axis."""
+    return Picks(axis=axis, index=np.asarray(index))
+
+
+def pad(widths: Iterable[Sequence[int]], value: Any = 0.0, dtype: str = "float32") -> Pads:
+    """Returns an array with ``value`` around it."""
+    return Pads(tuple((int(a), int(b)) for a, b in widths), value, dtype)

@@ -18,7 +18,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from probe.errors import InputError
 from probe.recorders import litert
-from probe.recorders.litert_meanings import FUNCTIONS, MEANINGS, REDUCES
+from probe.recorders.litert_table import FUNCTIONS, REDUCES, TABLE
 
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
@@ -327,7 +327,7 @@ OTHERWISE = {"BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN"}
 
 
 def test_every_row_of_the_table_is_reached() -> None:
-    missing = MEANINGS.keys() - {one.op for one in OPERATORS} - OTHERWISE
+    missing = TABLE.keys() - {one.op for one in OPERATORS} - OTHERWISE
     assert not missing, missing
-    assert len({one.op for one in able()}) > 0.8 * len(MEANINGS)
+    assert len({one.op for one in able()}) > 0.8 * len(TABLE)
     assert {op for op in FUNCTIONS if "STABLEHLO" in op} <= {one.op for one in OPERATORS}

@@ -1,0 +1,279 @@
+"""LiteRT's operators in the words of :mod:`probe.semantics.operations`: one line an operator.
+
+Those that converters write of Keras and TensorFlow models. Channels are last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from probe.semantics import (
+    Each,
+    Exact,
+    Made,
+    Meaning,
+    Normalises,
+    Scans,
+    Shapes,
+    Step,
+    Steps,
+    Unknown,
+    Whole,
+    placed,
+)
+from probe.semantics import operations as o
+from probe.semantics.asked import moved
+from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
+from probe.semantics.call import meaning as by_table
+from probe.semantics.labels import Labels, joined, tag
+
+Scale = tuple[tuple[float, ...], tuple[int, ...]]
+"""How a tensor's integers are meant: scales and zero points."""
+
+FUNCTIONS = named(
+    "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
+    "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
+    "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
+    "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS REAL IMAG BITWISE_XOR RIGHT_SHIFT "
+    "STABLEHLO_ABS:abs STABLEHLO_FLOOR:floor STABLEHLO_LOG:log STABLEHLO_LOGISTIC:logistic "
+    "STABLEHLO_RSQRT:rsqrt STABLEHLO_TANH:tanh STABLEHLO_CBRT:cbrt STABLEHLO_ADD:add "
+    "STABLEHLO_SUBTRACT:subtract STABLEHLO_MULTIPLY:multiply STABLEHLO_DIVIDE:divide "
+    "STABLEHLO_MAXIMUM:maximum STABLEHLO_MINIMUM:minimum STABLEHLO_POWER:power STABLEHLO_AND:and "
+    "STABLEHLO_OR:or STABLEHLO_COSINE:cos STABLEHLO_EXPONENTIAL:exp STABLEHLO_NEGATE:negative "
+    "STABLEHLO_REMAINDER:truncate_mod"
+)
+"""Functions of the elements at one place without further arguments."""
+
+REDUCES = named(
+    "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
+)
+MOVES = (
+    "MIRROR_PAD SLICE STRIDED_SLICE GATHER GATHER_ND BROADCAST_TO TILE REVERSE_V2 DEPTH_TO_SPACE "
+    "SPACE_TO_DEPTH SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_SEQUENCE RESIZE_NEAREST_NEIGHBOR"
+)
+"""What moves its first operand, by sizes and indices that its others hold: it is asked where."""
+
+FUSED = {
+    1: o.clip(0, None),
+    2: o.clip(-1, 1),
+    3: o.clip(0, 6),
+    4: o.function("tanh"),
+    5: o.function("sign_bit"),
+}
+"""Activations that an operator applies, by their number in the schema."""
+
+
+def _steps(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    axes = "DHW"[3 - rank :]
+    dilations = (int(c.get(f"dilation{axis}Factor", 1) or 1) for axis in axes)
+    return tuple(int(c[f"stride{axis}"]) for axis in axes), tuple(dilations)
+
+
+def _padding(c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]) -> o.Padding:
+    kernel, stride, dilation = window
+    if c["padding"] == 1:
+        return ((0, 0),) * len(kernel)
+    return o.same_padding(ins[1:-1], outs[1:-1], kernel, stride, dilation)
+
+
+def _convolution(c: Call) -> Meaning:
+    shape = c.shape(1)
+    kernel, weights, inner = {
+        "CONV_3D": (shape[:3], (0, 1, 2, 3, 4), shape[-2]),
+        "DEPTHWISE_CONV_2D": (shape[1:3], (1, 2, 0, 3), 1),
+        "CONV_2D": (shape[1:3], (1, 2, 3, 0), shape[-1]),
+    }[c.op]
+    window = (kernel, *_steps(c, len(kernel)))
+    padding = _padding(c, c.shape(0), c.gives[0], *window)
+    groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
+    return o.convolution(*window, padding, weights, groups, channels_last=True, reads=reads)
+
+
+def _transposed(c: Call) -> Meaning:
+    window = (c.shape(1)[1:3], *_steps(c, 2))
+    padding = _padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
+    weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
+    return o.convolution(*window, padding, weights, 1, True, transposed=True, reads=reads)
+
+
+def _pool(kind: str) -> Row:
+    def row(c: Call) -> Meaning:
+        kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _steps(c, 2)[0]
+        padding = _padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
+        return o.pool(kind, kernel, stride, padding, channels_last=True)
+
+    return row
+
+
+def _dense(c: Call) -> Meaning:
+    units, inner = c.shape(1)
+    reads, bias, out = (c.at(0), c.at(1)), c.at(2) if c.has(2) else None, c.gives[0]
+    if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
+        return o.dense(reads, bias)
+    rows_, count = prod(out) // units, c.count  # all axes but the last are merged
+    flat = Step(o.reshape(), (c.at(0),), (rows_, inner))
+    product = Step(o.dense((0, 1), bias and 2), (count, *c.places(1, 2)), (rows_, units))
+    return Steps((flat, product, Step(o.reshape(), (count + 1,), out)))
+
+
+def _recurrent(c: Call) -> Meaning:
+    """Step t reads inputs up to t of its own batch row; first states are zero."""
+    shape, out = (*c.shape(0)[:2], 1), c.gives[0]
+    rest = tuple(n for n in range(c.count) if n != c.at(0))
+    scan = Scans(0 if c.get("timeMajor") else 1, f"{c.op.lower()} {c.numbers()}")
+    return Steps(
+        (
+            Step(Whole(((0, 0), (1, 1)), "features"), (c.at(0),), shape),
+            Step(scan, (c.count, *rest), shape),
+            Step(Whole(((0, 0), (1, 1)), "output"), (c.count + 1,), out),
+        )
+    )
+
+
+def _both_ways(c: Call) -> Meaning:
+    if c.get("timeMajor") or not c.has(0):
+        return Unknown("its batch comes second")
+    return Whole(((0, 0),), c.op.lower(), c.numbers())
+
+
+def _select(c: Call) -> Meaning:
+    if c.shape(0) not in ((), c.gives[0]):
+        return Unknown("it takes rows by a condition of one axis")
+    return o.where()
+
+
+def _written(c: Call) -> Meaning:
+    """A part of the first input is replaced, from a place on that is moved so that it fits."""
+    shape, part = c.shape(0), c.shape(1)
+    ends = zip(c.integers(2), shape, part, strict=True)
+    starts = [min(max(n, 0), whole - size) for n, whole, size in ends]
+    index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
+    return placed.written(c, placed.flat(shape)[index], 1, into=0)
+
+
+def _resize(c: Call) -> Meaning:
+    numbers = c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]
+    return reading(c, Whole(((0, 0), (3, 3)), "resize", numbers), 0)
+
+
+def _everything(c: Call) -> Meaning:
+    return Whole((), c.op.lower())
+
+
+def _rows_of(*kept: int) -> Row:
+    return lambda c: Whole(tuple((a, a) for a in kept), c.op.lower(), c.numbers())
+
+
+LRN = ("radius", "bias", "alpha", "beta")
+
+TABLE: dict[str, Row] = {
+    **worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **worded(
+        REDUCES,
+        lambda c, word: reading(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
+    ),
+    **rows(MOVES, moved),
+    **rows("CONV_2D CONV_3D DEPTHWISE_CONV_2D", _convolution),
+    "TRANSPOSE_CONV": _transposed,
+    "MAX_POOL_2D": _pool("max"),
+    "AVERAGE_POOL_2D": _pool("average"),
+    "FULLY_CONNECTED": _dense,
+    "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
+    "ADD_N": lambda c: o.function("add") if c.count == 2 else Each(f"add_of_{c.count}"),
+    **rows("SELECT_V2 STABLEHLO_SELECT", lambda c: o.where()),
+    "SELECT": _select,
+    # the operator's own types may be left out; those of its tensors are always there
+    "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),
+    "GELU": lambda c: o.gelu(bool(c.get("approximate"))),
+    "LEAKY_RELU": lambda c: o.leaky_relu(c["alpha"]),
+    "ELU": lambda c: o.elu(),
+    "RELU6": lambda c: FUSED[3],
+    "RELU_N1_TO_1": lambda c: FUSED[2],
+    "RELU_0_TO_1": lambda c: o.clip(0, 1),
+    "FAKE_QUANT": lambda c: Each("fake_quant", "", c.numbers()),
+    "BUCKETIZE": lambda c: Each("bucketize", "", tuple(c.get("boundaries") or ())),
+    "ZEROS_LIKE": lambda c: Made(0),
+    "FILL": lambda c: reading(c, o.expand((), c.gives[0]), 1),
+    "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
+    "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
+    "L2_NORMALIZATION": lambda c: Normalises((-1,), "l2_normalised"),
+    "LOCAL_RESPONSE_NORMALIZATION": lambda c: Normalises((3,), "lrn", c.numbers(*LRN)),
+    **worded(
+        named("ARG_MAX:argmax ARG_MIN:argmin"),
+        lambda c, word: reading(c, o.reduced(word, c.integers(1), places=True), 0),
+    ),
+    "TOPK_V2": lambda c: o.along("top_k", c.rank(), (-1,)),
+    "CUMSUM": lambda c: reading(
+        c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
+    ),
+    **rows("UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN", _recurrent),
+    **rows("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN", _both_ways),
+    **rows(
+        "SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN "
+        "UNSORTED_SEGMENT_PROD",
+        lambda c: _rows_of(*range(1, c.rank()))(c),
+    ),
+    **rows(
+        "WHERE UNIQUE RANGE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
+        _everything,
+    ),
+    "RESIZE_BILINEAR": _resize,
+    **rows("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
+    "SQUEEZE": lambda c: o.squeeze(c.shape(), c.get("squeezeDims") or None),
+    "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
+    "CONCATENATION": lambda c: o.concat(int(c["axis"])),
+    "PACK": lambda c: o.stack(int(c.get("axis", 0))),
+    "UNPACK": lambda c: o.unstack(int(c.get("axis", 0)), len(c.gives)),
+    "SPLIT": lambda c: reading(c, o.split(c.integers(0)[0], c.gives), 1),
+    "SPLIT_V": lambda c: reading(c, o.split(c.integers(2)[0], c.gives), 0),
+    "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
+    "PADV2": lambda c: moved(c, 0, 2),
+    "EMBEDDING_LOOKUP": lambda c: reading(c, o.take(0, c.value(0)), 1),
+    "ONE_HOT": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
+    "DYNAMIC_UPDATE_SLICE": _written,
+    "SCATTER_ND": lambda c: placed.written(
+        c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
+    ),
+}
+"""What each operator computes."""
+
+
+def meaning(c: Call) -> Meaning:
+    """Returns what an operator computes, with the activation that it applies behind."""
+    number = int(c.get("fusedActivationFunction") or 0)
+    found = by_table(TABLE, c)
+    return chain(c, found, FUSED[number]) if number else found
+
+
+@dataclass(frozen=True)
+class Quantised(Meaning):
+    """What computes with integers that stand for other numbers: zero is none of them, as a rule."""
+
+    inner: Meaning
+    reads: tuple[Scale | None, ...]
+    gives: tuple[Scale | None, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        given = [_meant(*both) for both in zip(reads, self.reads, strict=True)]
+        word = tag(self.inner.word) if self.inner.word else what
+        found = self.inner.labels(given, shapes, word)
+        return [_meant(*both) for both in zip(found, self.gives, strict=True)]
+
+
+def _meant(one: Labels, scale: Scale | None) -> Labels:
+    if scale is None:
+        return one
+    return one._replace(array=joined(one.array, tag("quantised", scale)))
+
+
+def quantised(
+    made: Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
+) -> Meaning:
+    """Returns what an operator of quantised tensors means; what only moves them is as it was."""
+    if isinstance(made, Exact) or not any((*reads, *gives)):
+        return made
+    return Quantised(made, tuple(reads), tuple(gives))

@@ -1,0 +1,253 @@
+"""Movement that is asked of the operation itself: where its results have each element from.
+
+A row says only that an operation moves elements, and which of its operands these are. The operation
+runs on numbers that count positions, in as many digits as the format holds exactly; what comes out
+says where everything stood. No slice, gather or padding of a library is written again in NumPy, and
+none can differ from the library's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe import floats
+from probe.semantics import mixing
+from probe.semantics.call import Call, NotSettled
+from probe.semantics.contract import Exact, Meaning, Run, Shapes, Unknown
+from probe.semantics.labels import Labels, Name, of_content
+
+BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7, "int64": 62, "int32": 30,
+        "uint32": 30, "uint64": 62, "int16": 14, "uint16": 15, "int8": 6, "uint8": 7, "bool": 1,
+        "complex64": 23, "complex128": 52}  # fmt: skip
+"""Bits of the numbers 0, 1, 2, ... that a format holds exactly, with a sign where it has one."""
+
+MOST = 1 << 24
+"""Elements, read or given, up to which an operation is asked: positions take 8 bytes each."""
+
+
+class Map(NamedTuple):
+    """Where a result has its elements from. ``source``: flat over all moved operands one behind the
+    other, of the result's shape; -1: a constant, which is in ``constants``."""
+
+    source: np.ndarray
+    constants: np.ndarray
+
+
+def asked(
+    run: Run, given: Sequence[np.ndarray | None], shapes: Shapes, dtypes: Sequence[str]
+) -> list[Map] | None:
+    """Returns for each result where its elements are from; None: the operation computes.
+
+    ``given``: its operands, None where its elements are moved; ``shapes``, ``dtypes``: of all.
+
+    Positions count p = 1, 2, ..., n. In a second run they are -(n + p), or 2n + 1 - p where there
+    is no sign: other numbers in the opposite order. So a constant gives itself away, as it stays,
+    and so does what computes: relu, abs and clips by the sign, sorting and maxima by the order.
+    """
+    data = [n for n, one in enumerate(given) if one is None]
+    sizes = [prod(shapes[n]) for n in data]
+    count = sum(sizes)
+    bits = min(BITS[dtypes[n]] for n in data)
+    signed = not any(dtypes[n].startswith(("u", "bool")) for n in data)
+    digits = max(1, -(-(2 * count + 1).bit_length() // bits))
+    runs: list[list[np.ndarray]] = []
+    constants: list[np.ndarray] = []
+    for second in (False, True):
+        totals: list[np.ndarray] = []
+        for digit in range(digits):
+            reads, start = list(given), 1
+            for n, size in zip(data, sizes, strict=True):
+                place = np.arange(start, start + size)
+                if second:
+                    place = place + count if signed else 2 * count + 1 - place
+                number = (place >> digit * bits) & ((1 << bits) - 1)
+                number = -number if second and signed else number
+                reads[n] = _held(number.reshape(shapes[n]), dtypes[n])
+                start += size
+            made = [np.asarray(one) for one in run(reads)]  # type: ignore[arg-type]
+            constants = constants or made
+            every = [_read(one, dtypes[data[0]]) << digit * bits for one in made]
+            totals = [a + b for a, b in zip(totals, every, strict=True)] if totals else every
+        runs.append(totals)
+    found = []
+    for one, two, constant in zip(*runs, constants, strict=True):
+        turned = -count - one if signed else 2 * count + 1 - one
+        moved = (one > 0) & (one <= count) & (two == turned)
+        if not (moved | (one == two)).all():
+            return None
+        kind = np.int32 if count < 1 << 31 else np.int64
+        found.append(Map(np.where(moved, one - 1, -1).astype(kind), np.where(moved, 0, constant)))
+    return found
+
+
+def _held(numbers: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype in floats.FORMATS:
+        return floats.round_to(numbers.astype(np.float64), dtype)
+    return numbers.astype(dtype)
+
+
+def _read(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns whole numbers; what is none, as an infinity that pads, is -1 in every run."""
+    if dtype == "bfloat16":
+        array = floats.widen(array, dtype)
+    values = array.real if array.dtype.kind == "c" else array
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    values = values.astype(np.float64)
+    whole = np.isfinite(values) & (np.abs(values) < 2.0**62)
+    whole &= values == np.floor(np.where(whole, values, 0))
+    return np.where(whole, np.where(whole, values, 0), -1).astype(np.int64)
+
+
+def still(one: Map, shapes: Shapes) -> list[tuple[int, int]]:
+    """Returns pairs (axis of the operands, axis of the result) along which nothing moves.
+
+    ``shapes``: of the moved operands. The result's elements at k along its axis are there those at
+    k along the operands' axis, and constants are the same all along.
+    """
+    pairs: list[tuple[int, int]] = []
+    rank = len(shapes[0])
+    if any(len(shape) != rank for shape in shapes) or not one.source.size:
+        return pairs
+    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
+    owner = np.searchsorted(starts, one.source, side="right") - 1
+    steps = [np.cumprod((1, *shape[:0:-1]))[::-1] for shape in shapes]
+    for axis, size in enumerate(one.source.shape):
+        if size < 2:
+            continue
+        line = np.moveaxis(one.source, axis, 0)
+        whose = np.moveaxis(owner, axis, 0)
+        fixed = np.moveaxis(one.constants, axis, 0)
+        if (whose != whose[:1]).any() or (fixed != fixed[:1]).any():
+            continue
+        for k in range(rank):
+            if any(shape[k] != size for shape in shapes) or k in {pair[0] for pair in pairs}:
+                continue
+            # of each element its operand's step along this axis; constants don't step
+            step = np.array([*(each[k] for each in steps), 0])[whose[0]]
+            first = (line[0] - starts[whose[0]]) // np.maximum(step, 1) % size
+            at = np.arange(size).reshape(-1, *(1,) * (line.ndim - 1))
+            if (line == line[:1] + at * step).all() and ((first == 0) | (whose[0] < 0)).all():
+                pairs.append((k, axis))
+                break
+    return pairs
+
+
+@dataclass(frozen=True)
+class Mapped(Exact):
+    """Elements are moved and copied, none is computed: each result has a map of where from.
+
+    ``data``: numbers of the operands whose elements are moved, of these ``shapes``.
+    """
+
+    data: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    maps: tuple[Map, ...]
+
+    @cached_property
+    def still(self) -> list[list[tuple[int, int]]]:
+        """Of each result the axes along which nothing moves."""
+        return [still(one, self.shapes) for one in self.maps]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        data = [reads[n] for n in self.data]
+        both = zip(self.maps, self.still, shapes, strict=True)
+        return [self._moved(data, one, pairs, to) for one, pairs, to in both]
+
+    @staticmethod
+    def _moved(
+        data: Sequence[Labels], one: Map, pairs: Sequence[tuple[int, int]], to: tuple[int, ...]
+    ) -> Labels:
+        out = [
+            (i, o)
+            for i, o in pairs
+            if all(each.implicit(i) for each in data) and len({each.name(i) for each in data}) == 1
+        ]
+        names: list[Name] = list(range(len(to)))
+        index, constants = one.source, one.constants
+        for i, o in out:  # one element stands for all along such an axis
+            names[o] = data[0].name(i)
+            index, constants = index.take([0], o), constants.take([0], o)
+        ins = {i for i, _ in out}
+        flat, start, begin = [], 0, 0
+        small = np.full(index.shape, -1)
+        for each in data:
+            full = each.full([axis for axis in range(len(each.shape)) if axis not in ins])
+            mine = (index >= start) & (index < start + prod(each.shape))
+            if full.size:
+                own = np.where(mine, index - start, 0)
+                if ins:
+                    places = np.unravel_index(own, each.shape)
+                    places = tuple(p * 0 if axis in ins else p for axis, p in enumerate(places))
+                    own = np.ravel_multi_index(places, full.shape)
+                small = np.where(mine, own + begin, small)
+            flat.append(full.reshape(-1))
+            start, begin = start + prod(each.shape), begin + full.size
+        every = np.concatenate([*flat, np.zeros(1, np.uint64)])
+        array = np.where(small < 0, of_content(constants).array, every[small])
+        return Labels(to, array, mixing.known(data), tuple(names))
+
+
+@dataclass(frozen=True)
+class Asked(Exact):
+    """The same, as the operation itself tells when it is first wanted.
+
+    ``given``: all operands, None in the places of those whose elements are moved; ``shapes``,
+    ``dtypes``: of all.
+    """
+
+    run: Run
+    given: tuple[np.ndarray | None, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+    @cached_property
+    def answer(self) -> Meaning:
+        """Returns the movement; ``Unknown`` where the operation computes, or doesn't run so."""
+        try:
+            maps = asked(self.run, self.given, self.shapes, self.dtypes)
+        except Exception as error:  # of whatever kind a library has
+            return Unknown(f"it can't be asked where it moves what ({type(error).__name__})")
+        if maps is None:
+            return Unknown("it computes, where only movement is described")
+        data = tuple(n for n, one in enumerate(self.given) if one is None)
+        return Mapped(data, tuple(self.shapes[n] for n in data), tuple(maps))
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return self.answer.labels(reads, shapes, what)
+
+    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
+        return self.answer
+
+
+def moved(call: Call, *slots: int) -> Meaning:
+    """Returns that an operation moves the elements of the operands in these slots (the first, if
+    none is named) and computes nothing. NotSettled where another operand isn't known."""
+    chosen = set(call.places(*(slots or (0,))))
+    if call.run is None:
+        raise NotSettled(f"{call.op} can't be run alone")
+    held: dict[int, Any] = {}
+    operands = {one.at: one for one in call.reads if one is not None and one.at >= 0}
+    size = max(prod(shape) for shape in (*call.gives, *(operands[n].shape for n in chosen)))
+    if size > MOST:
+        raise NotSettled(f"it moves {size:,} elements, and is asked where of at most {MOST:,}")
+    for at, one in sorted(operands.items()):
+        if at in chosen:
+            held[at] = None
+        elif one.content is None:
+            raise NotSettled(f"{call.op} reads sizes or indices that floating-point numbers decide")
+        else:
+            held[at] = np.array(one.content())
+    every = sorted(operands)
+    return Asked(
+        call.run,
+        tuple(held[at] for at in every),
+        tuple(operands[at].shape for at in every),
+        tuple(operands[at].dtype for at in every),
+    )

@@ -1,0 +1,120 @@
+"""Movement that is asked of an operation is as NumPy has it, and what computes is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe import floats
+from probe.semantics import Asked, Mapped, Unknown
+from probe.semantics.asked import asked
+from probe.semantics.labels import Labels, of_content, of_digest
+
+SHAPE = (3, 4, 5)
+MOVES: dict[str, Callable[[np.ndarray], Any]] = {
+    "slice": lambda a: a[:, 1:3, ::-2],
+    "flip": lambda a: np.flip(a, 1),
+    "roll": lambda a: np.roll(a, 2, 2),
+    "pad": lambda a: np.pad(a, ((0, 0), (1, 2), (0, 1))),
+    "edge": lambda a: np.pad(a, ((0, 0), (1, 2), (0, 1)), "edge"),
+    "take": lambda a: a[:, [3, 0, 3]],
+    "diagonal": lambda a: np.diagonal(a, 1, 1, 2),
+    "triu": np.triu,
+    "transpose": lambda a: a.transpose(2, 0, 1),
+    "several": lambda a: np.split(a, [1, 3], 1),
+    "nothing": lambda a: a[:, :0],
+}
+COMPUTES: dict[str, Callable[[np.ndarray], Any]] = {
+    "relu": lambda a: np.maximum(a, a.dtype.type(0)),
+    "abs": np.abs,
+    "clip": lambda a: np.clip(a, a.dtype.type(-2), a.dtype.type(2)),
+    "sum": lambda a: a.sum(1),
+    "max": lambda a: a.max(1),
+    "sort": lambda a: np.sort(a, 1),
+    "double": lambda a: a + a,
+    "negative": lambda a: -a,
+    "compare": lambda a: (a > 0).astype(a.dtype),
+}
+
+
+def several(found: Any) -> list[np.ndarray]:
+    return list(found) if isinstance(found, list) else [found]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool"]
+)
+@pytest.mark.parametrize("name", MOVES)
+def test_a_movement_is_found_whatever_the_format(name: str, dtype: str) -> None:
+    found = asked(lambda reads: several(MOVES[name](reads[0])), [None], [SHAPE], [dtype])
+    assert found is not None
+    place = np.arange(1, 61).reshape(SHAPE)
+    for one, wanted in zip(found, several(MOVES[name](place)), strict=True):
+        assert np.array_equal(one.source, wanted - 1)
+        assert not one.constants.any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("name", COMPUTES)
+def test_what_computes_is_refused(name: str, dtype: str) -> None:
+    def run(reads: Any) -> list[np.ndarray]:
+        return several(COMPUTES[name](reads[0]))
+
+    assert asked(run, [None], [SHAPE], [dtype]) is None
+    answer = Asked(run, (None,), (SHAPE,), (dtype,)).answer
+    assert isinstance(answer, Unknown) and "it computes" in answer.why
+
+
+@pytest.mark.parametrize("value", [1.5, -3.0, np.inf, np.nan, 2.0**70, 0.0])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_numbers_that_are_put_in_are_told_from_positions(value: float, dtype: str) -> None:
+    held = floats.round_to(np.array(value), dtype)
+    made = [np.pad(np.zeros((2, 3), held.dtype), 1, constant_values=held[()])]
+
+    def run(reads: Any) -> list[np.ndarray]:
+        return [np.pad(reads[0], 1, constant_values=held[()])]
+
+    (found,) = asked(run, [None], [(2, 3)], [dtype]) or [None]
+    assert found is not None
+    assert np.array_equal(found.source[1:-1, 1:-1].reshape(-1), np.arange(6))
+    outside = found.source < 0
+    assert outside.sum() == 14
+    assert np.array_equal(found.constants[outside].tobytes(), made[0][outside].tobytes())
+
+
+def moved(run: Callable[[np.ndarray], Any], shape: tuple[int, ...]) -> Mapped:
+    answer = Asked(lambda reads: several(run(reads[0])), (None,), (shape,), ("float32",)).answer
+    assert isinstance(answer, Mapped)
+    return answer
+
+
+def test_axes_along_which_nothing_moves_are_found() -> None:
+    assert moved(lambda a: np.flip(a, 1), (3, 4, 5)).still == [[(0, 0), (2, 2)]]
+    assert moved(lambda a: a.transpose(2, 0, 1), (3, 4, 5)).still == [[(2, 0), (0, 1), (1, 2)]]
+    assert moved(lambda a: a[:, 2], (3, 4, 5)).still == [[(0, 0), (2, 1)]]
+    assert moved(lambda a: np.roll(a, 1), (3, 4)).still == [[]]
+
+
+def test_labels_that_are_left_out_stay_so_along_these_and_are_the_same_written_out() -> None:
+    short = of_digest((3, 4, 5), "weights")
+    assert short.implicit(2)
+    full = Labels(short.shape, short.full())
+    meaning = moved(lambda a: np.pad(np.flip(a, 1), ((0, 0), (1, 0), (0, 0))), (3, 4, 5))
+    one, other = (meaning.labels([each], [(3, 5, 5)], np.uint64(7))[0] for each in (short, full))
+    assert one.implicit(2) and not other.implicit(2)
+    assert np.array_equal(one.full(), other.full())
+    assert not one.full()[:, 0].any()
+
+
+def test_elements_of_several_operands_are_told_apart() -> None:
+    def run(reads: Any) -> list[np.ndarray]:
+        return [np.concatenate([reads[2], reads[0]], 1) * reads[1]]
+
+    answer = Asked(run, (None, np.float32(1), None), ((2, 3), (), (2, 1)), ("float32",) * 3).answer
+    arrays = [np.arange(6.0).reshape(2, 3), np.zeros(()), np.full((2, 1), 9.0)]
+    labels = answer.labels([of_content(one) for one in arrays], [(2, 4)], np.uint64(7))
+    wanted = of_content(np.concatenate([arrays[2], arrays[0]], 1))
+    assert np.array_equal(labels[0].full(), wanted.full())
