@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ from probe.errors import InputError
 from probe.recorders import opencv_net
 from probe.recorders.caffe_text import declared
 from probe.recorders.onnx_pieces import inputs_of
-from probe.recorders.opencv_meanings import meaning
-from probe.recorders.opencv_moves import vector
-from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain
+from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain, vector
+from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
+from probe.semantics.call import Call, Operand, meaning
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
@@ -442,12 +443,23 @@ class Recorder:
         return Steps(tuple(steps), tuple(numbers[name] for name in gives))
 
     def _of_layer(self, layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Meaning:
-        constants = self.read.constants
-        held = {n: constants[name] for n, name in enumerate(layer.reads) if name in constants}
         if layer.kind == CONSTANT:
             return Same()
-        sizes = [[shapes[name] for name in some] for some in (layer.reads, layer.gives)]
-        return meaning(layer, sizes[0], sizes[1], held)
+        constants = self.read.constants
+        reads = []
+        for at, name in enumerate(layer.reads):
+            held = constants.get(name)
+            content = None if held is None else partial(np.asarray, held)
+            dtype = "float32" if held is None else held.dtype.name
+            reads.append(Operand(at, shapes[name], dtype, content))
+        for at, blob in enumerate(map(vector, layer.blobs), len(reads)):
+            reads.append(Operand(at, blob.shape, blob.dtype.name, partial(np.asarray, blob)))
+        words = {**layer.words, "blobs": len(layer.blobs)}
+        alone = self._alone(([layer], list(layer.reads), list(layer.gives)))
+        gives = [shapes[name] for name in layer.gives]
+        # what isn't known to give the same alone isn't asked either
+        run = alone if self.alike.issuperset(layer.gives) else None
+        return meaning(TABLE, Call(layer.kind, words, reads, gives, run=run))
 
     def _alone(self, group: Group) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
         piece = Piece(*group, self.switches)

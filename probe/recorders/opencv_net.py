@@ -33,6 +33,11 @@ NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
 
+def vector(blob: np.ndarray) -> np.ndarray:
+    """Returns a blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
+    return blob.reshape(-1) if blob.ndim == 2 and 1 in blob.shape else blob
+
+
 @dataclass(frozen=True)
 class Layer:
     """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters, lists all.
@@ -48,15 +53,6 @@ class Layer:
     slots: tuple[int, ...]
     words: Mapping[str, list[Any]]
     blobs: tuple[np.ndarray, ...] = ()
-
-    def given(self, name: str, otherwise: Any = None) -> Any:
-        """Returns a parameter."""
-        found = self.every(name)
-        return found[-1] if found else otherwise
-
-    def every(self, name: str) -> list[Any]:
-        """Returns all numbers of a parameter."""
-        return list(self.words.get(name, []))
 
     @property
     def path(self) -> str:

@@ -330,13 +330,14 @@ def matmul(
     turned: tuple[bool, bool] = (False, False),
     reads: tuple[int, int] = (0, 1),
     bias: int | None = None,
+    numbers: tuple[Any, ...] = (),
 ) -> Contracts:
     """Returns a product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
-    which of them are transposed; ``reads``, ``bias``: as of ``Contracts``."""
+    which of them are transposed; ``reads``, ``bias``, ``numbers``: as of ``Contracts``."""
     first = "k" if ranks[0] == 1 else "...km" if turned[0] else "...mk"
     second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
     out = "..." + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
-    return Contracts(f"{first},{second}->{out}", reads, bias)
+    return Contracts(f"{first},{second}->{out}", reads, bias, numbers=numbers)
 
 
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:

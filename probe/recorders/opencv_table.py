@@ -1,0 +1,398 @@
+"""What the layers of OpenCV's nets compute, (batch, channels, *spatial): one line a type.
+
+The types are OpenCV's own, whatever file a net came from; the names of parameters are those of its
+dump, where each is a list.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+from probe.semantics import (
+    Contracts,
+    Each,
+    Meaning,
+    Normalises,
+    Passes,
+    Same,
+    Step,
+    Steps,
+    Unknown,
+    Whole,
+)
+from probe.semantics import operations as o
+from probe.semantics.asked import moved
+from probe.semantics.call import Call, Row, named, reading, rows, worded
+
+FUNCTIONS = named(
+    "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
+    "Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal AbsVal:absolute "
+    "GeluApproximation:gelu_tanh"
+)
+"""Functions of one input without numbers."""
+
+NARY = {
+    **named("add mul sub div pow fmod equal greater greater_equal less less_equal and or xor"),
+    **named("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
+    **named("bitshift:shift where"),
+}
+"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do."""
+
+ELTWISE = {
+    **named("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
+    **named("0:multiply 1:add"),
+}
+
+POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
+
+
+def _all(c: Call, name: str) -> list[int]:
+    return [int(n) for n in c.get(name, [])]
+
+
+def _one(c: Call, name: str, otherwise: Any = None) -> Any:
+    found = c.get(name)
+    return found[-1] if found else otherwise
+
+
+def _on(c: Call, name: str) -> bool:
+    return bool(_one(c, name, 0))
+
+
+def _number(c: Call, name: str, otherwise: float) -> float:
+    return float(_one(c, name, otherwise))
+
+
+def _axis(c: Call, otherwise: int = 1) -> int:
+    return int(_one(c, "axis", otherwise)) % max(c.rank(), 1)
+
+
+def _axes(c: Call) -> str:
+    return "dhw"[5 - c.rank() :]
+
+
+Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Kernel, stride and dilation, a number a spatial axis."""
+
+
+def _window(c: Call, kernel: Sequence[int] | None = None) -> Window:
+    """Returns kernel, stride and dilation, a number a spatial axis: one list, or a name an axis."""
+    axes = _axes(c)
+
+    def wide(name: str, full: str) -> tuple[int, ...]:
+        found = _all(c, full) or [int(_one(c, f"{name}_{axis}", 1)) for axis in axes]
+        return tuple(found * len(axes) if len(found) == 1 else found)
+
+    sizes = tuple(kernel) if kernel else wide("kernel", "kernel_size")
+    return sizes, wide("stride", "stride"), wide("dilation", "dilation")
+
+
+def _padding(c: Call, window: Window, transposed: bool = False) -> o.Padding:
+    """Returns the padding as it is written, or as ``pad_mode`` settles it."""
+    rank, mode, pads = len(window[0]), str(_one(c, "pad_mode", "")), _all(c, "pad")
+    if mode == "VALID":
+        return ((0, 0),) * rank
+    if mode == "SAME":
+        sizes = c.shape()[2:], c.gives[0][2:]
+        ins, outs = sizes[::-1] if transposed else sizes
+        return o.same_padding(ins, outs, *window)
+    if len(pads) == 2 * rank:
+        return tuple(zip(pads[:rank], pads[rank:], strict=True))
+    if pads:
+        return tuple((n, n) for n in (pads * rank if len(pads) == 1 else pads))
+    sides = ("tb", "lr") if rank == 2 and c.get("pad_t") else [axis * 2 for axis in _axes(c)]
+    both = [[int(_one(c, f"pad_{side}", 0)) for side in pair] for pair in sides]
+    return tuple((before, behind) for before, behind in both)
+
+
+def _convolution(c: Call) -> Meaning:
+    transposed, axes = c.op == "Deconvolution", tuple(range(2, c.rank()))
+    window = _window(c, c.shape(1)[2:])
+    if len(window[0]) != c.rank() - 2 or _on(c, "fusedActivation"):
+        return Unknown("a convolution whose weights have other axes than its input")
+    return o.convolution(
+        *(*window, _padding(c, window, transposed)),
+        weights=(*axes, 0, 1) if transposed else (*axes, 1, 0),
+        groups=int(_one(c, "group", 1)),
+        transposed=transposed,
+        reads=range(min(c.count, 3)),
+    )
+
+
+def _pool(c: Call) -> Meaning:
+    given = str(_one(c, "pool", "MAX")).upper()
+    kind, axes = POOLS.get(given), range(2, c.rank())
+    if kind is None or not axes or len(c.gives) > 1:
+        return Unknown(f"pooling {given}, or with indices")
+    if _on(c, "global_pooling"):
+        return o.reduced("mean" if kind == "average" else "max", axes, keep=True)
+    window = _window(c)
+    counts = kind == "average" and bool(_one(c, "ave_pool_padded_area", True))
+    padding, ceil = _padding(c, window), bool(_one(c, "ceil_mode", True))
+    return o.pool(kind, window[0], window[1], padding, counts_padding=counts, ceil=ceil)
+
+
+def _inner(c: Call) -> Meaning:
+    """Everything from an axis on, times weights (filters, inputs)."""
+    axis = _axis(c)
+    if c["blobs"] == 0 or _on(c, "transA"):
+        return _matmul(c)
+    if _on(c, "transpose"):
+        return Unknown("InnerProduct with transpose")
+    if axis != c.rank() - 1:
+        return Whole(tuple((k, k) for k in range(axis)), "product of all")
+    ahead = "abcdef"[:axis]
+    return Contracts(f"{ahead}k,nk->{ahead}n", bias=2 if c.count > 2 else None)
+
+
+def _matmul(c: Call) -> Meaning:
+    """MatMul and Gemm: two values, or a value and weights; perhaps a bias behind."""
+    turned = [any(_on(c, name) for name in (f"trans{x}", f"trans_{x.lower()}")) for x in "AB"]
+    alpha, beta = _number(c, "alpha", 1.0), _number(c, "beta", 1.0)
+    biased = c.count > 2 and beta != 0
+    if biased and (alpha, beta) != (1.0, 1.0):
+        return Unknown("its product and its bias are scaled")
+    if c.op == "Gemm" and _on(c, "flatten_a") and c.rank() != 2:
+        return Unknown("its first input is flattened")
+    if c.count < 2 or min(c.rank(0), c.rank(1)) < 2:
+        return Unknown("a product of vectors")
+    numbers = () if alpha == 1.0 else (alpha,)
+    return o.matmul(turned=(turned[0], turned[1]), bias=2 if biased else None, numbers=numbers)
+
+
+def _of_several(word: str, count: int) -> Meaning:
+    if word == "where":
+        return o.where()
+    if count != 2:
+        return Same() if count == 1 else Each(f"{word}_of_{count}")
+    return o.function(word)
+
+
+def _eltwise(c: Call) -> Meaning:
+    kind, values = str(_one(c, "operation", "SUM")).upper(), c.count - c["blobs"]
+    coefficients = tuple(c.get("coeff", ()))
+    if len({c.shape(n) for n in range(values)}) > 1:
+        return Unknown("Eltwise of several sizes")
+    if coefficients and set(coefficients) != {1}:
+        return Each("weighted sum", numbers=coefficients)
+    if kind not in ELTWISE:
+        return Unknown(f"Eltwise {kind}")
+    return _of_several(ELTWISE[kind], max(values, 2))
+
+
+def _affine(c: Call, axis: int, words: Sequence[str]) -> Meaning:
+    """Weights that lie along as many axes from ``axis`` on as they have elements for."""
+    count, shape = c.count, c.shape()
+    if c["blobs"] == 0:
+        return Unknown(f"{c.op} by the result of a layer")
+    steps: list[Step] = []
+    for n in range(1, count):
+        ends = range(axis + 1, c.rank() + 1)
+        (end, *_) = (end for end in ends if prod(shape[axis:end]) == prod(c.shape(n)))
+        wide = (*shape[axis:end], *(1,) * (c.rank() - end))
+        steps.append(Step(o.reshape(), (n,), wide))
+    last = 0
+    for n, word in enumerate(words[: count - 1]):
+        steps.append(Step(o.function(word), (last, count + n), c.gives[0]))
+        last = count + len(steps) - 1
+    return Steps(tuple(steps))
+
+
+def _batch_norm(c: Call) -> Meaning:
+    """OpenCV keeps means and variances first, then a scale and a shift, where it has them.
+
+    Caffe's layer has neither, and a number by which both are divided.
+    """
+    eps, scale, shift = _number(c, "eps", 1e-5), _on(c, "has_weight"), _on(c, "has_bias")
+    if c.count == 3 + scale + shift:
+        return o.batch_norm(eps, scale, shift, 1, (0, *range(3, c.count), 1, 2))
+    return Each("batch_norm", "", (eps, "divided"), along=1)
+
+
+def _lrn(c: Call) -> Meaning:
+    if "WITHIN" in str(_one(c, "norm_region", "")):
+        return Whole(((0, 0), (1, 1)), "lrn")
+    names = ("local_size", "alpha", "beta", "k", "bias", "norm_by_size")
+    return Normalises((1,), "lrn", tuple(_one(c, name) for name in names))
+
+
+def _norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> Meaning:
+    norm = o.norm(axes, _number(c, "epsilon", 1e-5), word=word, along=1, groups=groups)
+    lines = range(1, c.count)
+    if all(c.rank(n) == 1 for n in lines):
+        return norm
+    # OpenCV keeps scales and shifts as columns, (channels, 1)
+    steps = [Step(o.reshape(), (n,), (c.shape(n)[0],)) for n in lines]
+    places = (0, *range(c.count, c.count + len(steps)))
+    return Steps((*steps, Step(norm, places, c.gives[0])))
+
+
+def _reduced(c: Call) -> Meaning:
+    axes = _all(c, "axes") or range(c.rank())
+    return o.reduced(str(_one(c, "reduce", "")).lower(), axes, bool(_one(c, "keepdims", True)))
+
+
+def _largest(c: Call) -> Meaning:
+    """Arg and TopK: all along one axis."""
+    axis, keep = _axis(c, -1 if c.op == "TopK" else 0), bool(_one(c, "keepdims", True))
+    if c.op == "Arg" and not _on(c, "select_last_index"):
+        word = f"arg{str(_one(c, 'op', 'max')).lower()}"
+        return o.reduced(word, (axis,), keep, places=True)
+    return o.along(c.op.lower(), c.rank(), (axis,), _words(c), keep or c.op == "TopK")
+
+
+def _words(c: Call) -> tuple[str, ...]:
+    return tuple(sorted(str(one) for one in c.attributes.items() if one[0] != "blobs"))
+
+
+def _cumsum(c: Call) -> Meaning:
+    scan = o.cumulated("cumsum", _axis(c, 0), _on(c, "reverse"), _on(c, "exclusive"))
+    return reading(c, scan, 0)
+
+
+def _einsum(c: Call) -> Meaning:
+    equation = str(_one(c, "equation", "")).lower()
+    if "." in equation or not equation.partition("->")[2]:
+        return Unknown("its equation has dots, or gives one number")
+    return o.einsum(equation)
+
+
+def _numbered(made: Callable[..., Meaning], *names: str) -> Row:
+    """Returns a function of one element whose numbers are given to its constructor, where a layer
+    has them."""
+
+    def row(c: Call) -> Meaning:
+        given = {name: _one(c, name) for name in names}
+        return made(**{name: float(value) for name, value in given.items() if value is not None})
+
+    return row
+
+
+def _power(power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> Meaning:
+    """(scale x + shift) to a power, as Caffe has it; ONNX's Neg is one of these."""
+    if (power, scale, shift) == (1.0, -1.0, 0.0):
+        return o.function("negative")
+    if (scale, shift) == (1.0, 0.0):
+        return o.power(power)
+    return o.function("power", exponent=power, scale=scale, shift=shift)
+
+
+def _raised(word: str, base: float = -1.0, scale: float = 1.0, shift: float = 0.0) -> Meaning:
+    """A power of a base, or a logarithm, of scale x + shift; a base of -1 stands for e."""
+    if (base, scale, shift) == (-1.0, 1.0, 0.0):
+        return o.function(word)
+    return o.function(word, base=base, scale=scale, shift=shift)
+
+
+def _sliced(c: Call) -> Meaning:
+    """Parts of an axis; or one part of several axes, which is asked for."""
+    if _all(c, "begin"):
+        return moved(c)
+    axis, count = _axis(c), len(c.gives)
+    size, inside = c.shape()[axis], _all(c, "slice_point")
+    points = [0, *(inside or (size * k // count for k in range(1, count))), size]
+    sizes = [b - a for a, b in itertools.pairwise(points)]
+    return o.split(axis, [(*c.shape()[:axis], n, *c.shape()[axis + 1 :]) for n in sizes])
+
+
+def _padded(c: Call) -> Meaning:
+    numbers = _all(c, "paddings")
+    around = list(zip(numbers[::2], numbers[1::2], strict=True))
+    around = [(0, 0)] * (c.rank() - len(around)) + around
+    kind = str(_one(c, "type", "")) or "constant"
+    if len(around) > c.rank() or any(n < 0 for both in around for n in both):
+        return Unknown("it is padded by less than nothing")
+    return o.pad(around, _number(c, "value", 0.0)) if kind == "constant" else moved(c)
+
+
+def _plane(c: Call) -> Meaning:
+    """Resize: every output reads its own channel's plane."""
+    if c.rank() != 4 or c.shape()[:2] != c.gives[0][:2]:
+        return Unknown("it changes the batch or the channels")
+    whole = Whole(((0, 0), (1, 1)), "resize", (*_words(c), c.shape()[2:], c.gives[0][2:]))
+    return reading(c, whole, 0)
+
+
+def _recurrent(c: Call) -> Meaning:
+    """LSTM and GRU of ONNX: (length, batch, ...); every output reads all of its batch row."""
+    batch = c.shape()[1] if c.rank() == 3 else 0
+    places = [[a for a, n in enumerate(shape) if n == batch] for shape in c.gives]
+    if any(len(some) != 1 for some in places) or c.count - c["blobs"] > 1:
+        return Unknown(f"{c.op} whose batch has the size of a different axis too")
+    # behind three arrays of weights come the first states, a row for each of the batch
+    states = [n for n in range(4, c.count) if c.value(n).any()]
+    if any(c.shape(n)[0] != batch for n in states):
+        return Unknown(f"{c.op} with first states of several directions")
+    count, turned = c.count, (batch, c.shape()[0], c.shape()[2])
+    steps = [Step(o.transpose((1, 0, 2)), (0,), turned)]
+    of_batch = tuple(range(4, 4 + len(states)))
+    for number, shape in enumerate(c.gives):
+        whole = Whole(((0, places[number][0]),), f"{c.op} {number}", _words(c), of_batch)
+        steps.append(Step(whole, (count, 1, 2, 3, *states), shape))
+    return Steps(tuple(steps), tuple(range(count + 1, count + len(steps))))
+
+
+TABLE: dict[str, Row] = {
+    **worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **rows("Convolution Deconvolution", _convolution),
+    **rows("MatMul Gemm", _matmul),
+    "InnerProduct": _inner,
+    "Pooling": _pool,
+    "Eltwise": _eltwise,
+    "NaryEltwise": lambda c: _of_several(NARY[str(_one(c, "operation", "")).lower()], c.count),
+    "ReLU": lambda c: o.leaky_relu(_number(c, "negative_slope", 0)),
+    "ReLU6": lambda c: o.clip(_number(c, "min_value", 0.0), _number(c, "max_value", 6.0)),
+    **rows("PReLU ChannelsPReLU", lambda c: Each("prelu", along=1)),
+    "Power": _numbered(_power, "power", "scale", "shift"),
+    "ELU": _numbered(o.elu, "alpha"),
+    "Celu": _numbered(o.celu, "alpha"),
+    "Selu": _numbered(o.selu, "alpha", "gamma"),
+    "Exp": _numbered(partial(_raised, "exp"), "base", "scale", "shift"),
+    "Log": _numbered(partial(_raised, "log"), "base", "scale", "shift"),
+    "HardSigmoid": _numbered(o.hard_sigmoid, "alpha", "beta"),
+    "ThresholdedRelu": _numbered(partial(o.function, "thresholded_relu"), "alpha"),
+    "Scale": lambda c: _affine(c, _axis(c), ("multiply", "add")),
+    # whatever its parameters say, its numbers lie along the first axes: OpenCV's Shift sets axis 0
+    "Shift": lambda c: _affine(c, 0, ("add",)),
+    "BatchNorm": _batch_norm,
+    "LayerNormalization": lambda c: o.norm(
+        range(_axis(c, -1), c.rank()), _number(c, "epsilon", 1e-5), shift=c.count > 2
+    ),
+    "InstanceNormalization": lambda c: _norm(c, range(2, c.rank()), None, "instance_norm"),
+    "GroupNormalization": lambda c: _norm(
+        c, range(1, c.rank()), (1, int(_one(c, "num_groups", 1))), "group_norm"
+    ),
+    "LRN": _lrn,
+    "MVN": lambda c: Whole(
+        ((0, 0),) if _on(c, "across_channels") else ((0, 0), (1, 1)), "mvn", _words(c)
+    ),
+    "Normalize": lambda c: Whole(((0, 0),), "normalize"),
+    **rows(
+        "Softmax SoftMax",
+        lambda c: (o.log_softmax if _on(c, "log_softmax") else o.softmax)((_axis(c),)),
+    ),
+    "Reduce": _reduced,
+    **rows("Arg TopK", _largest),
+    "CumSum": _cumsum,
+    "Einsum": _einsum,
+    "Attention": lambda c: Whole(((0, 0),), "attention", _words(c)),
+    **rows("LSTM GRU", _recurrent),
+    **rows("Resize Interp", _plane),
+    **rows("Reshape Flatten", lambda c: reading(c, o.reshape(), 0)),
+    **rows(
+        "Identity Dropout Split",
+        lambda c: Same() if len(c.gives) == 1 else Passes((0,) * len(c.gives)),
+    ),
+    "Permute": lambda c: o.transpose(_all(c, "order")),
+    "Concat": lambda c: (
+        Unknown("Concat that pads what it joins") if _on(c, "padding") else o.concat(_axis(c))
+    ),
+    "Slice": _sliced,
+    "Padding": _padded,
+    **rows("Gather GatherElements Tile Expand ShuffleChannel", moved),
+}
+"""What each type of layer computes. A parameter ``blobs`` counts a layer's own weights."""
