@@ -105,16 +105,16 @@ def _read(array: np.ndarray, dtype: str) -> np.ndarray:
     return np.where(whole, np.where(whole, values, 0), -1).astype(np.int64)
 
 
-def still(one: Map, shapes: Shapes) -> list[tuple[int, int]]:
-    """Returns pairs (axis of the operands, axis of the result) along which nothing moves.
+def still(one: Map, shapes: Shapes) -> list[tuple[int, int, int]]:
+    """Returns (axis of the operands, axis of the result, start) along which nothing moves.
 
-    ``shapes``: of the moved operands. The result's elements at k along its axis are there those at
-    k along the operands' axis, and constants are the same all along.
+    ``shapes``: of the moved operands. The result's elements at k along its axis are there the
+    operands' at start + k, and constants are the same all along.
     """
-    pairs: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
     rank = len(shapes[0])
     if any(len(shape) != rank for shape in shapes) or not one.source.size:
-        return pairs
+        return found
     starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
     owner = np.searchsorted(starts, one.source, side="right") - 1
     steps = [np.cumprod((1, *shape[:0:-1]))[::-1] for shape in shapes]
@@ -126,17 +126,19 @@ def still(one: Map, shapes: Shapes) -> list[tuple[int, int]]:
         fixed = np.moveaxis(one.constants, axis, 0)
         if (whose != whose[:1]).any() or (fixed != fixed[:1]).any():
             continue
+        inside = whose[0] >= 0
         for k in range(rank):
-            if any(shape[k] != size for shape in shapes) or k in {pair[0] for pair in pairs}:
+            length = {shape[k] for shape in shapes}
+            if len(length) > 1 or k in {pair[0] for pair in found}:
                 continue
             # of each element its operand's step along this axis; constants don't step
             step = np.array([*(each[k] for each in steps), 0])[whose[0]]
-            first = (line[0] - starts[whose[0]]) // np.maximum(step, 1) % size
             at = np.arange(size).reshape(-1, *(1,) * (line.ndim - 1))
-            if (line == line[:1] + at * step).all() and ((first == 0) | (whose[0] < 0)).all():
-                pairs.append((k, axis))
+            first = ((line[0] - starts[whose[0]]) // np.maximum(step, 1) % length.pop())[inside]
+            if (line == line[:1] + at * step).all() and first.size and (first == first[0]).all():
+                found.append((k, axis, int(first[0])))
                 break
-    return pairs
+    return found
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class Mapped(Exact):
     maps: tuple[Map, ...]
 
     @cached_property
-    def still(self) -> list[list[tuple[int, int]]]:
+    def still(self) -> list[list[tuple[int, int, int]]]:
         """Of each result the axes along which nothing moves."""
         return [still(one, self.shapes) for one in self.maps]
 
@@ -162,33 +164,34 @@ class Mapped(Exact):
 
     @staticmethod
     def _moved(
-        data: Sequence[Labels], one: Map, pairs: Sequence[tuple[int, int]], to: tuple[int, ...]
+        data: Sequence[Labels], one: Map, axes: Sequence[tuple[int, int, int]], to: tuple[int, ...]
     ) -> Labels:
         out = [
-            (i, o)
-            for i, o in pairs
+            (i, o, start)
+            for i, o, start in axes
             if all(each.implicit(i) for each in data) and len({each.name(i) for each in data}) == 1
         ]
         names: list[Name] = list(range(len(to)))
         index, constants = one.source, one.constants
-        for i, o in out:  # one element stands for all along such an axis
-            names[o] = data[0].name(i)
+        for i, o, start in out:  # one element stands for all along such an axis
+            name = data[0].name(i)
+            names[o] = ("rows", mixing.hashed(name), start) if start else name  # as of ``Picks``
             index, constants = index.take([0], o), constants.take([0], o)
-        ins = {i for i, _ in out}
-        flat, start, begin = [], 0, 0
+        ins = {i for i, _, _ in out}
+        flat, begin, small_begin = [], 0, 0
         small = np.full(index.shape, -1)
         for each in data:
             full = each.full([axis for axis in range(len(each.shape)) if axis not in ins])
-            mine = (index >= start) & (index < start + prod(each.shape))
+            mine = (index >= begin) & (index < begin + prod(each.shape))
             if full.size:
-                own = np.where(mine, index - start, 0)
+                own = np.where(mine, index - begin, 0)
                 if ins:
                     places = np.unravel_index(own, each.shape)
                     places = tuple(p * 0 if axis in ins else p for axis, p in enumerate(places))
                     own = np.ravel_multi_index(places, full.shape)
-                small = np.where(mine, own + begin, small)
+                small = np.where(mine, own + small_begin, small)
             flat.append(full.reshape(-1))
-            start, begin = start + prod(each.shape), begin + full.size
+            begin, small_begin = begin + prod(each.shape), small_begin + full.size
         every = np.concatenate([*flat, np.zeros(1, np.uint64)])
         array = np.where(small < 0, of_content(constants).array, every[small])
         return Labels(to, array, mixing.known(data), tuple(names))

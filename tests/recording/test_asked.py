@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.semantics import Asked, Mapped, Unknown
+from probe.semantics import Asked, Mapped, Picks, Unknown
 from probe.semantics.asked import asked
 from probe.semantics.labels import Labels, of_content, of_digest
 
@@ -92,10 +92,26 @@ def moved(run: Callable[[np.ndarray], Any], shape: tuple[int, ...]) -> Mapped:
 
 
 def test_axes_along_which_nothing_moves_are_found() -> None:
-    assert moved(lambda a: np.flip(a, 1), (3, 4, 5)).still == [[(0, 0), (2, 2)]]
-    assert moved(lambda a: a.transpose(2, 0, 1), (3, 4, 5)).still == [[(2, 0), (0, 1), (1, 2)]]
-    assert moved(lambda a: a[:, 2], (3, 4, 5)).still == [[(0, 0), (2, 1)]]
+    assert moved(lambda a: np.flip(a, 1), (3, 4, 5)).still == [[(0, 0, 0), (2, 2, 0)]]
+    turned = [(2, 0, 0), (0, 1, 0), (1, 2, 0)]
+    assert moved(lambda a: a.transpose(2, 0, 1), (3, 4, 5)).still == [turned]
+    assert moved(lambda a: a[:, 2], (3, 4, 5)).still == [[(0, 0, 0), (2, 1, 0)]]
+    assert moved(lambda a: a[:2, :, 2:], (3, 4, 5)).still == [[(0, 0, 0), (1, 1, 0), (2, 2, 2)]]
+    assert moved(lambda a: a[:, ::2], (3, 4, 5)).still == [[(0, 0, 0), (2, 2, 0)]]
     assert moved(lambda a: np.roll(a, 1), (3, 4)).still == [[]]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_part_of_an_axis_has_the_labels_that_picking_it_has(axis: int, start: int) -> None:
+    weights = of_digest((3, 4, 5), "weights")
+    part = [slice(None)] * 3
+    part[axis] = slice(start, start + 2)
+    shape = tuple(2 if n == axis else size for n, size in enumerate((3, 4, 5)))
+    asked_for = moved(lambda a: a[tuple(part)], (3, 4, 5)).labels([weights], [shape], np.uint64(7))
+    picked = Picks(axis=axis, index=np.arange(start, start + 2))
+    (wanted,) = picked.labels([weights], [shape], np.uint64(7))
+    assert np.array_equal(asked_for[0].full(), wanted.full())
 
 
 def test_labels_that_are_left_out_stay_so_along_these_and_are_the_same_written_out() -> None:
