@@ -10,30 +10,17 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe import layout
 from probe.errors import InputError
-from probe.floats import FORMATS
+from probe.recorders.ndarray_table import meaning
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.inputs import restored
-from probe.semantics import (
-    Chooses,
-    Contracts,
-    Each,
-    Meaning,
-    Moves,
-    Reshapes,
-    Same,
-    Scans,
-    Turns,
-    Unknown,
-    functions,
-    operations,
-)
+from probe.semantics import Meaning, operations
+from probe.semantics.call import Call, Operand
 
 
 class Recorder:
@@ -134,8 +121,11 @@ class _Run:
             layout.behind(value) if isinstance(value, np.ndarray) else None,
         )
 
-    def done(self, name: str, function: Any, args: Any, words: Any, means: Meaning) -> Any:
-        """Runs an operation on plain arrays and reports it."""
+    def done(
+        self, name: str, function: Any, args: Any, words: Any, means: Meaning | None = None
+    ) -> Any:
+        """Runs an operation on plain arrays and reports it. ``means``: None, what the table says of
+        it by its name."""
         reads: list[Any] = []
 
         def put(one: Any) -> _Hole:
@@ -153,21 +143,27 @@ class _Run:
         plain = _filled(held, [np.asarray(one) for one in reads])
         found = function(*plain[0], **plain[1])
         gives = [self.watched(one) for one in _several(found)]
+        again, results = Laid(run, addresses), [self.seen(one) for one in gives]
+        if means is None:
+            operands = [_operand(at, one) for at, one in enumerate(seen)]
+            shapes, dtypes = [one.shape for one in results], [one.dtype for one in results]
+            call = Call(name, {}, operands, shapes, dtypes, run=again)
+            means = meaning(call, *_filled(held, operands))
         self.visit(
             Event(
-                *(name, getattr(_local, "path", ""), seen, [self.seen(one) for one in gives]),
-                *(means, _attributes(held), Laid(run, addresses), _lines(name, held, addresses)),
+                *(name, getattr(_local, "path", ""), seen, results),
+                *(means, _attributes(held), again, _lines(name, held, addresses)),
                 ("import numpy as np",),
             )
         )
         return gives if isinstance(found, tuple | list) else gives[0]
 
     def into(
-        self, target: np.ndarray, name: str, function: Any, args: Any, words: Any, means: Meaning
+        self, target: np.ndarray, name: str, function: Any, args: Any, words: Any
     ) -> np.ndarray:
         """Runs an operation whose result is written into an array, which is returned: as of
         ``x += y`` and ``out=x``."""
-        new = self.done(name, function, args, words, means)
+        new = self.done(name, function, args, words)
         np.asarray(target)[...] = np.asarray(new)
         if isinstance(target, Watched):
             target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
@@ -193,7 +189,7 @@ def _replaced(value: Any, put: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _filled(value: Any, arrays: Sequence[np.ndarray]) -> Any:
+def _filled(value: Any, arrays: Sequence[Any]) -> Any:
     if isinstance(value, _Hole):
         return arrays[value.number]
     if isinstance(value, tuple | list):
@@ -201,6 +197,11 @@ def _filled(value: Any, arrays: Sequence[np.ndarray]) -> Any:
     if isinstance(value, Mapping):
         return {name: _filled(one, arrays) for name, one in value.items()}
     return value
+
+
+def _operand(at: int, one: Seen) -> Operand:
+    settled = "float" not in one.dtype and "complex" not in one.dtype
+    return Operand(at, one.shape, one.dtype, one.array if settled else None)
 
 
 def _attributes(held: Any) -> dict[str, Any]:
@@ -211,33 +212,6 @@ def _attributes(held: Any) -> dict[str, Any]:
 
 def _holes(value: Any) -> bool:
     return isinstance(value, _Hole) or (isinstance(value, tuple | list) and any(map(_holes, value)))
-
-
-def _several_numbers(value: Any) -> bool:
-    return isinstance(value, np.ndarray | tuple | list)
-
-
-def _with_numbers(means: Meaning, args: Sequence[Any]) -> Meaning:
-    """Returns what a function of elements means, with the numbers that stand beside its arrays."""
-    numbers = tuple((n, one) for n, one in enumerate(args) if not _run_of(one))
-    if (
-        not isinstance(means, Each)
-        or not numbers
-        or any(_several_numbers(one) for _, one in numbers)
-    ):
-        return means
-    dtype = next((one.dtype.name for one in args if isinstance(one, np.ndarray)), "")
-    if (
-        len(numbers) == 1
-        and len(args) == 2
-        and dtype in FORMATS
-        and means.word in functions.FUNCTIONS
-    ):
-        return operations.beside(means.word, numbers[0][0], numbers[0][1], dtype)
-    either = functions.of(means.word).commutes  # a factor stands on either side
-    given = tuple(repr(one) if either else (n, repr(one)) for n, one in numbers)
-    over = means.word == "divide" and numbers[0][0] == 0  # 1 / 0 is no zero
-    return replace(means, numbers=given, zero="" if over else means.zero)
 
 
 def _lines(
@@ -291,15 +265,12 @@ class Watched(np.ndarray):
             raise InputError("out", ufunc.__name__, why, "leave out out=")
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        means: Meaning = Unknown(f"{name} is not described in probe")
         if method == "at":  # adds in place: the first array is read and written
-            run.into(args[0], name, _changing(function), args, words, means)
+            run.into(args[0], name, _changing(function), args, words)
             return None
-        if method == "__call__" and name in UFUNCS:
-            means = _with_numbers(_meaning(UFUNCS[name], args, words), args)
         if out[0] is None:
-            return run.done(name, function, args, words, means)
-        return run.into(out[0], name, _written(function, out[0]), args, words, means)
+            return run.done(name, function, args, words)
+        return run.into(out[0], name, _written(function, out[0]), args, words)
 
     def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
         run, name = _run_of((args, words)), func.__name__
@@ -313,11 +284,9 @@ class Watched(np.ndarray):
             return run.watched(made, CONSTANT)
         args, out = _arrays(name, args), words.get("out")
         words = {word: one for word, one in words.items() if word != "out"}
-        row = FUNCTIONS.get(name)
-        means = _meaning(row, args, words) if row else Unknown(f"{name} is not described in probe")
         if out is None:
-            return run.done(name, func, args, words, means)
-        return run.into(out, name, _written(func, out), args, words, means)
+            return run.done(name, func, args, words)
+        return run.into(out, name, _written(func, out), args, words)
 
     def __getitem__(self, key: Any) -> Any:
         if not hasattr(self, "run"):
@@ -328,7 +297,7 @@ class Watched(np.ndarray):
 
         if _run_of((key,) if not isinstance(key, tuple) else key) is not None:
             key = _replaced(key, np.asarray)
-        return self.run.done("getitem", taken, (self,), {}, Moves(taken))
+        return self.run.done("getitem", taken, (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         def put(array: np.ndarray, given: Any) -> np.ndarray:
@@ -337,7 +306,7 @@ class Watched(np.ndarray):
             return found
 
         given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
-        self.run.into(self, "setitem", put, (self, given), {}, Moves(put))
+        self.run.into(self, "setitem", put, (self, given), {})
 
 
 def _changing(function: Any) -> Callable[..., np.ndarray]:
@@ -363,14 +332,6 @@ def _written(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
         return found  # type: ignore[no-any-return]
 
     return written
-
-
-def _meaning(row: Callable[..., Meaning], args: Any, words: Any) -> Meaning:
-    """Returns what a row of the tables says; unknown where it takes no such arguments."""
-    try:
-        return row(*args, **words)
-    except (TypeError, ValueError, IndexError) as error:
-        return Unknown(f"it is called in a way that is not described in probe ({error})")
 
 
 def _arrays(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -405,8 +366,7 @@ def _method(name: str) -> Callable[..., Any]:
 def _in_place(name: str) -> Callable[..., None]:
     def called(self: Watched, *args: Any, **words: Any) -> None:
         changed = _changing(getattr(np.ndarray, name))
-        means = Unknown(f"{name} is not described in probe")
-        self.run.into(self, name, changed, (self, *args), words, means)
+        self.run.into(self, name, changed, (self, *args), words)
 
     return called
 
@@ -434,84 +394,6 @@ def _cast(self: Watched, dtype: Any, **_: Any) -> Any:
 Watched.astype = _cast  # type: ignore[method-assign, assignment]
 
 
-def _matmul(one: Any, two: Any, **_: Any) -> Meaning:
-    ranks = np.asarray(one).ndim, np.asarray(two).ndim
-    left = "k" if ranks[0] == 1 else "...mk"
-    right = "k" if ranks[1] == 1 else "...kn"
-    out = ("..." if max(ranks) > 1 else "") + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
-    return Contracts(f"{left},{right}->{out}")
-
-
-def _axes(array: Any, axis: Any) -> tuple[int, ...]:
-    rank = np.asarray(array).ndim
-    if axis is None:
-        return tuple(range(rank))
-    return tuple(k % rank for k in (axis if isinstance(axis, tuple | list) else (axis,)))
-
-
-def _reduction(word: str) -> Callable[..., Meaning]:
-    def row(array: Any, axis: Any = None, *_: Any, keepdims: bool = False, **words: Any) -> Meaning:
-        if set(words) - {"dtype", "ddof", "correction"}:
-            return Unknown(f"{word} with {', '.join(words)}")
-        if word in ("variance", "deviation"):
-            correction = words.get("correction", words.get("ddof", 0))
-            return operations.variance(word, _axes(array, axis), keepdims, correction)
-        numbers = tuple(f"{name}={value!r}" for name, value in words.items())
-        return operations.reduced(word, _axes(array, axis), keepdims, numbers)
-
-    return row
-
-
-def _transpose(array: Any, axes: Any = None) -> Meaning:
-    rank = np.asarray(array).ndim
-    return Turns(tuple(k % rank for k in axes) if axes else tuple(range(rank))[::-1])
-
-
-def _moved(function: Callable[..., Any]) -> Callable[..., Meaning]:
-    """Returns a movement of its first argument, or of a list of them; the others are numbers."""
-
-    def row(first: Any, *args: Any, **words: Any) -> Meaning:
-        if isinstance(first, tuple | list):
-            return Moves(lambda *arrays: function(arrays, *args, **words))
-        return Moves(lambda array: function(array, *args, **words))
-
-    return row
-
-
-def _pad(array: Any, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
-    if mode == "constant" and words.get("constant_values", 0) != 0:
-        return Unknown("padding with a number")
-    return Moves(lambda one: np.pad(one, width, mode, **words))
-
-
-def _einsum(equation: str, *arrays: Any, **_: Any) -> Meaning:
-    plain = equation.replace(" ", "")
-    letters = plain.partition("->")[0].split(",")
-    once = all(len(set(one)) == len(one) for one in letters)
-    if len(arrays) == 2 and "->" in plain and "..." not in plain and once:
-        return Contracts(plain)
-    return Unknown(f"einsum {equation}")
-
-
-def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
-    """What a softmax along an axis computes; what underflows to zero is left out of its sum."""
-    return operations.softmax(_axes(array, axis))
-
-
-def _dot(one: Any, two: Any) -> Meaning:
-    ranks = np.ndim(one), np.ndim(two)
-    if 0 in ranks:
-        return operations.function("multiply")
-    return _matmul(one, two) if ranks[1] <= 2 else Unknown("dot of more than two axes")
-
-
-def _clip(_: Any, low: Any = None, high: Any = None, **words: Any) -> Meaning:
-    low, high = words.get("min", low), words.get("max", high)
-    if any(_is(one) for one in (low, high)):
-        return Unknown("clip with arrays as bounds")
-    return operations.clip(low, high)
-
-
 MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
 """Functions that ask an array for its shape and format alone."""
 
@@ -527,55 +409,16 @@ QUERIES = (
 )
 """Functions that ask about arrays and compute none."""
 
-UFUNCS: dict[str, Callable[..., Meaning]] = {
-    "matmul": _matmul,
-    **{
-        name: lambda *_, word=name, **__: operations.function(word)
-        for name in "add multiply divide subtract power exp log log2 cos maximum minimum greater "
-        "greater_equal less less_equal equal not_equal logical_and logical_or reciprocal exp2 "
-        "isfinite negative absolute tanh sin sqrt cbrt square expm1 log1p floor ceil rint sign "
-        "arctan sinh".split()
-    },
-}
-"""What NumPy's functions of elements compute, by name."""
-
-FUNCTIONS: dict[str, Callable[..., Meaning]] = {
-    "sum": _reduction("sum"),
-    "mean": _reduction("mean"),
-    "var": _reduction("variance"),
-    "std": _reduction("deviation"),
-    "max": _reduction("max"),
-    "amax": _reduction("max"),
-    "min": _reduction("min"),
-    "amin": _reduction("min"),
-    "prod": _reduction("prod"),
-    "reshape": lambda *_, **__: Reshapes(),
-    "squeeze": lambda *_, **__: Reshapes(),
-    "expand_dims": lambda *_, **__: Reshapes(),
-    "transpose": _transpose,
-    "einsum": _einsum,
-    "pad": _pad,
-    "where": lambda *given: Chooses() if len(given) == 3 else Unknown("where it is true"),
-    "copy": lambda *_, **__: Same(),
-    "ravel": lambda *_, **__: Reshapes(),
-    "dot": _dot,
-    "clip": _clip,
-    "cumsum": lambda array, axis=None: (
-        Scans(axis, "cumsum") if axis is not None else Unknown("cumsum of all axes")
-    ),
-    **{
-        name: _moved(getattr(np, name))
-        for name in "concatenate stack split flip roll repeat tile swapaxes moveaxis take "
-        "broadcast_to".split()
-    },
-}
-"""What NumPy's other functions compute, by name."""
-
 
 @operation("relu", operations.function("relu"))
 def relu(array: np.ndarray) -> np.ndarray:
     """Returns the larger of 0 and each element, as one operation."""
     return np.maximum(array, array.dtype.type(0))
+
+
+def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
+    """What a softmax along an axis computes; what underflows to zero is left out of its sum."""
+    return operations.softmax((axis % np.ndim(array),))
 
 
 @operation("softmax", softmax_meaning)
