@@ -22,8 +22,8 @@ Row = Callable[..., Meaning]
 
 UFUNCS = named(
     "add multiply divide subtract power exp log log2 cos maximum minimum greater greater_equal "
-    "less less_equal equal not_equal logical_and logical_or reciprocal exp2 isfinite negative absolute "
-    "tanh sin sqrt cbrt square expm1 log1p floor ceil rint sign arctan sinh"
+    "less less_equal equal not_equal logical_and logical_or reciprocal exp2 isfinite negative "
+    "absolute tanh sin sqrt cbrt square expm1 log1p floor ceil rint sign arctan sinh"
 )
 """NumPy's functions of elements."""
 
