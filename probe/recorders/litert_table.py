@@ -176,6 +176,7 @@ TABLE: dict[str, Row] = {
         REDUCES,
         lambda c, word: reading(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
     ),
+    "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
     **rows(MOVES, moved),
     **rows("CONV_2D CONV_3D DEPTHWISE_CONV_2D", _convolution),
     "TRANSPOSE_CONV": _transposed,

@@ -72,6 +72,8 @@ def _each(call: Call) -> Meaning:
     """
     if call.name in NUMBERED and not any(isinstance(call[n], Slot) for n in NUMBERED[call.name]):
         return CONSTRUCTORS[call.name](*(call[name] for name in NUMBERED[call.name]))
+    if call.name == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
+        return operations.approximate("sqrt")
     if call.name == "pow" and isinstance(call["self"], Slot) and len(call.reads) == 1:
         return operations.power(call["exponent"])
     if (made := _beside(call)) is not None:

@@ -85,7 +85,7 @@ def settled(meaning: Meaning) -> bool:
         return True
     if isinstance(meaning, Reduces):
         return meaning.word in CHOSEN
-    return isinstance(meaning, Each) and functions.of(meaning.word).rounds is not None
+    return isinstance(meaning, Each) and meaning.exact
 
 
 def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:

@@ -40,6 +40,8 @@ class Each(Meaning):
     nothing of the kind. ``numbers``: arguments that are not arrays. ``reads``: which inputs count;
     None: all. ``along``: the axis along which inputs with one axis lie, the first aside; None: the
     last. ``beside``: numbers among the operands that are no inputs: (place, value, dtype).
+    ``approximate``: the library does not round as IEEE 754 asks, though the function is one that it
+    defines: a square root by Newton's method.
     """
 
     word: str = ""
@@ -48,10 +50,11 @@ class Each(Meaning):
     reads: tuple[int, ...] | None = None
     along: int | None = None
     beside: tuple[tuple[int, Any, str], ...] = ()
+    approximate: bool = False
 
     @property
     def exact(self) -> bool:
-        return functions.of(self.word).rounds is not None
+        return not self.approximate and functions.of(self.word).rounds is not None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]

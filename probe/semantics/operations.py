@@ -55,6 +55,11 @@ def function(
     return Each(name, zero, given, reads, along)
 
 
+def approximate(word: str) -> Each:
+    """Returns a function that the library rounds in a way of its own, where IEEE 754 has one."""
+    return replace(function(word), approximate=True)
+
+
 def beside(word: str, place: int, value: Any, dtype: str) -> Each:
     """Returns a function of an array and a number, which is its operand ``place`` (0 or 1).
 

@@ -1,0 +1,80 @@
+"""Proves the rows of libraries' tables by running the libraries: one line a library.
+
+    python -m tests.recording.rows [LIBRARY ...]
+
+``rows``: operations that a table describes. ``proved``: run on two batches that differ in the order
+of rows and in one element, where everything with equal labels was the same number, in whatever run
+or operation it stood, and what is said to be exact had the bits that IEEE 754 asks for.
+``refuted``: where that wasn't so. ``not reached``: that no sample runs; those that can't be run
+here (another release's, or what a library makes of others) the tests name with their reasons.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.recording import truth
+
+HERE = Path(__file__).parent
+LIBRARIES = {
+    "numpy": ("ndarray", "test_table_numpy test_recording_ndarray"),
+    "torch": ("torch", "test_table_torch test_meaning test_places test_recording_torch"),
+    "tensorflow": ("tensorflow", "test_table_tensorflow test_recording_tensorflow"),
+    "jax": ("jax", "test_table_jax test_recording_jax"),
+    "onnxruntime": ("onnx", "test_table_onnx test_recording_onnxruntime"),
+    "litert": ("litert", "test_table_litert test_recording_litert"),
+    "opencv": ("opencv", "test_table_opencv test_recording_opencv"),
+}
+"""The file of each library's table in ``probe/recorders``, and the tests that run its rows."""
+
+
+def _plain(op: str) -> str:
+    return op
+
+
+def _of_torch(op: str) -> str:
+    """``aten.add_.Tensor`` is the row ``add``."""
+    library, name = (*op.split("."), "")[:2]
+    name = name if name.startswith("__") else name.removesuffix("_")
+    return name if library == "aten" else f"{library}::{name}"
+
+
+def _of_layers(op: str) -> str:
+    """Layers that OpenCV has fused: the first of them, which is what the others are behind."""
+    return op.partition("+")[0]
+
+
+NAMES: dict[str, Callable[[str], str]] = {"torch": _of_torch, "opencv": _of_layers}
+
+
+def proved(library: str) -> int:
+    """Prints a library's line, and returns how many rows are refuted."""
+    file, tests = LIBRARIES[library]
+    table = set(import_module(f"probe.recorders.{file}_table").TABLE)
+    truth.PROOFS.clear()
+    files = [str(HERE / f"{name}.py") for name in tests.split()]
+    matrix = [str(HERE / "test_matrix.py"), "-k", library.removesuffix("runtime")]
+    for some in (files, matrix):
+        pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", "--capture=sys", *some])
+    name = NAMES.get(library, _plain)
+    known = {name(op) for one in truth.PROOFS for op in one.known}
+    every = {name(op): why for one in truth.PROOFS for op, why in one.refuted.items()}
+    refuted = {op: why for op, why in every.items() if op in table}  # not of the matrix's others
+    left = sorted(table - known - refuted.keys())
+    count = len(table & (known - refuted.keys()))
+    print(f"{library}: rows {len(table)}, proved {count}, refuted {len(refuted)}, "
+          f"not reached {len(left)}")  # fmt: skip
+    for op, why in refuted.items():
+        print(f"  refuted {op}: {why}")
+    if left:
+        print(f"  not reached: {' '.join(left)}")
+    return len(refuted)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if sum(map(proved, sys.argv[1:] or LIBRARIES)) else 0)
