@@ -2,7 +2,7 @@
 
 A run under a dispatch mode calls the same kernels as one without. A compiled function is one
 operation (``compiled_as_one``). What an operation means stands in
-:mod:`probe.recorders.torch_meanings`; which value is which, in :mod:`probe.recorders.torch_values`.
+:mod:`probe.recorders.torch_table`; which value is which, in :mod:`probe.recorders.torch_values`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import torch
 from torch._dynamo.callback import callback_handler
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from probe.recorders.torch_calls import Call, facts, replaced, signed
+from probe.recorders.torch_calls import NO_CONTENTS, Called, facts, replaced, signed
 from probe.recorders.torch_files import ENDINGS, Opened, read
-from probe.recorders.torch_meanings import meaning, skipped, written
-from probe.recorders.torch_tensors import Lays, Slot, array, placed, shape, slot_of, tensors
+from probe.recorders.torch_table import meaning
+from probe.recorders.torch_tensors import Lays, Slot, array, dtype, placed, shape, slot_of, tensors
 from probe.recorders.torch_values import Named, Place, Values, address
 from probe.recording.contract import Again, Event, Seen, Visit
 from probe.recording.recording import digest
@@ -356,7 +356,7 @@ class _Mode(TorchDispatchMode):
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
             told, same = None, None
         if told is None:
-            told = self._told(Call(func, args, kwargs), reads, every, at, same)
+            told = self._told(Called(func, args, kwargs), reads, every, at, same)
         gives = [self.values.given(every[n], after[n]) for n in at]
         self.visit(
             Event(
@@ -368,11 +368,11 @@ class _Mode(TorchDispatchMode):
 
     def _any(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operation that may change what it reads, or read what no one has written."""
-        call = Call(func, args, kwargs)
+        call = Called(func, args, kwargs)
         if any(one.is_meta for one in call.tensors):  # shapes without numbers
             return func(*args, **kwargs)
         values = self.values
-        changed, wholly = call.changed(), written(call)
+        changed, wholly = call.changed(), call.written()
         reads = call.tensors
         if wholly:
             reads = [t for t in reads if not any(t is other for other in wholly)]
@@ -385,7 +385,7 @@ class _Mode(TorchDispatchMode):
         if any(one.is_meta for one in every):
             return given
         every += [t for t in changed if not any(t is one for one in every)]
-        if skipped(call):
+        if call.base in NO_CONTENTS:
             values.uninitialised(every)
             return given
         for one in changed:
@@ -408,7 +408,7 @@ class _Mode(TorchDispatchMode):
 
     def _known(
         self,
-        call: Call,
+        call: Called,
         reads: Sequence[torch.Tensor],
         every: Sequence[torch.Tensor],
         at: Sequence[int],
@@ -427,7 +427,7 @@ class _Mode(TorchDispatchMode):
 
     def _told(
         self,
-        call: Call,
+        call: Called,
         reads: Sequence[torch.Tensor],
         every: Sequence[torch.Tensor],
         at: Sequence[int],
@@ -437,6 +437,7 @@ class _Mode(TorchDispatchMode):
         ``same``: what tells it from calls of which something else is said, None: nothing does."""
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
+        call.dtypes = [dtype(every[n].dtype) for n in at]
         call.reads = [slot_of(one) for one in reads]
         again = None
         if not call.random:
@@ -445,7 +446,7 @@ class _Mode(TorchDispatchMode):
         lines = call.writer(at, len(every)) if every else None
         lines = None if lines is None else _threaded(lines, self.recorder)
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
-        told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
+        told = Told(call.op, meaning(call, again), call.attributes(), again, lines, view)
         if same is not None and not call.looked:
             self.told[same] = told
         return told
@@ -507,7 +508,7 @@ class Repeat:
         with torch.set_grad_enabled(self.gradients), _on(self.threads):
             given = self.func(*args, **kwargs)
         every = tensors(given)
-        changed = Call(self.func, args, kwargs).changed()
+        changed = Called(self.func, args, kwargs).changed()
         every += [one for one in changed if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
 

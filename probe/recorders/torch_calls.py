@@ -12,7 +12,7 @@ import torch
 from probe.layout import BOUNDARY
 from probe.recorders.torch_tensors import Slot, array, slot_of
 from probe.recorders.torch_values import Place
-from probe.semantics import Meaning
+from probe.semantics.call import NotSettled
 
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""
@@ -151,10 +151,11 @@ def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
     return to(value)
 
 
-class Call:
+class Called:
     """A call: ``tensors`` are its arrays in the order in which they stand.
 
-    ``reads``: those whose contents it reads; ``shapes``: of what it gave; both set when it has run.
+    ``reads``: those whose contents it reads; ``shapes``, ``dtypes``: of what it gave; set when it
+    has run.
     ``looked``: whether somebody asked for the contents of an argument.
     """
 
@@ -167,6 +168,7 @@ class Call:
         _gather(self.kwargs, self.tensors)
         self.reads: list[Slot] = []
         self.shapes: list[tuple[int, ...]] = []
+        self.dtypes: list[str] = []
         self._numbers: list[int | None] = []
         self._bound: dict[str, Any] | None = None
         self._tree: Any = None
@@ -242,7 +244,7 @@ class Call:
         """Returns its arguments by name, with ``Slot`` in the place of each tensor."""
         if self._bound is None:
             args, kwargs = self.tree()
-            self._bound = Call(self.func, args, kwargs)._values()
+            self._bound = Called(self.func, args, kwargs)._values()
         return self._bound
 
     def __getitem__(self, name: str) -> Any:
@@ -269,6 +271,16 @@ class Call:
             return f"its argument {name} is not an array of integers"
         most = max(one.numel() for one in every)
         return f"its argument {name} has {most:,} elements, and at most {SMALL:,} are read"
+
+    def integers(self, number: int) -> np.ndarray:
+        """Returns the integers in an array that it reads. NotSettled where there are too many."""
+        self.looked = True
+        place = self._numbers.index(number)
+        found = _integers(self.tensors[place])
+        if found is None:
+            count = self.tensors[place].numel()
+            raise NotSettled(f"it reads {count:,} indices, and at most {SMALL:,} are read")
+        return found
 
     def contents(self, name: str) -> list[np.ndarray | None] | None:
         """Returns the integers in a list of arguments, None for those that aren't given."""
@@ -428,19 +440,3 @@ def _literal(one: Any, names: Sequence[str]) -> str:
     return (
         str(one) if isinstance(one, torch.dtype | torch.layout | torch.memory_format) else repr(one)
     )
-
-
-Row = Callable[[Call], Meaning]
-MEANINGS: dict[str, Row] = {}
-"""By the name of the operation, without ``_`` behind it."""
-
-
-def row(*names: str) -> Callable[[Row], Row]:
-    """Enters a function that returns what a call means, for operations of these names."""
-
-    def add(one: Row) -> Row:
-        for name in names:
-            MEANINGS[name] = one
-        return one
-
-    return add

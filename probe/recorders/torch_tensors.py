@@ -103,13 +103,9 @@ def shape(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(array(tensor).shape if tensor.is_nested else tensor.shape)
 
 
-def dtype(tensor: torch.Tensor) -> str:
-    """Returns NumPy's name of a tensor's numbers."""
-    return _named(tensor.dtype)
-
-
 @cache
-def _named(kind: torch.dtype) -> str:
+def dtype(kind: torch.dtype) -> str:
+    """Returns NumPy's name of a type of numbers."""
     return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
 
 
@@ -264,7 +260,7 @@ class Lays:
     def of(self, tensor: torch.Tensor) -> Lay:
         """Returns how a tensor lies."""
         if tensor.layout is not torch.strided or tensor.is_nested:
-            return self._new(tensor, Geometry((), (), 0, dtype(tensor)))
+            return self._new(tensor, Geometry((), (), 0, dtype(tensor.dtype)))
         return self.strided(tensor)
 
     def strided(self, tensor: torch.Tensor) -> Lay:
@@ -276,7 +272,7 @@ class Lays:
         if known is None:
             if 1 in shape:  # their steps say nothing
                 strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-            geometry = Geometry(tuple(shape), strides, offset, dtype(tensor))
+            geometry = Geometry(tuple(shape), strides, offset, dtype(tensor.dtype))
             known = self.known[every] = self._new(tensor, geometry)
         return known
 
