@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from probe.layout import BOUNDARY
-from probe.recorders.torch_tensors import Slot, array, slot_of
-from probe.recorders.torch_values import Place
+from probe.recorders.torch_values import Place, Slot, array, slot_of
 from probe.semantics.call import NotSettled
 
 SMALL = 1 << 20
@@ -257,37 +256,13 @@ class Called:
         first, *others = (values[name] for name in names)
         return all(one is first or _one(one, first) for one in others)
 
-    def content(self, name: str) -> np.ndarray | None:
-        """Returns the integers in an argument; None where there are too many or they aren't."""
-        self.looked = True
-        value = self._values()[name]
-        return _integers(value)
-
-    def lacking(self, name: str) -> str:
-        """Returns why ``content`` gives nothing: its elements, and how many are read."""
-        value = self._values()[name]
-        every = [one for one in leaves(value) if isinstance(one, torch.Tensor)]
-        if not every or any(one.is_floating_point() or one.is_complex() for one in every):
-            return f"its argument {name} is not an array of integers"
-        most = max(one.numel() for one in every)
-        return f"its argument {name} has {most:,} elements, and at most {SMALL:,} are read"
-
     def integers(self, number: int) -> np.ndarray:
         """Returns the integers in an array that it reads. NotSettled where there are too many."""
         self.looked = True
-        place = self._numbers.index(number)
-        found = _integers(self.tensors[place])
-        if found is None:
-            count = self.tensors[place].numel()
-            raise NotSettled(f"it reads {count:,} indices, and at most {SMALL:,} are read")
-        return found
-
-    def contents(self, name: str) -> list[np.ndarray | None] | None:
-        """Returns the integers in a list of arguments, None for those that aren't given."""
-        self.looked = True
-        found = [None if one is None else _integers(one) for one in self._values()[name]]
-        given = [one is not None for one in self._values()[name]]
-        return found if all(a is not None for a, g in zip(found, given, strict=True) if g) else None
+        found = self.tensors[self._numbers.index(number)]
+        if found.numel() > SMALL:
+            raise NotSettled(f"it reads {found.numel():,} indices, and at most {SMALL:,} are read")
+        return np.array(array(found))
 
     def attributes(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON."""
@@ -358,12 +333,6 @@ OWN = {
 def _takes(func: Any, base: str) -> bool:
     """Returns whether the function of that name in ``torch`` takes the arguments as they stand."""
     return base in OWN and func._overloadname in ("default", "Tensor", "Scalar")
-
-
-def _integers(value: Any) -> np.ndarray | None:
-    if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
-        return None
-    return np.array(array(value)) if value.numel() <= SMALL else None
 
 
 def _plain(value: Any) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from probe.floats import FORMATS
-from probe.recorders.torch_calls import Called, Slot
-from probe.recorders.torch_tensors import dtype
+from probe.recorders.torch_calls import Called
+from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import (
     Accumulates,
     Attends,
@@ -37,7 +37,7 @@ from probe.semantics import (
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
 from probe.semantics.call import Call as Base
-from probe.semantics.call import NotSettled, Operand
+from probe.semantics.call import Operand
 from probe.semantics.call import meaning as by_table
 from probe.semantics.contract import Run
 
@@ -64,23 +64,9 @@ class Call(Base):
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
         return self.called.numbers(*known)
 
-    @property
-    def input_axes(self) -> int:
-        """Returns how many axes the first argument has."""
-        return len(self["self"].shape)
-
-    def axis(self, name: str = "dim") -> int:
-        """Returns an axis of the first argument, counted from the front."""
-        return int(self[name]) % max(self.input_axes, 1)
-
-    def integers_of(self, name: str) -> np.ndarray:
-        """Returns what an argument holds. NotSettled where it isn't integers, or too many."""
-        if not self.has(name):
-            raise NotSettled(self.called.lacking(name))
-        content = self.called.content(name)
-        if content is None:
-            raise NotSettled(self.called.lacking(name))
-        return content
+    def index(self, name: str) -> np.ndarray:
+        """Returns the integers of an argument. NotSettled where there are too many."""
+        return self.value(self.at(name))
 
 
 Row = Callable[[Call], Meaning]
@@ -405,15 +391,12 @@ def _solved(*names: str) -> Row:
         lead = to[: len(to) - (1 if flat else 2)]
         reads, word = [c.at(name) for name in names], c.op.lstrip("_").removesuffix("_ex")
         found = o.solved(word, c.count, reads, shapes, own, lead, [to], c.more("check_errors"))
-        last, kept = (
-            c.count + len(found.steps) - 1,
-            tuple((a, a) for a in range(len(shapes[0]) - 2)),
+        kept, last = range(len(shapes[0]) - 2), c.count + len(found.steps) - 1
+        factors = (
+            Whole(tuple((a, a) for a in kept), f"{word} {n}") for n in range(1, len(c.gives))
         )
-        factors = tuple(
-            Step(Whole(kept, f"{word} {n}"), (reads[0],), shape) for n, shape in enumerate(rest, 1)
-        )
-        gives = range(last, last + len(c.gives))
-        return Steps((*found.steps, *factors), tuple(gives))
+        more = (Step(one, (reads[0],), to) for one, to in zip(factors, rest, strict=True))
+        return Steps((*found.steps, *more), tuple(range(last, last + len(c.gives))))
 
     return row
 
@@ -498,23 +481,19 @@ def _masked_fill(c: Call) -> Meaning:
 
 def _along(c: Call) -> np.ndarray:
     """Where ``scatter`` puts the element at each place of its index."""
-    return placed.along(c.integers_of("index"), c.axis(), c.shape())
+    return placed.along(c.index("index"), c["dim"] % max(c.rank(), 1), c.shape())
 
 
 def _at_index(c: Call) -> np.ndarray:
     """Where ``index_copy`` puts them: at an index along one axis."""
-    index = (slice(None),) * c.axis() + (c.integers_of("index"),)
+    index = (slice(None),) * (c["dim"] % max(c.rank(), 1)) + (c.index("index"),)
     return np.asarray(placed.flat(c.shape())[index])
 
 
 def _at_indices(c: Call) -> np.ndarray:
     """Where ``index_put`` puts them."""
-    found = c.called.contents("indices")
-    if found is None:
-        raise NotSettled(c.called.lacking("indices"))
-    return np.asarray(
-        placed.flat(c.shape())[tuple(slice(None) if one is None else one for one in found)]
-    )
+    index = tuple(slice(None) if one is None else c.value(one.number) for one in c["indices"])
+    return np.asarray(placed.flat(c.shape())[index])
 
 
 def _written(where: Callable[[Call], np.ndarray], *sources: str) -> Row:
@@ -557,7 +536,7 @@ def _index_put(c: Call) -> Meaning:
 
 def _embedding_bag(c: Call) -> Meaning:
     """Sums of rows of a table; the mean knows how many."""
-    index, offsets = c.integers_of("indices"), c.integers_of("offsets")
+    index, offsets = c.index("indices"), c.index("offsets")
     if c["per_sample_weights"] is not None:
         return Unknown("its rows have weights")
     mode = int(c["mode"])
@@ -707,7 +686,7 @@ TABLE: dict[str, Row] = {
     **_rows("nonzero unique_consecutive _unique2 unique_dim",
             lambda c: Whole((), c.op, c.more())),
     "bucketize": lambda c: Whole(
-        tuple((a, a) for a in range(c.input_axes)), "bucketize", c.more()
+        tuple((a, a) for a in range(c.rank())), "bucketize", c.more()
     ),
     "searchsorted": _searched,
     # matrices
@@ -724,7 +703,7 @@ TABLE: dict[str, Row] = {
     **_rows("arange linspace eye hann_window hamming_window blackman_window",
             lambda c: Made((c.called.op, c.more()), "", places=True)),
     "repeat_interleave": lambda c: Made(
-        (c.called.op, tuple(map(int, c.integers_of("repeats")))), "", places=True
+        (c.called.op, tuple(map(int, c.index("repeats")))), "", places=True
     ),
     # movement
     **_rows(MOVES, moved),
@@ -735,8 +714,8 @@ TABLE: dict[str, Row] = {
     **_rows("transpose t numpy_T movedim swapaxes", _transposed),
     "slice": _sliced,
     "select": lambda c: o.take(c["dim"], c["index"] % c.shape()[c["dim"]]),
-    "index_select": lambda c: o.take(c["dim"], c.integers_of("index")),
-    "embedding": lambda c: o.take(0, c.integers_of("indices")),
+    "index_select": lambda c: o.take(c["dim"], c.index("index")),
+    "embedding": lambda c: o.take(0, c.index("indices")),
     **_rows("split split_with_sizes unsafe_split chunk unsafe_split_with_sizes unsafe_chunk"
             " tensor_split", _splits),
     "unbind": lambda c: o.unstack(c["dim"], len(c.gives)),
