@@ -28,11 +28,10 @@ from probe.recording.judging import Judged, judged
 from probe.recording.recording import Live, Side
 from probe.recording.source import Known
 from probe.semantics import (
+    MOVED,
     Joins,
     Meaning,
-    Moves,
     Pads,
-    Picks,
     Reshapes,
     Same,
     Splits,
@@ -48,7 +47,7 @@ SEED = 52_000
 SECONDS = 240.0
 """Seconds after which no further size is asked about."""
 
-SLIDING = (Windows, Moves, Pads, Picks, Joins, Splits, Turns, Reshapes, Same)
+SLIDING = (*MOVED, Windows, Pads, Joins, Splits, Turns, Reshapes, Same)
 """What an operation means whose outputs may be had from a longer input, though not from this."""
 
 

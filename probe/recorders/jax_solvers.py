@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from probe.semantics import Joins, Meaning, Reshapes, Step, Steps, Unknown, Whole
-
-
-def stacked(
-    numbers: Sequence[int],
-    shapes: Sequence[tuple[int, ...]],
-    to: Sequence[tuple[int, ...]],
-    axes: int,
-    word: str,
-    said: tuple[Any, ...] = (),
-) -> Meaning:
-    """What every result of a stack reads: all of the operands' parts that are its own.
-
-    ``numbers``: of the operands, ``shapes``: of all that the operation reads, ``to``: of its
-    results; the first ``axes`` axes of all of them count the stack. ``said``: what else decides.
-    """
-    count = prod(to[0][:axes])
-    sizes = [prod(shapes[n][axes:]) for n in numbers]
-    first = len(shapes)
-    steps = [Step(Reshapes(), (n,), (count, size)) for n, size in zip(numbers, sizes, strict=True)]
-    joined = first + len(steps)
-    steps.append(Step(Joins(1), tuple(range(first, joined)), (count, sum(sizes))))
-    gives = []
-    for place, shape in enumerate(to):
-        own = tuple(shapes[n][axes:] for n in numbers)
-        whole = Whole(((0, 0),), f"{word} {place}", (own, said))
-        steps.append(Step(whole, (joined,), (count, prod(shape[axes:]))))
-        steps.append(Step(Reshapes(), (first + len(steps) - 1,), shape))
-        gives.append(first + len(steps) - 1)
-    return Steps(tuple(steps), tuple(gives))
+from probe.semantics import Meaning, Unknown, operations
 
 
 def triangular(one: Any) -> Meaning:
     """Returns what ``triangular_solve`` computes: a stack of matrices, each with right sides."""
     shapes = [shape for shape, _ in one.reads]
-    said = tuple(sorted((name, bool(value)) for name, value in one.params.items()))
-    return stacked((0, 1), shapes, [one.gives[0][0]], len(shapes[0]) - 2, "triangular_solve", said)
+    p, to = one.params, one.gives[0][0]
+    return operations.triangular_solve(
+        *(2, (0, 1), shapes, to, p["left_side"], p["lower"], p["transpose_a"]),
+        unit=p["unit_diagonal"],
+        conjugate=p["conjugate_a"],
+    )
 
 
 def linear(one: Any) -> Meaning:
@@ -65,7 +39,10 @@ def linear(one: Any) -> Meaning:
     said = tuple(
         (each.primitive.name, repr(sorted(each.params.items()))) for each in solves
     ) or tuple(sorted({each.primitive.name for each in within}))
-    return stacked(numbers, shapes, to, axes, "linear_solve", said)
+    given = [shapes[n] for n in numbers]
+    own = [len(shape) - axes for shape in given]
+    word, count = "linear_solve", len(shapes)
+    return operations.solved(word, count, numbers, given, own, lead, to, said)
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

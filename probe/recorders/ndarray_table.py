@@ -166,7 +166,8 @@ TABLE: dict[str, Row] = {
     "take": _take,
     "broadcast_to": lambda c, a, shape, **_: o.expand(a.shape, c.gives[0]),
     "pad": _pad,
-    **dict.fromkeys(("flip", "roll", "repeat", "tile", "getitem"), _moved),
+    **dict.fromkeys(("flip", "roll", "repeat", "tile", "getitem", "tril", "triu"), _moved),
+    "take_along_axis": _moved,
     "setitem": lambda c, *_: moved(c, 0, 1),
 }
 """What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""

@@ -2,15 +2,18 @@
 
 A run under a dispatch mode calls the same kernels as one without. A compiled function is one
 operation (``compiled_as_one``). What an operation means stands in
-:mod:`probe.recorders.torch_meanings`; which value is which, in :mod:`probe.recorders.torch_values`.
+:mod:`probe.recorders.torch_table`; which value is which, in :mod:`probe.recorders.torch_values`.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 import sys
 import weakref
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +25,24 @@ import torch
 from torch._dynamo.callback import callback_handler
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from probe.recorders.torch_calls import Call, facts, replaced, signed
-from probe.recorders.torch_files import ENDINGS, Opened, read
-from probe.recorders.torch_meanings import meaning, skipped, written
-from probe.recorders.torch_tensors import Lays, Slot, array, placed, shape, slot_of, tensors
-from probe.recorders.torch_values import Named, Place, Values, address
-from probe.recording.contract import Again, Event, Seen, Visit
+from probe.errors import InputError
+from probe.recorders.torch_calls import NO_CONTENTS, Called, facts, replaced, signed
+from probe.recorders.torch_table import meaning
+from probe.recorders.torch_values import (
+    Lays,
+    Named,
+    Place,
+    Slot,
+    Values,
+    address,
+    array,
+    dtype,
+    placed,
+    shape,
+    slot_of,
+    tensors,
+)
+from probe.recording.contract import Again, Event, Input, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Compiled, Meaning
 
@@ -356,7 +371,7 @@ class _Mode(TorchDispatchMode):
         except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
             told, same = None, None
         if told is None:
-            told = self._told(Call(func, args, kwargs), reads, every, at, same)
+            told = self._told(Called(func, args, kwargs), reads, every, at, same)
         gives = [self.values.given(every[n], after[n]) for n in at]
         self.visit(
             Event(
@@ -368,11 +383,11 @@ class _Mode(TorchDispatchMode):
 
     def _any(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operation that may change what it reads, or read what no one has written."""
-        call = Call(func, args, kwargs)
+        call = Called(func, args, kwargs)
         if any(one.is_meta for one in call.tensors):  # shapes without numbers
             return func(*args, **kwargs)
         values = self.values
-        changed, wholly = call.changed(), written(call)
+        changed, wholly = call.changed(), call.written()
         reads = call.tensors
         if wholly:
             reads = [t for t in reads if not any(t is other for other in wholly)]
@@ -385,7 +400,7 @@ class _Mode(TorchDispatchMode):
         if any(one.is_meta for one in every):
             return given
         every += [t for t in changed if not any(t is one for one in every)]
-        if skipped(call):
+        if call.base in NO_CONTENTS:
             values.uninitialised(every)
             return given
         for one in changed:
@@ -408,7 +423,7 @@ class _Mode(TorchDispatchMode):
 
     def _known(
         self,
-        call: Call,
+        call: Called,
         reads: Sequence[torch.Tensor],
         every: Sequence[torch.Tensor],
         at: Sequence[int],
@@ -427,7 +442,7 @@ class _Mode(TorchDispatchMode):
 
     def _told(
         self,
-        call: Call,
+        call: Called,
         reads: Sequence[torch.Tensor],
         every: Sequence[torch.Tensor],
         at: Sequence[int],
@@ -437,6 +452,7 @@ class _Mode(TorchDispatchMode):
         ``same``: what tells it from calls of which something else is said, None: nothing does."""
         call.number(reads)
         call.shapes = [shape(every[n]) for n in at]
+        call.dtypes = [dtype(every[n].dtype) for n in at]
         call.reads = [slot_of(one) for one in reads]
         again = None
         if not call.random:
@@ -445,7 +461,7 @@ class _Mode(TorchDispatchMode):
         lines = call.writer(at, len(every)) if every else None
         lines = None if lines is None else _threaded(lines, self.recorder)
         view = object() if same is not None and getattr(call.func, "is_view", False) else None
-        told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
+        told = Told(call.op, meaning(call, again), call.attributes(), again, lines, view)
         if same is not None and not call.looked:
             self.told[same] = told
         return told
@@ -507,7 +523,7 @@ class Repeat:
         with torch.set_grad_enabled(self.gradients), _on(self.threads):
             given = self.func(*args, **kwargs)
         every = tensors(given)
-        changed = Call(self.func, args, kwargs).changed()
+        changed = Called(self.func, args, kwargs).changed()
         every += [one for one in changed if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
 
@@ -544,9 +560,169 @@ def _filled(slot: Slot, operands: Sequence[torch.Tensor]) -> torch.Tensor:
     return operands[slot.number]
 
 
+# Model files: exported programs, TorchScript, pickled modules. All of them are code. A pickle calls
+# whatever it names. Reading an exported program evaluates its expressions of sizes (SymPy's
+# ``sympify``, which is Python's ``eval``: a file that makes a folder when it is read takes one
+# edited line), and falls back to plain pickles for what it holds besides. TorchScript can open and
+# write files (``torch.from_file``). PyTorch's documentation says of each: never from a stranger. So
+# none is opened without ``trust``. Seen with PyTorch 2.13.
+
+ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")
+STATE = "every run starts with a fresh copy of the model, which keeps a state"
+TRUST = "if you trust where it comes from, give --trust (Python: trust=True)"
+AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.save(module)"
+
+
+class Opened:
+    """A model of a file. ``inputs``: by name; TorchScript and a pickled module say nothing of
+    shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``.
+    """
+
+    def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
+        self.path, self.model, self.inputs = path, model, inputs
+        self.needed = {one.name for one in inputs}
+        self.scalars: dict[str, type] = {}
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """Returns a recorder of the model with these inputs. InputError where they don't fit."""
+        self._check(arrays)
+        names = [one.name for one in self.inputs if one.name in arrays]
+        given = {name: self._argument(name, arrays[name]) for name in names}
+        stateful = self._stateful(given)
+
+        def run() -> Any:
+            model = copy.deepcopy(self.model) if stateful else self.model
+            return model(**given) if len(given) > 1 or not names else model(*given.values())
+
+        recorder = Recorder(run)
+        recorder.note = STATE if stateful else ""
+        return recorder
+
+    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
+        known = {one.name: one for one in self.inputs}
+        for name in arrays:
+            if name not in known:
+                todo = f"its inputs are {', '.join(known)}"
+                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
+        for name in self.needed - set(arrays):
+            raise InputError("inputs", name, "the model needs it", "give an array of that name")
+        for name, one in arrays.items():
+            wanted = known[name].shape
+            fits = len(wanted) == one.ndim and all(
+                n in (None, m) for n, m in zip(wanted, one.shape, strict=False)
+            )
+            if known[name].dtype and not fits:
+                shape = ", ".join("any" if n is None else str(n) for n in wanted)
+                raise InputError("inputs", name, f"has shape {one.shape}", f"give ({shape})")
+
+    def _argument(self, name: str, one: np.ndarray) -> Any:
+        if name in self.scalars:
+            return self.scalars[name](np.asarray(one).item())
+        wanted = next(each.dtype for each in self.inputs if each.name == name)
+        plain = torch.from_numpy(np.array(one))
+        if wanted == "bfloat16" and plain.dtype == torch.uint16:
+            return plain.view(torch.bfloat16)
+        return plain
+
+    def _stateful(self, given: Mapping[str, Any]) -> bool:
+        """Whether a second run of the same model gives something else; it also warms it up."""
+        model = copy.deepcopy(self.model)
+        found = []
+        for _ in range(3):  # TorchScript watches two runs before it compiles
+            with torch.no_grad():
+                out = model(**given) if len(given) > 1 else model(*given.values())
+            found.append([array(one).tobytes() for one in tensors(out)])
+        return any(one != found[0] for one in found)
+
+
 def opened(path: str | Path, trust: bool = False) -> Opened:
     """Opens a model file. InputError where it isn't one, or needs trust."""
-    return read(Path(path), trust, Recorder)
+    path = Path(path)
+    kind = _kind(path)
+    if not trust:
+        why = {
+            "exported": "reading an exported program evaluates expressions that the file holds",
+            "script": "TorchScript is a program, which can read and write files",
+            "pickle": "it is a pickle, and reading it runs code that it names",
+        }[kind]
+        raise InputError("network", path, why, TRUST)
+    try:
+        found = {"exported": _exported, "script": _script, "pickle": _pickled}[kind](path)
+    except InputError:
+        raise
+    except Exception as error:
+        why = f"PyTorch can't read it ({' '.join(str(error).split())[:100]})"
+        raise InputError("network", path, why, AGAIN) from None
+    return found
+
+
+def _kind(path: Path) -> str:
+    if not path.is_file():
+        raise InputError("network", path, "there is no such file", "give the path of a model")
+    if not zipfile.is_zipfile(path):
+        return "pickle"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+    except zipfile.BadZipFile:
+        raise InputError("network", path, "it is a damaged archive", AGAIN) from None
+    last = {name.rpartition("/")[2] for name in members}
+    if "archive_format" in last or "serialized_exported_program.json" in last:
+        return "exported"
+    if any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
+        return "script"
+    return "pickle"
+
+
+def _exported(path: Path) -> Opened:
+    program = torch.export.load(str(path))
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    found = []
+    for name in program.graph_signature.user_inputs:
+        value = values.get(str(name))
+        if isinstance(value, torch.Tensor):
+            shape = tuple(n if isinstance(n, int) else None for n in value.shape)
+            found.append(Input(str(name), shape, str(value.dtype).removeprefix("torch.")))
+        elif name is not None:
+            why = f"its input {name} is not an array"
+            raise InputError("network", path, why, "export it with arrays as inputs alone")
+    model = program.module()
+    names = [one.name for one in found]
+    return Opened(path, _Positional(model, names), tuple(found))
+
+
+class _Positional:
+    """A program that takes its inputs by the names that its graph has, whatever its own are."""
+
+    def __init__(self, model: Callable[..., Any], names: list[str]) -> None:
+        self.model, self.names = model, names
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.model(*args, *(named[name] for name in self.names if name in named))
+
+
+SCALARS = {"int": int, "float": float, "bool": bool}
+
+
+def _script(path: Path) -> Opened:
+    model = torch.jit.load(str(path), map_location="cpu").eval()
+    arguments = model.forward.schema.arguments[1:]
+    found = Opened(path, model, tuple(Input(one.name, (), "") for one in arguments))
+    found.scalars = {a.name: SCALARS[str(a.type)] for a in arguments if str(a.type) in SCALARS}
+    found.needed = {one.name for one in arguments if not one.has_default_value()}
+    return found
+
+
+def _pickled(path: Path) -> Opened:
+    model = torch.load(str(path), map_location="cpu", weights_only=False)
+    if not isinstance(model, torch.nn.Module):
+        why = f"it holds a {type(model).__name__}, and weights alone do not define an architecture"
+        raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
+    parameters = inspect.signature(model.forward).parameters.values()
+    plain = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    found = Opened(path, model.eval(), tuple(Input(one.name, (), "") for one in plain))
+    found.needed = {one.name for one in plain if one.default is one.empty}
+    return found
 
 
 __all__ = ["ENDINGS", "Recorder", "array", "opened", "tensors"]

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from probe.layout import BOUNDARY
-from probe.recorders.torch_tensors import Slot, array, slot_of
-from probe.recorders.torch_values import Place
-from probe.semantics import Meaning
+from probe.recorders.torch_values import Place, Slot, array, slot_of
+from probe.semantics.call import NotSettled
 
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""
@@ -151,10 +150,11 @@ def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
     return to(value)
 
 
-class Call:
+class Called:
     """A call: ``tensors`` are its arrays in the order in which they stand.
 
-    ``reads``: those whose contents it reads; ``shapes``: of what it gave; both set when it has run.
+    ``reads``: those whose contents it reads; ``shapes``, ``dtypes``: of what it gave; set when it
+    has run.
     ``looked``: whether somebody asked for the contents of an argument.
     """
 
@@ -167,6 +167,7 @@ class Call:
         _gather(self.kwargs, self.tensors)
         self.reads: list[Slot] = []
         self.shapes: list[tuple[int, ...]] = []
+        self.dtypes: list[str] = []
         self._numbers: list[int | None] = []
         self._bound: dict[str, Any] | None = None
         self._tree: Any = None
@@ -242,7 +243,7 @@ class Call:
         """Returns its arguments by name, with ``Slot`` in the place of each tensor."""
         if self._bound is None:
             args, kwargs = self.tree()
-            self._bound = Call(self.func, args, kwargs)._values()
+            self._bound = Called(self.func, args, kwargs)._values()
         return self._bound
 
     def __getitem__(self, name: str) -> Any:
@@ -255,27 +256,13 @@ class Call:
         first, *others = (values[name] for name in names)
         return all(one is first or _one(one, first) for one in others)
 
-    def content(self, name: str) -> np.ndarray | None:
-        """Returns the integers in an argument; None where there are too many or they aren't."""
+    def integers(self, number: int) -> np.ndarray:
+        """Returns the integers in an array that it reads. NotSettled where there are too many."""
         self.looked = True
-        value = self._values()[name]
-        return _integers(value)
-
-    def lacking(self, name: str) -> str:
-        """Returns why ``content`` gives nothing: its elements, and how many are read."""
-        value = self._values()[name]
-        every = [one for one in leaves(value) if isinstance(one, torch.Tensor)]
-        if not every or any(one.is_floating_point() or one.is_complex() for one in every):
-            return f"its argument {name} is not an array of integers"
-        most = max(one.numel() for one in every)
-        return f"its argument {name} has {most:,} elements, and at most {SMALL:,} are read"
-
-    def contents(self, name: str) -> list[np.ndarray | None] | None:
-        """Returns the integers in a list of arguments, None for those that aren't given."""
-        self.looked = True
-        found = [None if one is None else _integers(one) for one in self._values()[name]]
-        given = [one is not None for one in self._values()[name]]
-        return found if all(a is not None for a, g in zip(found, given, strict=True) if g) else None
+        found = self.tensors[self._numbers.index(number)]
+        if found.numel() > SMALL:
+            raise NotSettled(f"it reads {found.numel():,} indices, and at most {SMALL:,} are read")
+        return np.array(array(found))
 
     def attributes(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON."""
@@ -346,12 +333,6 @@ OWN = {
 def _takes(func: Any, base: str) -> bool:
     """Returns whether the function of that name in ``torch`` takes the arguments as they stand."""
     return base in OWN and func._overloadname in ("default", "Tensor", "Scalar")
-
-
-def _integers(value: Any) -> np.ndarray | None:
-    if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
-        return None
-    return np.array(array(value)) if value.numel() <= SMALL else None
 
 
 def _plain(value: Any) -> Any:
@@ -428,19 +409,3 @@ def _literal(one: Any, names: Sequence[str]) -> str:
     return (
         str(one) if isinstance(one, torch.dtype | torch.layout | torch.memory_format) else repr(one)
     )
-
-
-Row = Callable[[Call], Meaning]
-MEANINGS: dict[str, Row] = {}
-"""By the name of the operation, without ``_`` behind it."""
-
-
-def row(*names: str) -> Callable[[Row], Row]:
-    """Enters a function that returns what a call means, for operations of these names."""
-
-    def add(one: Row) -> Row:
-        for name in names:
-            MEANINGS[name] = one
-        return one
-
-    return add

@@ -448,7 +448,7 @@ class Recording(child.Worker):
         given = [arrays[str(n)] for n in range(len(arrays))]
         space: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
-            space["laid"] = import_module("probe.recorders.torch_tensors").laid
+            space["laid"] = import_module("probe.recorders.torch_values").laid
         lines, dtypes = request["lines"], request["dtypes"]
         found = computed(request["imports"], lines, given, dtypes, space)
         return {"done": True}, {str(n): one for n, one in enumerate(found)}

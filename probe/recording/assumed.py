@@ -17,11 +17,11 @@ from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, align, judge
 from probe.recording.recording import Operation, Recording, Side, Value, digest
-from probe.semantics import Joins, Moves, Reshapes, Same, Splits, Turns
+from probe.semantics import MOVED, Joins, Reshapes, Same, Splits, Turns
 from probe.semantics.labels import agreeing, of_content
 
 NAMES = ("left", "right")
-MOVING = (Moves, Turns, Reshapes, Same)
+MOVING = (*MOVED, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
 
@@ -145,7 +145,7 @@ def part_taken(found: Difference) -> bool:
             op = side.operations[number]
             if only_moves(side, op, some):
                 some.update(op.gives)
-                takes = isinstance(op.meaning, Moves | Joins | Splits)
+                takes = isinstance(op.meaning, (*MOVED, Joins, Splits))
                 taken |= alone and takes
                 if takes and any(not pair.selection.whole for pair in one.gives):
                     return True

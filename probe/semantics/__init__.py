@@ -59,7 +59,11 @@ from probe.semantics.sums import (
 )
 from probe.semantics.windows import Convolution, Windows
 
+MOVED = (Moves, Asked, Mapped)
+"""Elements that are moved and copied by an index, however that is known."""
+
 __all__ = [
+    "MOVED",
     "TRUE",
     "Accumulates",
     "Asked",

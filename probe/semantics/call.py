@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -112,7 +112,10 @@ Row = Callable[[Call], Meaning]
 """A row of a library's table: what a call of this operation computes."""
 
 
-def meaning(rows: Mapping[str, Row], call: Call) -> Meaning:
+C = TypeVar("C", bound=Call)
+
+
+def meaning(rows: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
     """Returns what a call computes by a library's table; ``Unknown`` with the reason where nothing
     is described, or what is described isn't this."""
     row = rows.get(call.op)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -376,6 +377,65 @@ def along(
     kept = [axis for axis in range(rank) if axis not in gone]
     places = kept if keep else range(len(kept))
     return Whole(tuple(zip(kept, places, strict=True)), word, numbers)
+
+
+def solved(
+    word: str,
+    count: int,
+    numbers: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
+    own: Sequence[int],
+    lead: tuple[int, ...],
+    gives: Sequence[tuple[int, ...]],
+    said: tuple[Any, ...] = (),
+) -> Steps:
+    """Returns what solves a stack of linear systems: each result reads all of its own matrix and of
+    its own right sides.
+
+    ``count``: of all that the operation reads; ``numbers``, ``shapes``, ``own``: of the operands,
+    with how many of the last axes are a single system's; ``lead``: the axes that count the stack,
+    to which those of the operands broadcast; ``gives``: shapes of results; ``said``: what else
+    decides.
+    """
+    stacks, parts = (
+        prod(lead),
+        [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)],
+    )
+    steps: list[Step] = []
+    joined = []
+    for number, shape, part in zip(numbers, shapes, parts, strict=True):
+        if shape != (*lead, *part):
+            steps.append(Step(expand(shape, (*lead, *part)), (number,), (*lead, *part)))
+            number = count + len(steps) - 1
+        steps.append(Step(Reshapes(), (number,), (stacks, prod(part))))
+        joined.append(count + len(steps) - 1)
+    size = sum(map(prod, parts))
+    steps.append(Step(Joins(1), tuple(joined), (stacks, size)))
+    every, found = count + len(steps) - 1, []
+    for place, shape in enumerate(gives):
+        whole = Whole(((0, 0),), f"{word} {place}", (tuple(parts), said))
+        steps.append(Step(whole, (every,), (stacks, prod(shape[len(lead) :]))))
+        steps.append(Step(Reshapes(), (count + len(steps) - 1,), shape))
+        found.append(count + len(steps) - 1)
+    return Steps(tuple(steps), tuple(found))
+
+
+def triangular_solve(
+    count: int,
+    numbers: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
+    to: tuple[int, ...],
+    left: bool = True,
+    lower: bool = True,
+    transposed: bool = False,
+    unit: bool = False,
+    conjugate: bool = False,
+) -> Steps:
+    """Returns what solves triangular systems: a stack of matrices, each with right sides. Others as
+    of ``solved``."""
+    said = (left, lower, transposed, unit, conjugate)
+    word, lead = "triangular_solve", to[:-2]
+    return solved(word, count, numbers, shapes, (2, 2), lead, [to], tuple(map(bool, said)))
 
 
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:

@@ -30,6 +30,8 @@ SCALE, SHIFT, MEAN = (RANDOM.standard_normal(6).astype(np.float32) for _ in rang
 VAR = np.abs(RANDOM.standard_normal(6).astype(np.float32)) + np.float32(0.5)
 GAMMA, BETA = (RANDOM.standard_normal(12).astype(np.float32) for _ in range(2))
 W12 = RANDOM.standard_normal((12, 4)).astype(np.float32)
+ALONG = np.tile(np.array([[2], [0]]), (3, 1, 12))
+"""Indices along the middle axis of ``L``."""
 B4 = RANDOM.standard_normal(4).astype(np.float32)
 KERNEL = RANDOM.standard_normal((4, 6, 3, 3)).astype(np.float32)
 """(filters, channels, height, width), as PyTorch and ONNX have it."""
@@ -784,6 +786,114 @@ ROWS: dict[str, Row] = {
         torch=lambda x: x * torch.rsqrt(x),
         tensorflow=lambda x: x * tf().math.rsqrt(x),
         jax=lambda x: x * jx().lax.rsqrt(x),
+    ),
+    "roll": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.roll((1, -2), (1, 2)) @ w,
+        numpy=lambda x, w: np.roll(x, (1, -2), (1, 2)) @ w,
+        jax=lambda x, w: jx().numpy.roll(x, (1, -2), (1, 2)) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().roll(x, (1, -2), (1, 2)), w),
+    ),
+    "lower triangle": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.tril(2) @ w,
+        numpy=lambda x, w: np.tril(x, 2) @ w,
+        onnx=[("Trilu", "x,k", "t", {"upper": 0}), ("MatMul", "t,w0", "y", {})],
+        constants={"k": np.array(2)},
+        opencv=False,
+    ),
+    "reflected": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1), mode="reflect"), w),
+        onnx=[("Pad", "x,p", "m", {"mode": "reflect"}), ("Conv", "m,w0", "y", {})],
+        constants={"p": np.array([0, 0, 0, 1, 0, 0, 1, 2])},
+    ),
+    "steps of two": Row(
+        L,
+        W12[::2].copy(),
+        torch=lambda x, w: x[..., ::2] @ w,
+        numpy=lambda x, w: x[..., ::2] @ w,
+        onnx=[("Slice", "x,a,b,c,d", "s", {}), ("MatMul", "s,w0", "y", {})],
+        constants={"a": np.array([0]), "b": np.array([12]), "c": np.array([2]), "d": np.array([2])},
+    ),
+    "gather along": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.gather(1, torch.tensor(ALONG)) @ w,
+        numpy=lambda x, w: np.take_along_axis(x, ALONG, 1) @ w,
+        onnx=[("GatherElements", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
+        constants={"i": ALONG},
+    ),
+    "scattered": Row(
+        L,
+        W12,
+        torch=lambda x, w: torch.tanh(x).scatter_add(1, torch.tensor(ALONG), x[:, :2]) @ w,
+        onnx=[
+            ("Tanh", "x", "t", {}),
+            ("Slice", "x,a,b,c", "u", {}),
+            ("ScatterElements", "t,i,u", "s", {"axis": 1, "reduction": "add"}),
+            ("MatMul", "s,w0", "y", {}),
+        ],
+        constants={"i": ALONG, "a": np.array([0]), "b": np.array([2]), "c": np.array([1])},
+        opencv=False,
+    ),
+    "depth to space": Row(
+        X[:, :4].copy(),
+        KERNEL[:, :1].copy(),
+        torch=lambda x, w: F.conv2d(F.pixel_shuffle(x, 2), w),
+        onnx=[
+            ("DepthToSpace", "x", "d", {"blocksize": 2, "mode": "CRD"}),
+            ("Conv", "d,w0", "y", {}),
+        ],
+        opencv=False,
+    ),
+    "resize nearest": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(F.interpolate(x, scale_factor=2, mode="nearest"), w),
+        onnx=[
+            (
+                "Resize",
+                "x,,s",
+                "r",
+                {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+            ),
+            ("Conv", "r,w0", "y", {}),
+        ],
+        constants={"s": np.array([1, 1, 2, 2], np.float32)},
+        opencv=False,
+    ),
+    "adaptive average": Row(
+        X,
+        torch=lambda x: F.adaptive_avg_pool2d(x, 4),
+        onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
+    ),
+    "product of batches": Row(
+        L,
+        B4[:1].repeat(5),
+        torch=lambda x, b: torch.baddbmm(b, x, x.mT),
+        onnx=[
+            ("Transpose", "x", "t", {"perm": [0, 2, 1]}),
+            ("MatMul", "x,t", "m", {}),
+            ("Add", "m,w0", "y", {}),
+        ],
+    ),
+    "embedding": Row(
+        L[0],
+        torch=lambda x: torch.tanh(F.embedding(torch.tensor(ALONG[0, :, 0]), x)),
+        numpy=lambda x: np.tanh(np.take(x, ALONG[0, :, 0], 0)),
+        onnx=[("Gather", "x,i", "g", {"axis": 0}), ("Tanh", "g", "y", {})],
+        constants={"i": ALONG[0, :, 0]},
+        opencv=False,
+    ),
+    "triangular solve": Row(
+        L[:, :, :4].copy(),
+        np.tril(np.resize(GAMMA, (3, 5, 5)), -1) + np.eye(5, dtype=np.float32) * 2,
+        torch=lambda x, a: torch.linalg.solve_triangular(a, x, upper=False),
+        jax=lambda x, a: jx().lax.linalg.triangular_solve(a, x, left_side=True, lower=True),
     ),
 }
 

@@ -19,7 +19,7 @@ import probe  # noqa: E402
 from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
-from probe.recorders.torch_tensors import placed, slot_of  # noqa: E402
+from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
 from probe.recording.labelling import labelled  # noqa: E402

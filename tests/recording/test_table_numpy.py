@@ -60,6 +60,8 @@ SAMPLES: dict[str, list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]] = {
     "getitem": [(lambda x: x[:, 1:4], (T,)), (lambda x: x[..., None, 2], (T,)),
                 (lambda x: x[:, [3, 0]], (T,)), (lambda x: x[:, ::-2], (T,))],
     "setitem": [(written, (A,))],
+    "tril": [(lambda x: np.tril(x, 1), (T,))], "triu": [(lambda x: np.triu(x, -1), (T,))],
+    "take_along_axis": [(lambda x: np.take_along_axis(x, np.tile([[2, 0]], (4, 1)), 1), (A,))],
 }  # fmt: skip
 """Functions and their operands, with the rows of the batch first."""
 

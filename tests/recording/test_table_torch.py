@@ -15,7 +15,7 @@ from tests.recording.truth import both, changed, shares
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from probe.recorders.torch import Recorder  # noqa: E402
-from probe.recorders.torch_meanings import MEANINGS  # noqa: E402
+from probe.recorders.torch_table import TABLE  # noqa: E402
 
 F = torch.nn.functional
 RNG = np.random.default_rng(15)
@@ -111,6 +111,7 @@ def moves(x: Given) -> list[Any]:
         torch.diagonal_copy(t, 1, 1, 2),
         t.unfold(2, 3, 2),
         torch.as_strided(row(20), (3, 4), (5, 1)),
+        torch.as_strided(a.T.contiguous(), (2, n), (n, 1)),
     ]
     found += [
         F.pixel_shuffle(p[:, :4], 2),
@@ -380,6 +381,23 @@ def layers(x: Given) -> list[Any]:
         torch.linalg.cholesky(spread, upper=True),
         torch.linalg.eigh(spread),
     ]
+    chol, right = torch.linalg.cholesky(spread), t[:, :3, :2]
+    found += [
+        torch.linalg.solve(spread, right),
+        torch.linalg.solve(spread, right.mT, left=False),
+        torch.linalg.solve(spread, m[:, 0]),
+        torch.linalg.solve(row(3, 3) + 9 * torch.eye(3), right),
+        torch.linalg.lu_solve(*torch.linalg.lu_factor(spread), right),
+        torch.cholesky_solve(right, chol),
+        torch.cholesky_solve(right, chol.mT, upper=True),
+        *(
+            torch.linalg.solve_triangular(chol, right, upper=False, unitriangular=n)
+            for n in (False, True)
+        ),
+        torch.linalg.solve_triangular(chol.mT, right.mT, upper=True, left=False),
+        torch.triangular_solve(right, chol, upper=False),
+        torch.triangular_solve(right, chol, upper=False, transpose=True),
+    ]
     found += [
         F.grid_sample(p, x["g"], align_corners=False, mode=mode) for mode in ("bilinear", "nearest")
     ] + [
@@ -495,7 +513,10 @@ def elements(x: Given) -> list[Any]:
     ]
 
 
-pytestmark = pytest.mark.slow  # half a minute
+pytestmark = [
+    pytest.mark.slow,  # half a minute
+    pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated"),
+]
 
 GROUPS: dict[str, Callable[[Given], list[Any]]] = {
     "elements": elements,
@@ -525,12 +546,14 @@ def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -
 
 
 COMPOSITE = """_batch_norm_no_update _batch_norm_with_update _convolution _embedding_bag
+ _cholesky_solve_helper
  _reshape_alias _slow_conv2d_forward _weight_norm adaptive_avg_pool1d adaptive_avg_pool2d alias
  argsort avg_pool1d batch_norm cholesky chunk concat contiguous copy cudnn_batch_norm detach
  embedding_bag fill flatten
  layer_norm lift_fresh lift_fresh_copy linear log_softmax max_pool1d max_pool1d_with_indices
  max_pool2d max_pool3d mkldnn_convolution mkldnn_max_pool2d movedim native_channel_shuffle norm
- numpy_T pad positive repeat_interleave reshape rms_norm scaled_dot_product_attention softmax
+ linalg_solve_ex numpy_T pad positive repeat_interleave reshape rms_norm
+ scaled_dot_product_attention softmax
  _conj_copy _conj_physical conj conj_physical resolve_conj resolve_neg
  swapaxes tensor_split thnn_conv2d to_dense _to_dense to_mkldnn unsafe_chunk zero""".split()
 """What dispatch turns into other operations before it is seen, or other settings run."""
@@ -549,5 +572,5 @@ def test_every_row_of_the_table_is_reached() -> None:
     met: set[str] = set()
     for program in GROUPS.values():
         Recorder(lambda program=program: program(given())).record(lambda event: met.add(event.op))
-    missing = MEANINGS.keys() - {one.split(".")[1].removesuffix("_") for one in met}
+    missing = TABLE.keys() - {one.split(".")[1].removesuffix("_") for one in met}
     assert not missing - {*COMPOSITE, *LAYERS}
