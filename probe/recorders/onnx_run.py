@@ -26,7 +26,7 @@ from probe.recorders.onnx_pieces import Block, Constant
 from probe.recorders.onnx_table import meaning
 from probe.recording.contract import INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.semantics import Meaning
-from probe.semantics.call import Call, Operand
+from probe.semantics.call import Call, Operand, positions
 
 PROVIDERS = ["CPUExecutionProvider"]
 BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
@@ -235,7 +235,8 @@ class Optimised:
         if all(name in self.settled or name in self.weights for name in reads):
             self.settled.update(gives)
         words = onnx_pieces.attributes(node)
-        operands = [self._operand(name, reads) for name in node.input]
+        places = positions(node.input, reads)
+        operands = [self._operand(*both) for both in zip(node.input, places, strict=True)]
         said = {name: _said(value) for name, value in words.items()}
         if node.domain not in ("", "ai.onnx"):
             said["domain"] = node.domain
@@ -291,13 +292,13 @@ class Optimised:
         ends = node.domain, self.opset, again
         return meaning(Call(node.op_type, words, operands, shapes, dtypes, *ends))
 
-    def _operand(self, name: str, reads: list[str]) -> Operand | None:
+    def _operand(self, name: str, at: int) -> Operand | None:
         if not name:
             return None
         settled = name in self.weights or name in self.settled
         seen = self.seen(name)
         content = (lambda: self.array(name)) if settled else None
-        return Operand(reads.index(name) if name in reads else -1, seen.shape, seen.dtype, content)
+        return Operand(at, seen.shape, seen.dtype, content)
 
     def seen(self, name: str) -> Seen:
         """Returns a value as it is met."""

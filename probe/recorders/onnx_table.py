@@ -118,7 +118,8 @@ def _activation(c: Call) -> tuple[Meaning, ...]:
     if not name:
         return ()
     if name == "Clip":
-        return (o.clip(*(float(one) for one in given)),)
+        low, high = (float(one) for one in given)
+        return (o.clip(low, high),)
     names = NUMBERED[name][1] if name in NUMBERED else {}
     alone = {key: c[f"activation_{key}"] for key in names if f"activation_{key}" in c.attributes}
     return (_function(name, alone or dict(zip(names, given, strict=False))),)
