@@ -26,7 +26,7 @@ from probe.recorders.litert_table import meaning, quantised
 from probe.recorders.node import Nodes, same_bits
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.recording import digest
-from probe.semantics.call import Call, Operand
+from probe.semantics.call import Call, Operand, positions
 
 ENDINGS = (".tflite",)
 LONGEST = 1 << 15
@@ -239,7 +239,9 @@ class _Cut:
         if all(n in self.settled or n in file.constants for n in reads):
             self.settled.update(gives)
         slots = [] if operator.inputs is None else [int(n) for n in operator.inputs]
-        operands = [self._operand(n, reads) if n in every else None for n in slots]
+        places = positions(slots, reads)
+        both = zip(slots, places, strict=True)
+        operands = [self._operand(n, at) if n in every else None for n, at in both]
         given = [self.seen(n) for n in gives]
         fed = {} if not reads else self._fed(operator)
         again = self._again(operator, reads, fed)
@@ -254,10 +256,9 @@ class _Cut:
             LINES,
         )
 
-    def _operand(self, number: int, reads: list[int]) -> Operand:
+    def _operand(self, number: int, at: int) -> Operand:
         settled = number in self.file.constants or number in self.settled
         content = (lambda: self.array(number)) if settled else None
-        at = reads.index(number) if number in reads else -1
         array = self.array(number)
         return Operand(at, array.shape, str(array.dtype), content)
 

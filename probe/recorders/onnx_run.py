@@ -22,10 +22,11 @@ from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import layout
 from probe.recorders import onnx_pieces
-from probe.recorders.onnx_meanings import Fact, meaning
 from probe.recorders.onnx_pieces import Block, Constant
+from probe.recorders.onnx_table import meaning
 from probe.recording.contract import INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.semantics import Meaning
+from probe.semantics.call import Call, Operand, positions
 
 PROVIDERS = ["CPUExecutionProvider"]
 BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
@@ -234,7 +235,8 @@ class Optimised:
         if all(name in self.settled or name in self.weights for name in reads):
             self.settled.update(gives)
         words = onnx_pieces.attributes(node)
-        facts = [self._fact(name, reads) for name in node.input]
+        places = positions(node.input, reads)
+        operands = [self._operand(*both) for both in zip(node.input, places, strict=True)]
         said = {name: _said(value) for name, value in words.items()}
         if node.domain not in ("", "ai.onnx"):
             said["domain"] = node.domain
@@ -244,7 +246,7 @@ class Optimised:
         return Event(
             *(node.op_type, self._path(node, gives)),
             *(seen, given),
-            self._meaning(node, words, facts, [one.shape for one in given]),
+            self._meaning(node, words, operands, given, again),
             said,
             *(again, self._lines(node, reads, gives, addresses)),
             ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
@@ -275,21 +277,28 @@ class Optimised:
                 self.blocks |= dict.fromkeys((name for name in node.output if name), found)
 
     def _meaning(
-        self, node: Any, words: dict[str, Any], facts: list[Fact | None], shapes: list[Any]
+        self,
+        node: Any,
+        words: dict[str, Any],
+        operands: list[Operand | None],
+        gives: list[Seen],
+        again: Laid,
     ) -> Meaning:
         block = self.blocks.get(node.input[0]) if len(node.input) else None
-        if node.op_type == "Reshape" and block is not None and facts[0] is not None:
+        if node.op_type == "Reshape" and block is not None and operands[0] is not None:
             back = block.inner == onnx_pieces.SPLIT
-            return onnx_pieces.reshaped_block(block.size, facts[0].shape, back)
-        return meaning(node.op_type, node.domain, words, facts, shapes, self.opset)
+            return onnx_pieces.reshaped_block(block.size, operands[0].shape, back)
+        shapes, dtypes = [one.shape for one in gives], [one.dtype for one in gives]
+        ends = node.domain, self.opset, again
+        return meaning(Call(node.op_type, words, operands, shapes, dtypes, *ends))
 
-    def _fact(self, name: str, reads: list[str]) -> Fact | None:
+    def _operand(self, name: str, at: int) -> Operand | None:
         if not name:
             return None
         settled = name in self.weights or name in self.settled
         seen = self.seen(name)
         content = (lambda: self.array(name)) if settled else None
-        return Fact(reads.index(name) if name in reads else -1, seen.shape, seen.dtype, content)
+        return Operand(at, seen.shape, seen.dtype, content)
 
     def seen(self, name: str) -> Seen:
         """Returns a value as it is met."""

@@ -56,8 +56,8 @@ class Call:
 
     @property
     def count(self) -> int:
-        """Returns how many arrays the recorded operation reads."""
-        return len({one.at for one in self.reads if one is not None and one.at >= 0})
+        """Returns how many arrays the recorded operation reads, one that stands twice twice."""
+        return sum(one is not None and one.at >= 0 for one in self.reads)
 
     def has(self, slot: int) -> bool:
         """Returns whether it has an operand in this slot."""
@@ -106,6 +106,17 @@ class Call:
         """Returns attributes as numbers of a meaning: these, or all, with their names."""
         every = {name: self.attributes.get(name) for name in names} if names else self.attributes
         return tuple(sorted((name, str(one)) for name, one in every.items()))
+
+
+def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:
+    """Returns the place of what stands in each slot among the arrays that are read, in the order of
+    the slots; -1 of what isn't read. A value that stands twice has two places."""
+    found, at = [], 0
+    for one in slots:
+        read = at < len(reads) and one == reads[at]
+        found.append(at if read else -1)
+        at += read
+    return found
 
 
 Row = Callable[[Call], Meaning]

@@ -1,0 +1,629 @@
+"""ONNX's operators in the words of :mod:`probe.semantics.operations`, and those that ONNX Runtime's
+optimiser makes of several: one line an operator.
+
+Sizes, axes and indices that nodes read as inputs are known where they are constants or come from
+integers alone; an operator that needs others is ``Unknown``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from probe.semantics import (
+    Attends,
+    Each,
+    Made,
+    Meaning,
+    Normalises,
+    Same,
+    Scans,
+    Step,
+    Steps,
+    Unknown,
+    Whole,
+    placed,
+)
+from probe.semantics import operations as o
+from probe.semantics.asked import moved
+from probe.semantics.call import Call, NotSettled, Row, chain, named, reading, rows, worded
+from probe.semantics.call import meaning as by_table
+
+UNARY = named(
+    "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
+    "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish:hard_swish Mish Softsign Not "
+    "BitwiseNot:bitwise_not"
+)
+"""Operators of one input and no numbers."""
+
+NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
+    "LeakyRelu": (o.leaky_relu, {"alpha": 0.01}),
+    "Elu": (o.elu, {"alpha": 1.0}),
+    "Celu": (o.celu, {"alpha": 1.0}),
+    "HardSigmoid": (o.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "Selu": (o.selu, dict(zip(("alpha", "gamma"), o.SELU, strict=True))),
+    "QuickGelu": (o.swish, {"alpha": 1.702}),
+    "Swish": (o.swish, {"alpha": 1.0}),
+    "ThresholdedRelu": (partial(o.named, "thresholded_relu", "alpha"), {"alpha": 1.0}),
+    "Shrink": (partial(o.named, "shrink", "bias", "lambd"), {"bias": 0.0, "lambd": 0.5}),
+}
+"""Functions of one input with attributes that are numbers: constructors, names and defaults."""
+
+BINARY = named(
+    "Mul Sub Div Pow PRelu Equal Less Greater And Or Xor Add LessOrEqual:less_equal "
+    "GreaterOrEqual:greater_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or "
+    "BitwiseXor:bitwise_xor"
+)
+VARIADIC = named("Sum:add Max:maximum Min:minimum Mean:average")
+REDUCES = named(
+    "ReduceSum:sum ReduceMean:mean ReduceMax:max ReduceMin:min ReduceProd:prod ReduceL1:l1 "
+    "ReduceL2:l2 ReduceLogSum:log_sum ReduceLogSumExp:logsumexp ReduceSumSquare:sum_square"
+)
+MOVES = "Slice GatherElements GatherND Tile DepthToSpace SpaceToDepth Trilu ReverseSequence "
+MOVES += "Compress CenterCropPad"
+"""What moves its first input, by sizes and indices that its others hold: it is asked where."""
+
+MADE = "BlackmanWindow HannWindow HammingWindow MelWeightMatrix NonZero Unique NonMaxSuppression"
+"""Everything reads everything."""
+
+DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
+          9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
+          16: "bfloat16"}  # fmt: skip
+"""Dtypes by their numbers in ONNX's format."""
+
+WIDENS = {
+    *(("float16", "float32"), ("float16", "float64"), ("float32", "float64")),
+    *(("bfloat16", "float32"), ("bfloat16", "float64")),
+}
+"""Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't."""
+
+
+def snake(op: str) -> str:
+    """Returns an operator's name as a word: ``leaky_relu``."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in op).removeprefix("_")
+
+
+def _integers(c: Call, name: str, slot: int) -> list[int] | None:
+    """Returns integers of an attribute, or of an input in newer versions; None: of neither."""
+    if c.has(slot):
+        return c.integers(slot)
+    given = c.get(name)
+    return None if given is None else [int(one) for one in given]
+
+
+def _on(c: Call, name: str, otherwise: int = 0) -> bool:
+    return bool(c.get(name, otherwise))
+
+
+# element by element
+
+
+def _function(op: str, words: Any) -> Meaning:
+    """Returns a function of one input, or the activation that a fused operator names."""
+    if op not in NUMBERED:
+        return o.function(UNARY[op])
+    made, defaults = NUMBERED[op]
+    found: Meaning = made(*(float(words.get(name, value)) for name, value in defaults.items()))
+    return found
+
+
+def _activation(c: Call) -> tuple[Meaning, ...]:
+    """Returns the activation that a fused operator applies behind, if there is one."""
+    name, given = c.get("activation"), list(c.get("activation_params", []))
+    if not name:
+        return ()
+    if name == "Clip":
+        low, high = (float(one) for one in given)
+        return (o.clip(low, high),)
+    names = NUMBERED[name][1] if name in NUMBERED else {}
+    alone = {key: c[f"activation_{key}"] for key in names if f"activation_{key}" in c.attributes}
+    return (_function(name, alone or dict(zip(names, given, strict=False))),)
+
+
+def _variadic(c: Call, word: str) -> Meaning:
+    if c.count != 2:
+        return Same() if c.count == 1 else Each(f"{word}_of_{c.count}")
+    return o.function(word)
+
+
+def _clip(c: Call) -> Meaning:
+    low, high = (
+        float(c.value(slot).reshape(-1)[0]) if c.has(slot) else c.get(name)
+        for slot, name in ((1, "min"), (2, "max"))
+    )
+    return o.clip(low, high, (0,))
+
+
+def _infinite(c: Call) -> Meaning:
+    signs = {f"detect_{one}": c.get(f"detect_{one}", 1) for one in ("negative", "positive")}
+    return o.function("isinf", **{name: one for name, one in signs.items() if one != 1})
+
+
+def _biased_gelu(approximate: bool) -> Row:
+    def row(c: Call) -> Meaning:
+        each = o.gelu(approximate)
+        return chain(c, o.function("add"), each) if c.has(1) else each
+
+    return row
+
+
+def _cast(c: Call) -> Meaning:
+    to = c.dtype(1) if c.op == "CastLike" else DTYPES.get(int(c["to"]), str(c["to"]))
+    if (c.dtype(), to) in WIDENS:
+        return Same()
+    return reading(c, o.cast(c.dtype(), to, _on(c, "saturate", 1)), 0)
+
+
+def _same(c: Call) -> Meaning:
+    if c.op == "Dropout" and (len(c.gives) > 1 or (c.has(2) and c.value(2).any())):
+        return Unknown("a Dropout that drops is random")
+    return Same()
+
+
+def _quantised(c: Call) -> Meaning:
+    """Returns a number a tensor, or a number a channel, that scales every element."""
+    rank, axis = c.rank(), int(c.get("axis", 1))
+    if int(c.get("block_size", 0)):
+        return Unknown("it scales by blocks")
+    steps = []
+    for slot in (1, 2):
+        if c.has(slot):
+            size = prod(c.shape(slot))
+            shape = tuple(size if a == axis % max(rank, 1) and size > 1 else 1 for a in range(rank))
+            steps.append(Step(o.reshape(), c.places(slot), shape))
+    places = range(c.count, c.count + len(steps))
+    return Steps((*steps, Step(Each(snake(c.op)), (c.at(0), *places), c.gives[0])))
+
+
+# products and windows
+
+
+def _scaled(c: Call, product: Meaning, alpha: float) -> Meaning:
+    scale = () if alpha == 1.0 else (o.function("multiply", other=alpha),)
+    return chain(c, product, *scale, *_activation(c))
+
+
+def _matmul(c: Call) -> Meaning:
+    if _on(c, "transBatchA") or _on(c, "transBatchB"):
+        return Unknown("its batch axes are permuted")
+    if c.has(2):
+        return Unknown("it has an input that is not described in probe")
+    turned = _on(c, "transA"), _on(c, "transB")
+    product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
+    return _scaled(c, product, float(c.get("alpha", 1.0)))
+
+
+def _gemm(c: Call) -> Meaning:
+    alpha, beta = float(c.get("alpha", 1.0)), float(c.get("beta", 1.0))
+    biased = c.has(2) and beta != 0
+    if biased and (alpha, beta) != (1.0, 1.0):
+        return Unknown("its product and its bias are scaled")
+    turned = _on(c, "transA"), _on(c, "transB")
+    bias = c.at(2) if biased else None
+    return _scaled(c, o.matmul((2, 2), turned, (c.at(0), c.at(1)), bias), alpha)
+
+
+def _einsum(c: Call) -> Meaning:
+    equation = str(c["equation"])
+    if "." in equation or not equation.partition("->")[2]:
+        return Unknown("its equation has dots, or gives one number")
+    return o.einsum(equation)
+
+
+def _window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
+    """Returns kernel, stride, dilation and padding."""
+    rank = len(kernel)
+    stride, dilation = c.get("strides", [1] * rank), c.get("dilations", [1] * rank)
+    auto, pads = c.get("auto_pad", "NOTSET"), c.get("pads", [0] * 2 * rank)
+    if auto in ("NOTSET", "") and not c.get("output_shape"):
+        padding = tuple(zip(pads[:rank], pads[rank:], strict=True))
+    elif auto == "VALID":
+        padding = ((0, 0),) * rank
+    else:
+        sizes = c.shape()[2:], c.gives[0][2:]
+        ins, outs = sizes[::-1] if transposed else sizes
+        extra = c.get("output_padding", [0] * rank) if transposed else [0] * rank
+        ins = tuple(size - more for size, more in zip(ins, extra, strict=True))
+        padding = o.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
+        if transposed and any(a != b for a, b in padding):
+            raise NotSettled("where its odd padding goes differs between versions of ONNX")
+    return tuple(kernel), tuple(stride), tuple(dilation), padding
+
+
+def _convolution(c: Call) -> Meaning:
+    kernel, transposed = c.shape(1)[2:], c.op == "ConvTranspose"
+    groups, axes = int(c.get("group", 1)), tuple(range(2, c.rank(1)))
+    if c.shape()[1] % groups or c.gives[0][1] % groups:
+        return Unknown("its groups do not divide its channels")
+    weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
+    kernel, stride, dilation, padding = _window(c, kernel, transposed)
+    first = o.convolution(
+        *(kernel, stride, dilation, padding, weights, groups),
+        transposed=transposed,
+        reads=c.places(0, 1, 2),
+    )
+    added = [(o.function("add"), 3)] if c.has(3) else []
+    return chain(c, first, *added, *_activation(c))
+
+
+def _pool(kind: str) -> Row:
+    def row(c: Call) -> Meaning:
+        if len(c.gives) > 1:
+            return Unknown("indices count from the first batch row")
+        kernel, stride, dilation, padding = _window(c, c["kernel_shape"])
+        ends = _on(c, "count_include_pad"), _on(c, "ceil_mode")
+        return o.pool(kind, kernel, stride, padding, False, dilation, *ends)
+
+    return row
+
+
+def _global_pool(word: str) -> Row:
+    return lambda c: o.reduced(word, range(2, c.rank()), keep=True)
+
+
+def _of_rows(*kept: int) -> Row:
+    """Every output reads all of its row of some axes: with -1 of all axes but the last."""
+
+    def row(c: Call) -> Meaning:
+        axes = range(c.rank() - 1) if kept == (-1,) else kept
+        return Whole(tuple((a, a) for a in axes), snake(c.op), c.numbers())
+
+    return row
+
+
+def _fourier(c: Call) -> Meaning:
+    """All along one axis; real and imaginary parts are last."""
+    newer = int(c.value(2)) if c.has(2) else -2
+    axis = int(c.get("axis", 1)) if c.version < 20 else newer
+    return o.along("dft", c.rank(), (axis, -1), c.numbers())
+
+
+# whole axes
+
+
+def _reduced(c: Call, word: str) -> Meaning:
+    axes = _integers(c, "axes", 1)
+    if not axes and _on(c, "noop_with_empty_axes"):
+        return Unknown("it reduces no axis") if c.op != "ReduceSum" else Same()
+    return o.reduced(word, axes or range(c.rank()), _on(c, "keepdims", 1))
+
+
+def _largest(c: Call) -> Meaning:
+    axis, keep = int(c.get("axis", 0)), _on(c, "keepdims", 1)
+    if not _on(c, "select_last_index"):
+        return o.reduced(c.op.lower(), (axis % c.rank(),), keep, places=True)
+    return o.along(snake(c.op), c.rank(), (axis,), c.numbers(), keep)
+
+
+def _cumulated(c: Call) -> Meaning:
+    (axis,) = c.integers(1)
+    scan = o.cumulated(c.op.lower(), axis, _on(c, "reverse"), _on(c, "exclusive"))
+    return reading(c, scan, 0)
+
+
+def _softmax(c: Call) -> Meaning:
+    early = c.version < 13
+    axis = int(c.get("axis", 1 if early else -1)) % c.rank()
+    axes = tuple(range(axis, c.rank())) if early else (axis,)
+    if c.op == "Hardmax":
+        return Normalises(axes, "hardmax")
+    return o.softmax(axes) if c.op == "Softmax" else o.log_softmax(axes)
+
+
+def _batch_norm(c: Call) -> Meaning:
+    if _on(c, "training_mode") or len(c.gives) > 1:
+        return Unknown("it is in its training mode")
+    return o.batch_norm(float(c.get("epsilon", 1e-5)), along=1, reads=c.places(*range(5)))
+
+
+def _group_norm(c: Call) -> Meaning:
+    if c.domain or c.shape(1) != (c.shape()[1],):
+        return Unknown("its scales are no number a channel, or its channels are last")
+    groups, eps = (1, int(c["num_groups"])), c.get("epsilon", 1e-5)
+    return o.norm(range(1, c.rank()), eps, word="group_norm", along=1, groups=groups)
+
+
+def _layer_norm(c: Call, word: str) -> Meaning:
+    axis, eps = int(c.get("axis", -1)) % c.rank(), c.get("epsilon", 1e-5)
+    return o.norm(range(axis, c.rank()), eps, c.has(1), c.has(2), word)
+
+
+def _skip_norm(c: Call, word: str) -> Meaning:
+    """A sum of two, perhaps with a bias, and its norm; the sum may be the fourth output."""
+    shape, bias, shift = c.gives[0], 3 if word == "rms_norm" else 4, word != "rms_norm"
+    steps = [Step(o.function("add"), c.places(0, 1), shape)]
+    if c.has(bias):
+        steps.append(Step(o.function("add"), (c.count, c.at(bias)), shape))
+    total = c.count + len(steps) - 1
+    norm = o.norm((-1,), c.get("epsilon", 1e-12), c.has(2), c.has(3) and shift, word)
+    steps.append(Step(norm, (total, *c.places(*range(2, bias))), shape))
+    if len(c.gives) == 1:
+        return Steps(tuple(steps))
+    if len(c.gives) == 2 and c.gives[1] == shape:
+        return Steps(tuple(steps), (total + 1, total))
+    return Unknown("it gives its means")
+
+
+def _recurrent(c: Call) -> Meaning:
+    """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states."""
+    if _on(c, "layout"):
+        return Unknown("its batch comes first")
+    length, batch, _ = c.shape()
+    if c.has(4) and (c.value(4) != length).any():
+        return Unknown("its sequences have several lengths")
+    weights, states = c.places(1, 2, 3, 7), [slot for slot in (5, 6) if c.has(slot)]
+    if c.get("direction", "forward") == "bidirectional":
+        return _both_ways(c, weights, states)
+    back, ahead, first = c.get("direction") == "reverse", len(states), c.count
+    lines = Step(Whole(((0, 0), (1, 1)), "features"), c.places(0), (length, batch, 1))
+    state = Whole(((0, 0), (1, 1)), "state")
+    steps = [lines, *(Step(state, c.places(slot), (1, batch, 1)) for slot in states)]
+    # states stand where the scan begins: one sequence with the steps
+    inputs = [*range(first + 1, first + 1 + ahead), first]
+    every = (ahead + length, batch, 1)
+    steps.append(Step(o.concat(0), tuple(inputs[::-1] if back else inputs), every))
+    scan = Scans(0, f"{c.op.lower()} {c.numbers()}", reverse=back)
+    steps.append(Step(scan, (first + len(steps) - 1, *weights), every))
+    scanned, gives = first + len(steps) - 1, []
+    for number, shape in enumerate(c.gives):
+        whole = len(shape) == 4  # of all steps; else of the last
+        start = (0 if back else ahead) if whole else (0 if back else ahead + length - 1)
+        size = length if whole else 1
+        steps.append(Step(o.take(0, range(start, start + size)), (scanned,), (size, batch, 1)))
+        kept = ((0, 0), (1, 2)) if whole else ((1, 1),)
+        steps.append(Step(Whole(kept, f"output {number}"), (first + len(steps) - 1,), shape))
+        gives.append(first + len(steps) - 1)
+    return Steps(tuple(steps), tuple(gives))
+
+
+def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
+    """Returns steps to everything that these operands hold, in one row for each of the batch, which
+    is their axis ``batch``."""
+    steps, count, ends = [], c.count, []
+    for slot in slots:
+        shape = c.shape(slot)
+        axes = (batch, *(a for a in range(len(shape)) if a != batch))
+        turned = tuple(shape[a] for a in axes)
+        steps.append(Step(o.transpose(axes), c.places(slot), turned))
+        steps.append(Step(o.reshape(), (count + len(steps) - 1,), (turned[0], prod(turned[1:]))))
+        ends.append(count + len(steps) - 1)
+    total = sum(step.shape[1] for step in steps[1::2])
+    return [*steps, Step(o.concat(1), tuple(ends), (steps[1].shape[0], total))]
+
+
+def _both_ways(c: Call, weights: tuple[int, ...], states: Sequence[int]) -> Meaning:
+    """Every output reads its whole sequence, in both directions."""
+    steps = _merged(c, [0, *states], 1)
+    last, gives = c.count + len(steps) - 1, []
+    for number, shape in enumerate(c.gives):
+        axis = 2 if len(shape) == 4 else 1
+        word = f"{c.op.lower()} {number}"
+        kept = Whole(((0, axis),), word, (c.shape()[0], *c.numbers()))
+        steps.append(Step(kept, (last, *weights), shape))
+        gives.append(c.count + len(steps) - 1)
+    return Steps(tuple(steps), tuple(gives))
+
+
+def _stft(c: Call) -> Meaning:
+    """Each frame reads its own part of the signal, and the window."""
+    if c.rank() == 3 and c.shape()[2] != 1:
+        return Unknown("its signal is complex")
+    (step,), bins, count = c.integers(1), c.gives[0], c.count
+    size = c.integers(3)[0] if c.has(3) else c.shape(2)[0]
+    index = np.arange(bins[1])[:, None] * step + np.arange(size)
+    whole = Whole(((0, 0), (1, 1)), "stft", (c.get("onesided", 1),))
+    return Steps(
+        (
+            Step(o.reshape(), c.places(0), c.shape()[:2]),
+            Step(o.take(1, index), (count,), (bins[0], bins[1], size)),
+            Step(whole, (count + 1, *c.places(2)), bins),
+        )
+    )
+
+
+def _attention(c: Call) -> Meaning:
+    """Where nothing is hidden, remembered or merged what it computes; else all of its batch row."""
+    biased = c.op == "MultiHeadAttention" and c.has(3)
+    if c.op == "Attention" and c.domain:
+        if any(c.has(n) for n in range(3, len(c.reads))) or len(c.gives) > 1:
+            return Unknown("it has a mask or a past")
+        return Whole(((0, 0),), "attention", c.numbers())
+    if any(c.has(n) for n in range(4 if biased else 3, len(c.reads))) or len(c.gives) > 1:
+        return Unknown("it has a mask or a past")
+    plain = not set(c.attributes) - {"scale", "is_causal"} and c.shape(0)[:2] == c.shape(1)[:2]
+    if c.op == "Attention" and c.rank() == 4 and plain:
+        scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
+        return Attends(_on(c, "is_causal"), (scale,), dtype=c.dtype())
+    slots = [slot for slot in range(3) if c.has(slot)]
+    steps = _merged(c, slots, 0)
+    shapes = tuple(c.shape(slot)[1:] for slot in slots)
+    whole = Whole(((0, 0),), "attention", (*c.numbers(), shapes))
+    rest = c.places(3) if biased else ()
+    return Steps((*steps, Step(whole, (c.count + len(steps) - 1, *rest), c.gives[0])))
+
+
+# movement
+
+
+def _pad(c: Call) -> Meaning:
+    pads, rank = _integers(c, "pads", 1), c.rank()
+    assert pads is not None
+    axes, around = _integers(c, "axes", 3) or list(range(rank)), [(0, 0)] * rank
+    for n, axis in enumerate(axes):
+        around[axis] = (pads[n], pads[n + len(axes)])
+    if c.get("mode", "constant") != "constant":
+        return moved(c)
+    if c.has(2) and (given := c.operand(2)).content is None:
+        return Unknown(f"it is padded with a number that is computed in {given.dtype}")
+    value = c.value(2).reshape(-1)[0] if c.has(2) else c.get("value", 0.0)
+    return reading(c, o.pad(around, value, c.dtype()), 0)
+
+
+def _resize(c: Call) -> Meaning:
+    """Nearest neighbours are copies; anything else reads its own channel's plane."""
+    if c.rank() < 3 or c.shape()[:2] != c.gives[0][:2]:
+        return Unknown("it changes the batch or the channels")
+    if c.get("mode", "nearest") == "nearest":
+        return moved(c)
+    place = 1 if c.op == "Upsample" else 2  # factors, which outputs of whole sizes need not have
+    scales = c.value(place).reshape(-1).tolist() if c.has(place) else []
+    numbers = (*c.numbers(), tuple(scales or c.get("scales", ())), c.gives[0][2:])
+    return reading(c, Whole(((0, 0), (1, 1)), "resize", numbers), 0)
+
+
+def _taken(c: Call) -> Meaning:
+    axis = int(c.get("axis", 0)) % c.rank()
+    index = c.value(1)
+    found = o.take(axis, np.where(index < 0, index + c.shape()[axis], index))
+    return reading(c, found, 0)
+
+
+def _split(c: Call) -> Meaning:
+    return reading(c, o.split(int(c.get("axis", 0)), c.gives), 0)
+
+
+def _reordered(c: Call) -> Meaning:
+    """Channels put into blocks, with zeros up to whole blocks, or taken out of them."""
+    same = not _on(c, "channels_last") and c.shape() == c.gives[0]
+    return Same() if same else moved(c)
+
+
+def _scattered(c: Call) -> Meaning:
+    shape, how = c.shape(), str(c.get("reduction", "none"))
+    if how not in ("none", "add"):
+        return Unknown(f"it combines what it writes by {how}")
+    if c.op == "ScatterND":
+        places = placed.points(c.value(1), shape)
+    else:
+        places = placed.along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
+    return placed.written(c, places, updates=2, into=0, adds=how == "add")
+
+
+def _rows_beside(*slots: int) -> Row:
+    """Every output reads all of its row of the batch, of the first input and of these."""
+
+    def row(c: Call) -> Meaning:
+        return Whole(
+            ((0, 0),), snake(c.op), (*c.numbers(), c.gives[0][1:]), tuple(c.places(*slots))
+        )
+
+    return row
+
+
+def _grid(c: Call) -> Meaning:
+    """Of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too."""
+    whole = Whole(((0, 0),), "affine_grid", (*c.numbers(), c.gives[0][1:]))
+    return reading(c, whole, 0)
+
+
+def _rotated(c: Call) -> Meaning:
+    """Rows of the batch; with ONNX's own spelling the tables have them, or the positions do."""
+    slots: tuple[int, ...] = (1,) if c.domain else (3,) if c.has(3) else (1, 2)
+    own = [n for n in slots if c.has(n) and c.rank(n) > 1 and c.shape(n)[0] == c.shape()[0]]
+    return Whole(((0, 0),), "rotary_embedding", c.numbers(), c.places(*own))
+
+
+def _regions(c: Call) -> Meaning:
+    """Every region reads the whole pictures, and its own corners."""
+    numbers = (*c.numbers(), c.gives[0][1:])
+    whole = Whole(((0, 0),), snake(c.op), numbers, (2,) if c.has(2) else ())
+    return reading(c, whole, 1, 0, 2)
+
+
+TABLE: dict[str, Row] = {
+    **rows([*UNARY, *NUMBERED], lambda c: _function(c.op, c.attributes)),
+    **worded(BINARY, lambda c, word: o.function(word)),
+    **worded(VARIADIC, _variadic),
+    **rows("Identity Dropout", _same),
+    **rows("QuantizeLinear DequantizeLinear", _quantised),
+    **rows("Cast CastLike", _cast),
+    "BitShift": lambda c: o.function("shift", **c.attributes),
+    "Mod": lambda c: o.function("truncate_mod" if c.get("fmod", 0) else "floor_mod"),
+    "Where": lambda c: o.where(),
+    "Clip": _clip,
+    "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
+    "BiasGelu": _biased_gelu(False),
+    "FastGelu": _biased_gelu(True),
+    "IsNaN": lambda c: o.function("isnan"),
+    "IsInf": _infinite,
+    **rows("Conv ConvTranspose FusedConv", _convolution),
+    "MaxPool": _pool("max"),
+    "AveragePool": _pool("average"),
+    "GlobalMaxPool": _global_pool("max"),
+    "GlobalAveragePool": _global_pool("mean"),
+    "GlobalLpPool": lambda c: _global_pool(f"l{c.get('p', 2)}")(c),
+    "LpPool": lambda c: Whole(((0, 0), (1, 1)), "lp_pool", (*c.numbers(), c.gives[0][2:])),
+    **rows("MatMul FusedMatMul", _matmul),
+    **rows("Gemm FusedGemm", _gemm),
+    "Einsum": _einsum,
+    **rows("QLinearConv ConvInteger", _of_rows(0)),
+    **rows("MatMulInteger QLinearMatMul", _of_rows(-1)),
+    **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _of_rows()),
+    "LRN": _of_rows(0, 2, 3),
+    "DFT": _fourier,
+    "STFT": _stft,
+    **worded(REDUCES, _reduced),
+    **rows("ArgMax ArgMin", _largest),
+    "TopK": lambda c: o.along("top_k", c.rank(), (int(c.get("axis", -1)),), c.numbers()),
+    **rows("CumSum CumProd", _cumulated),
+    **rows("Softmax LogSoftmax Hardmax", _softmax),
+    "BatchNormalization": _batch_norm,
+    "InstanceNormalization": lambda c: o.norm(
+        range(2, c.rank()), c.get("epsilon", 1e-5), word="instance_norm", along=1
+    ),
+    "GroupNormalization": _group_norm,
+    "LayerNormalization": lambda c: _layer_norm(c, "layer_norm"),
+    **rows("SimplifiedLayerNormalization RMSNormalization", lambda c: _layer_norm(c, "rms_norm")),
+    "SkipLayerNormalization": lambda c: _skip_norm(c, "layer_norm"),
+    "SkipSimplifiedLayerNormalization": lambda c: _skip_norm(c, "rms_norm"),
+    "LpNormalization": lambda c: Normalises((c.get("axis", -1),), f"l{c.get('p', 2)}_normalised"),
+    "MeanVarianceNormalization": lambda c: Normalises(
+        tuple(c.get("axes", (0, 2, 3))), "mean_variance_normalised"
+    ),
+    "Det": lambda c: Whole(tuple((a, a) for a in range(c.rank() - 2)), "det"),
+    **rows("LSTM GRU RNN", _recurrent),
+    **rows("Attention MultiHeadAttention", _attention),
+    **rows(MOVES, moved),
+    **rows("Reshape Flatten Unsqueeze", lambda c: reading(c, o.reshape(), 0)),
+    "Squeeze": lambda c: reading(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
+    "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
+    "Concat": lambda c: o.concat(int(c["axis"])),
+    "Split": _split,
+    "Gather": _taken,
+    "Expand": lambda c: reading(c, o.expand(c.shape(), c.gives[0]), 0),
+    "Pad": _pad,
+    **rows("Resize Upsample", _resize),
+    **rows("ReorderInput ReorderOutput", _reordered),
+    **rows("Shape Size", lambda c: Each(c.op.lower())),
+    "Range": lambda c: Whole((), "range"),
+    "ConstantOfShape": lambda c: Made(
+        np.asarray(c.get("value", np.float32(0))).reshape(-1)[0], c.dtypes[0]
+    ),
+    "EyeLike": lambda c: Made(f"eye {c.get('k', 0)}", "float32", places=True),
+    **rows("ScatterElements ScatterND Scatter", _scattered),
+    "OneHot": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
+    **rows(MADE, lambda c: Whole((), snake(c.op), c.numbers())),
+    **rows("RoiAlign MaxRoiPool", _regions),
+    "GridSample": _rows_beside(1),
+    "DeformConv": _rows_beside(2, 4),
+    "Col2Im": _rows_beside(),
+    "AffineGrid": _grid,
+    "RotaryEmbedding": _rotated,
+}
+"""What each operator computes."""
+
+DOMAINS = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
+"""Domains in which an operator's name means what it does here."""
+
+
+def meaning(c: Call) -> Meaning:
+    """Returns what a node computes."""
+    if c.domain not in DOMAINS:
+        return Unknown(f"{c.op} is not described in probe")
+    # ai.onnx is the domain that has no name, too
+    return by_table(TABLE, replace(c, domain="") if c.domain == "ai.onnx" else c)
