@@ -253,10 +253,10 @@ class Comparison:
         """Returns whether both sides differ in nothing but where their operands begin in memory."""
         sides = self.left, self.right
         words = [one.case.layout for one in sides]
+        if words[0] == words[1] or not all(w == CONTIGUOUS or offset(w) >= 0 for w in words):
+            return False
         plain = [one.case.with_(layout=CONTIGUOUS) for one in sides]
-        begins = all(word == CONTIGUOUS or offset(word) >= 0 for word in words)
-        same = plain[0] == plain[1] and self.left.target.text == self.right.target.text
-        return begins and same and words[0] != words[1]
+        return plain[0] == plain[1] and self.left.target.text == self.right.target.text
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
         """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
