@@ -80,9 +80,10 @@ class Aligned:
     ``assumed``: its results are taken for the same as they are close, whatever the formulas.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
     was not asked. ``arguments``: how the two are asked for different things, in words: ``eps 1e-05
-    against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its verdict, as
-    ``note`` says, which is ``unknown`` then; ``handed``: what it gives was computed by operations that are compared
-    themselves. ``reason``: why nothing is known of it (:class:`probe.recording.reasons.Reason`).
+    against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its
+    verdict, as ``note`` says, which is ``unknown`` then. ``handed``: what it gives was computed by
+    operations that are compared themselves. ``reason``: why nothing is known of it
+    (:class:`probe.recording.reasons.Reason`).
     """
 
     name: str
