@@ -31,6 +31,7 @@ from probe.recording.recording import Side
 from probe.recording.source import Known, begins, compared_sums, first_meaning
 from probe.semantics import (
     Contracts,
+    Convolution,
     Each,
     Exact,
     Meaning,
@@ -141,7 +142,9 @@ def adds(meaning: Meaning) -> bool:
     first = first_meaning(meaning)
     if isinstance(first, Reduces):
         return first.word in ("sum", "mean")
-    return isinstance(first, Contracts) or (isinstance(first, Windows) and first.kind != "max")
+    return isinstance(first, Contracts | Convolution) or (
+        isinstance(first, Windows) and first.kind != "max"
+    )
 
 
 def judged(one: Aligned, left: Side, right: Side, known: Known) -> Judged:

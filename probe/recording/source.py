@@ -354,7 +354,7 @@ def _classed(made: Cause, sides: list[Alone], reads: list[Pair], most: int, know
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     first = first_meaning(meaning)
-    if isinstance(first, Contracts | Windows | Reduces):
+    if isinstance(first, Contracts | Windows | Convolution | Reduces):
         return _of_sums(made, sides, most, known)
     if isinstance(first, Each):
         along = getattr(first, "along", getattr(meaning, "axis", None))
