@@ -8,8 +8,8 @@ from probe.recording import alone, difference
 from probe.recording.difference import compare, judge
 from probe.recording.recording import Live, digest
 from probe.recording.walk import walk
-from tests.recording.test_own import SHAPE, planted
 from tests.recording.taped import Taped, normal
+from tests.recording.test_own import SHAPE, planted
 
 X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 
