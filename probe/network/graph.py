@@ -26,7 +26,7 @@ from probe.recording.difference import Aligned
 from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
 from probe.recording.judging import Judged, judged
 from probe.recording.recording import Live, Side
-from probe.recording.source import Known
+from probe.recording.adding import Known
 from probe.semantics import (
     MOVED,
     Joins,
