@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.errors import ProbeError
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
@@ -38,6 +39,9 @@ FORMATS = ("float32", "float64")
 
 LETTERS = "abcdefgh"
 """Names of what is added, in the order of the left side's operands; no longer sums are named."""
+
+MEANS = ("max", "average")
+"""Pools whose windows are no plain sums."""
 
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
@@ -104,13 +108,16 @@ def _inside(one: Alone) -> list[Operation]:
 
 
 def _words(one: Operation) -> list[str]:
-    """Returns what an operation computes, in words: a bias that it adds is an addition."""
+    """Returns what an operation computes, in words. All sums of products have one, however they are
+    written, and a bias is an addition: that a sum is added in another order is no other formula."""
     steps = getattr(one.meaning, "steps", ())
     every = [step.meaning for step in steps] or [one.meaning]
     words = [each.word or one.op for each in every if steps or computes(one)]
-    sums = every[0]
-    biased = isinstance(sums, Windows) and len(sums.reads) > 2
-    return words[:1] + ["add"] * (biased or getattr(sums, "bias", None) is not None) + words[1:]
+    first = getattr(every[0], "windows", every[0])
+    if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") not in MEANS:
+        biased = getattr(first, "bias", None) is not None or len(first.reads) > 2
+        words[:1] = ["sum", *["add"] * biased]
+    return words
 
 
 def _replayed(
@@ -193,7 +200,7 @@ def _of_step(step: Alone, need: np.ndarray, known: Known, most: int) -> np.ndarr
     if isinstance(steps[0].meaning if steps else meaning, SUMS):
         try:
             adds = Adds(step)
-        except (LookupError, ValueError):
+        except (ProbeError, LookupError, ValueError):
             return None
         examined = adding.revealed([adds], flat, known, most)
         state[examined] = np.where(adds.came(examined), GOOD, BAD)
