@@ -25,7 +25,7 @@ from probe.operands import normal
 from probe.recording.difference import Aligned
 from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
 from probe.recording.judging import Judged, judged
-from probe.recording.recording import Live, Side
+from probe.recording.recording import Side, recorded
 from probe.recording.source import Known
 from probe.semantics import (
     MOVED,
@@ -156,7 +156,7 @@ class Graph:
     def _recorded(self, given: Mapping[str, np.ndarray]) -> Side:
         """Records it: in this process, or where the model is opened in another one, there."""
         elsewhere = getattr(self.opened, "side", None)
-        found: Side = elsewhere(given) if elsewhere else Live(self.opened.recorder(given))
+        found: Side = elsewhere(given) if elsewhere else recorded(self.opened.recorder(given))
         return found
 
     def whole(self, content: int) -> Held:

@@ -208,7 +208,10 @@ class Recorder:
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        return [array(one) for one in tensors(self.function())]
+        found = [array(one) for one in tensors(self.function())]
+        if self.expected is None:  # record need not run it unwatched first
+            self.expected = [np.array(one) for one in found]
+        return found
 
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
@@ -220,7 +223,7 @@ class Recorder:
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
         if self.expected is None:
-            self.expected = [np.array(one) for one in self.plain()]
+            self.plain()
         watch = Watching(visit, self.names, self.functions, called, self.told, instead)
         watch.wanted = {one.shape for one in self.expected}
         with watch.watching():

@@ -20,6 +20,12 @@ from probe.semantics import Meaning
 
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
 
+Isolated = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""Runs one operation alone."""
+
+Lines = Callable[[Sequence[str], str], list[str]]
+"""Writes an operation as lines of Python, by the names of what it reads and of its result."""
+
 
 @dataclass(slots=True)
 class Seen:
@@ -67,8 +73,8 @@ class Event:
     gives: Sequence[Seen]
     meaning: Meaning
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None = None
-    lines: Callable[[Sequence[str], str], list[str]] | None = None
+    again: Isolated | None = None
+    lines: Lines | None = None
     imports: Sequence[str] = ()
     view: Hashable = None
 

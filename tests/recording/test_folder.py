@@ -13,7 +13,7 @@ import pytest
 from probe import layout
 from probe.errors import InputError, Nondeterministic
 from probe.recording import folder, spelling, walk
-from probe.recording.folder import FILE, Stored
+from probe.recording.folder import FILE, Stored, read
 from probe.semantics import Meaning, Moves
 from tests.recording.doubles import Doubles, Step
 from tests.recording.taped import Tape, Taped, apart, network, normal
