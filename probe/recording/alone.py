@@ -335,13 +335,13 @@ def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
             measure(fresh, mine[pair.left], arrays[pair.right], dtype)
         gives.append(fresh)
     reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
-    return Healed(right, arrays), replace(one, reads=reads, gives=gives, verdict="source")
+    return Healed(right, arrays), replace(one, reads=reads, gives=gives)
 
 
 def _paired(found: Difference, one: Aligned) -> bool:
     """Returns whether everything that both sides' operation reads and gives has a counterpart."""
     ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
-    if one.groups is not None or isinstance(theirs.meaning, Passes):  # its parts are asked
+    if one.joint or isinstance(theirs.meaning, Passes):  # its parts are asked
         return False
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 

@@ -368,7 +368,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return ""
     if one.left is None or one.right is None:
         return "it exists in one run only"
-    if one.groups is not None:
+    if one.joint:
         return "it is one of several operations that together match several others"
     if not one.compared:
         return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"

@@ -144,7 +144,7 @@ def explain(
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]
     made = Cause("", "", pair.compared, pair.differing, output=output)
-    if aligned.groups is not None:
+    if aligned.joint:
         left, right, aligned = composed.of(left, right, aligned)
         output = 0
     assert aligned.left is not None and aligned.right is not None
@@ -177,7 +177,7 @@ def explain(
         made.causes = {made.kind: made.differing} if made.kind else {}
         return made
     made.alone = True
-    if aligned.assumed and aligned.groups is not None:
+    if aligned.assumed and aligned.joint:
         apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
         if added := of_terms(sides[0], sides[1], aligned.reads, apart):
             return _placed(made, added)
@@ -333,7 +333,7 @@ def refuted(left: Side, right: Side, aligned: Aligned) -> str:
         return ""
     pair = aligned.gives[output]
     try:
-        if aligned.groups is not None:
+        if aligned.joint:
             left, right, aligned = composed.of(left, right, aligned)
             output = 0
         assert aligned.left is not None and aligned.right is not None
