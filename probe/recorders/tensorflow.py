@@ -225,7 +225,7 @@ class Recorder:
         if self.expected is None:
             self.plain()
         watch = Watching(visit, self.names, self.functions, called, self.told, instead)
-        watch.wanted = {one.shape for one in self.expected}
+        watch.wanted = {one.shape for one in self.expected or ()}
         with watch.watching():
             found = self.function()
         outputs = watch.outputs(found)
