@@ -24,7 +24,7 @@ from probe import budget, floats, ulp
 from probe.recording.contract import Isolated
 from probe.recording.difference import Aligned, Difference, Pair, measure
 from probe.recording.recording import Operation, Side, Value
-from probe.recording.view import Again
+from probe.recording.sums import Again, Sum, sum_of
 from probe.semantics import Passes
 
 FILLS = (0xFF, 0x3F)
@@ -108,6 +108,13 @@ class Alone:
         shape = self.value.shape
         every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
         return np.asarray(self.pair.selection.taken(every, self.place)).reshape(-1)
+
+    @property
+    def asked(self) -> Sum:
+        """Returns the sum that it is. InputError: it is none."""
+        values, one = self.side.recording.values, self.operation
+        shapes = [values[n].shape for n in one.reads]
+        return sum_of(one.meaning, shapes, self.value.shape, self.dtypes)
 
     def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
         """Returns the elements of the output that must agree, flat."""
