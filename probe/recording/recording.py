@@ -356,15 +356,15 @@ def recorded(recorder: Recorder, keep: bool = True) -> Run:
         found.operations.append(Operation(number, *said, event.again, event.lines, event.imports))
 
     watch = Watch(met, done)
-    run = Run(found, store, keys=watch.numbers, kinds=kinds)
     try:
-        outputs = recorder.record(watch)
+        found.outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     except Again:
         return recorded(recorder, keep)
+    finally:
+        watch.met = watch.done = lambda *_: None  # else the store would stay in a circle with them
     found.target, found.note = recorder.target, recorder.note  # known by now
-    found.outputs = tuple(watch.number(seen) for seen in outputs)
     _inline(recorder, found)
-    return run
+    return Run(found, store, keys=watch.numbers, kinds=kinds)
 
 
 def _inline(recorder: Recorder, found: Recording) -> None:

@@ -151,7 +151,7 @@ class _Everywhere:
 def _segment(size: int) -> tuple[IO[bytes], np.ndarray]:
     """Returns a file without a name, which the system removes when nothing has it open, and its
     bytes, mapped. InputError: there is no room for it."""
-    file = tempfile.TemporaryFile(prefix="probe-", buffering=0)
+    file = tempfile.TemporaryFile(prefix="probe-", buffering=0)  # noqa: SIM115
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
