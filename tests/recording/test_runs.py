@@ -1,4 +1,4 @@
-"""How often a user's function is run to compare and explain: once watched, once more, once plain."""
+"""How often a user's function is run to be compared and explained: watched twice, plain once."""
 
 from __future__ import annotations
 
