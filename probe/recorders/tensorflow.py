@@ -205,13 +205,11 @@ class Recorder:
         self.functions: dict[Hashable, Any] = {}
         self.told: dict[Hashable, Told] = {}
         self.expected: list[np.ndarray] | None = None
+        self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        found = [array(one) for one in tensors(self.function())]
-        if self.expected is None:  # record need not run it unwatched first
-            self.expected = [np.array(one) for one in found]
-        return found
+        return [array(one) for one in tensors(self.function())]
 
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
@@ -223,9 +221,10 @@ class Recorder:
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
         if self.expected is None:
-            self.plain()
+            self.expected = [np.array(one) for one in self.plain()]
+            self.already = [digest(one) for one in self.expected]
         watch = Watching(visit, self.names, self.functions, called, self.told, instead)
-        watch.wanted = {one.shape for one in self.expected or ()}
+        watch.wanted = {one.shape for one in self.expected}
         with watch.watching():
             found = self.function()
         outputs = watch.outputs(found)

@@ -115,7 +115,8 @@ class Recorder(Protocol):
 
     ``target``: the text of the target on which ``probe`` runs single operations of it, such as
     ``torch,threads=2``. ``note``: what is to be said of how it is watched, such as "compiled
-    functions are one operation"; empty if nothing.
+    functions are one operation"; empty if nothing. It may have ``already``: digests of its outputs
+    in a run unwatched that was needed for something else, so that none more is.
     """
 
     target: str

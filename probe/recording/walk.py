@@ -124,10 +124,12 @@ def watched(recorder: Recorder, what: str) -> tuple[Run, list[str]]:
 
     Where watching changes the bits it is run unwatched twice more: is that steady by itself?
     """
-    inner: Any = getattr(recorder, "inner", recorder)
-    plain = inner.__dict__.pop("already", None) if hasattr(inner, "__dict__") else None
-    plain = plain or [digest(one) for one in recorder.plain()]
     run = recorded(recorder)
+    inner: Any = getattr(recorder, "inner", recorder)
+    if (plain := getattr(inner, "already", None)) is not None:
+        inner.already = None  # it says nothing of runs with gradients, say
+    else:
+        plain = _digests(recorder, run, FILLS[1])
     _soil(run, FILLS[0])
     again = repeated(recorder, run)
     values = run.recording.values
@@ -140,7 +142,7 @@ def watched(recorder: Recorder, what: str) -> tuple[Run, list[str]]:
     if outputs != plain:
         one, two = (_digests(recorder, run, fill) for fill in FILLS)
         if one != two:
-            raise unsteady(run, again, what)
+            raise unsteady(run, again if some else repeated(recorder, run), what)
         if outputs != one:
             notes.append(
                 f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
