@@ -302,6 +302,11 @@ class Graph(ABC):
             size, open_ = size + one, joins
         self._cut(rows)
 
+    def whole(self, gives: Sequence[Key], run: Runner) -> None:
+        """From now on runs all nodes together, with what gives these values."""
+        self.counts = Counter(key for node in self.nodes for key in node.uses)
+        self.pieces = [Piece(self.nodes, [], list(gives), run)]
+
     def apart(self) -> None:
         """From now on runs every node for itself: together they give different bits."""
         self._cut([[node] for node in self.nodes])

@@ -11,7 +11,6 @@ import pytest
 
 from probe.backends import caffe
 from probe.errors import InputError
-from probe.recorders import caffe_text
 from probe.recording.difference import compare
 from probe.recording.recording import Live, Run
 
@@ -19,7 +18,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.recorders.opencv import Recorder, of_net, opened  # noqa: E402
+from probe.recorders.opencv import Recorder, declared, of_net, opened  # noqa: E402
 from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
 
 SIZE = 12
@@ -162,14 +161,14 @@ def test_a_prototxt_says_its_inputs() -> None:
         f'input: "data" input_shape {{ {sizes} }}',
         input_layer % sizes,
     ):
-        assert caffe_text.declared(text + layer) == {"data": (1, 3, 8, 8)}
+        assert declared(text + layer) == {"data": (1, 3, 8, 8)}
 
 
 @pytest.mark.parametrize("text", ["", "layer {", "layers { name: 'x' }", "{ }"])
 def test_what_is_no_caffe_model_is_refused(text: str) -> None:
     """In one line that says what to do."""
     with pytest.raises(InputError):
-        caffe_text.declared(text)
+        declared(text)
 
 
 def test_files_are_opened_by_either_name(tmp_path: Path) -> None:
