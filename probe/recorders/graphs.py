@@ -430,6 +430,7 @@ class Recorder(ABC):
         words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
+        self.already: list[str] | None = None
         self.graph: Graph | None = None
         self.whole = False
 
@@ -455,6 +456,7 @@ class Recorder(ABC):
         """Whether its nodes alone give the bits that it gives unwatched, and nodes in a row those
         that they give alone."""
         wanted = self.plain()
+        self.already = [digest(one) for one in wanted]
         for opens in (True, False):
             graph = self.cut(opens)
             try:

@@ -12,7 +12,7 @@ import pytest
 from probe.backends import caffe
 from probe.errors import InputError
 from probe.recording.difference import compare
-from probe.recording.recording import Live
+from probe.recording.recording import Live, Run
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
@@ -63,11 +63,11 @@ MODEL = of_caffe(*TEXTS)
 IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.float32)
 
 
-def live(count: int, winograd: bool = True) -> Live:
+def live(count: int, winograd: bool = True) -> Run:
     """The model on the first images, with the bits of an unrecorded run."""
     switches = {} if winograd else {"winograd": "0"}
-    found = Live(Recorder(MODEL, {"x": IMAGES[:count]}, switches))
-    plain = found.recorder.plain()
+    recorder = Recorder(MODEL, {"x": IMAGES[:count]}, switches)
+    found, plain = Live(recorder), recorder.plain()
     assert [one.tobytes() for one in found.outputs] == [one.tobytes() for one in plain]
     return found
 
