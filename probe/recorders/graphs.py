@@ -49,7 +49,8 @@ class Node:
 
     ``slots``: keys of its operands in the order of the library's schema, None where one is left
     out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
-    its attributes.
+    its attributes; ``path``: where it stands in the model; ``domain``: the set of operations that
+    it is of; ``able``: whether it alone gives what it gave in the run.
     """
 
     own: Any
@@ -58,6 +59,9 @@ class Node:
     gives: Sequence[Key]
     captured: Sequence[Key] = ()
     words: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    domain: str = ""
+    able: bool = True
 
     @cached_property
     def reads(self) -> list[Key]:
@@ -70,7 +74,15 @@ class Node:
         """Keys of what it reads, each once."""
         return list(dict.fromkeys(self.reads))
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """Its attributes, plain enough for JSON."""
+        every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
+        found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
+        return found | {"domain": self.domain} if self.domain else found
 
+
+PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
 
 
@@ -122,6 +134,7 @@ class Graph(ABC):
     LAID: ClassVar[bool] = False
     """Whether operands are read where they lie, so that addresses may decide kernels."""
     most_pieces = 48
+    opset = 0
 
     def __init__(
         self,
@@ -161,7 +174,7 @@ class Graph(ABC):
 
     @abstractmethod
     def lines(
-        self, node: Any, reads: Sequence[Any], names: Sequence[str], out: str, at: Sequence[Any]
+        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
     ) -> list[str]:
         """Returns lines of Python that run a node on arrays of these names, which lie ``at`` these
         addresses."""
@@ -190,14 +203,6 @@ class Graph(ABC):
         """Returns where a value begins, as of ``Seen``."""
         return None
 
-    def path(self, node: Any) -> str:
-        """Returns where a node stands in the model."""
-        return ""
-
-    def said(self, node: Any) -> Mapping[str, Any]:
-        """Returns a node's attributes, plain enough for JSON."""
-        return node.words  # type: ignore[no-any-return]
-
     def met(self, node: Any) -> None:  # noqa: B027 (most libraries have nothing to note)
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
@@ -208,14 +213,6 @@ class Graph(ABC):
 
     def joins(self, node: Any) -> bool:
         """Returns whether a node may run together with others, and again: it keeps no state."""
-        return True
-
-    def version(self, node: Any) -> tuple[str, int]:
-        """Returns of which set and release of operations a node is."""
-        return "", 0
-
-    def able(self, node: Any) -> bool:
-        """Returns whether a node alone gives what it gave in the run."""
         return True
 
     # a run
@@ -369,24 +366,13 @@ class Graph(ABC):
         addresses = [one.address for one in seen]
         alone: Any = partial(self.again, node, reads)
         alone = Laid(alone, addresses) if self.LAID else alone
-        able = self.able(node)
+        alone = alone if node.able else None
         shapes, dtypes = [one.shape for one in gives], [one.dtype for one in gives]
-        domain, version = self.version(node)
-        call = Call(
-            *(node.op, node.words, operands, shapes, dtypes, domain, version),
-            alone if able else None,
-        )
-        return Event(
-            *(node.op, self.path(node), seen, gives, self.meaning(node, call), self.said(node)),
-            alone if able else None,
-            partial(self._lines, node, reads, addresses) if able else None,
-            self.IMPORTS,
-        )
-
-    def _lines(
-        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
-    ) -> list[str]:
-        return self.lines(node, reads, names, out, at)
+        ends = node.domain, self.opset, alone
+        what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
+        lines = partial(self.lines, node, reads, addresses) if node.able else None
+        first = node.op, node.path, seen, gives, what, node.said
+        return Event(*first, alone, lines, self.IMPORTS)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
