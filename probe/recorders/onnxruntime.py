@@ -145,7 +145,7 @@ class Optimised(Graph):
         return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
 
     def nbytes(self, value: Any) -> int:
-        return int(value.numpy().nbytes)
+        return int((value.array if isinstance(value, Constant) else value.numpy()).nbytes)
 
     def address(self, key: Any) -> int | None:
         value = self.values[key]

@@ -29,7 +29,7 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Graph, Known, Node, Runner
+from probe.recorders.graphs import Graph, Known, Node, Piece, Runner
 from probe.recorders.onnx_file import inputs_of
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
@@ -670,7 +670,8 @@ class Recorder:
             every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
             self.graph = Layers(self.read, self.inputs, every, self.switches, self.alike)
             # the whole net is one piece
-            self.graph.whole(every, lambda _: self._outputs(every))
+            run = partial(self._outputs, every)
+            self.graph.runs([Piece(self.graph.nodes, [], list(every), lambda _: run())])
         return self.graph.run(visit)
 
     def _fresh(self) -> Any:
