@@ -21,7 +21,7 @@ import onnx
 from probe.errors import InputError
 from probe.recorders import opencv_net
 from probe.recorders.caffe_text import declared
-from probe.recorders.onnx_pieces import inputs_of
+from probe.recorders.onnx_file import inputs_of
 from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain, vector
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
