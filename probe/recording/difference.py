@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from operator import eq
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from probe import floats, memory, ulp
 from probe.recording import arguments, counterparts
 from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import MOST_MIXED, cost, filled, labelled, one_sided
+from probe.recording.labelling import Known, computed, known, taken_for
 from probe.recording.recording import Recording, Side, Value
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
@@ -203,45 +202,21 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
 
-def align(left: Recording, right: Recording) -> list[tuple[int | None, int | None]]:
-    """Pairs the operations of two runs: the longest common parts, in order."""
-    ours, theirs = ([(one.op, one.path) for one in side.operations] for side in (left, right))
-    if ours == theirs:
-        return [(n, n) for n in range(len(ours))]
-    found: list[tuple[int | None, int | None]] = []
-    for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
-        if kind == "equal":
-            found += [(i + n, k + n) for n in range(j - i)]
-        else:
-            found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
-    return found
-
-
 def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``same``: values of the left that are taken for the same as values of the right, whatever labels
     say.
-
-    Where nothing is known to agree of an output that both sides compute from what is understood,
-    all labels are written out and compared once more, if that takes seconds.
     """
     ours, theirs = left.recording, right.recording
-    filled(left, theirs)
-    filled(right, ours)
     same = same or {}
-    found = _by_labels(ours, theirs, same)
+    given = known(left, right)
+    found = _by_labels(ours, theirs, given, same)
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = arguments.every(ours, theirs, aligned)
     alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
     if argued.keys() - alike:  # else labels say the same of both, as of another momentum
-        found = _by_labels(ours, theirs, same, argued=argued)
-    if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
-        MOST_MIXED
-    ):
-        again = _by_labels(ours, theirs, same, written=True, argued=found.argued)
-        if not any(one.selection.empty for one in again.outputs):
-            found = again
+        found = _by_labels(ours, theirs, given, same, argued)
     judge(left, right, _of(found.operations, found.outputs))
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
@@ -281,18 +256,18 @@ def _alike(one: Aligned) -> bool:
 def _by_labels(
     ours: Recording,
     theirs: Recording,
+    given: tuple[Known, Known],
     same: Mapping[int, int],
-    written: bool = False,
     argued: Argued | None = None,
 ) -> Difference:
-    """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    """Returns what must agree of two runs; nothing is compared yet."""
     argued = argued or {}
     like = {other: one for (_, other), one in argued.items()}
-    aligned = align(ours, theirs)
-    formulas = one_sided(ours, theirs, aligned)
+    taken = [{n: taken_for(ours.values[n], n) for n in same}]
+    taken += [{m: taken_for(theirs.values[m], n) for n, m in same.items()}]
     labels = (
-        labelled(ours, theirs, written, {n: n for n in same}, formulas=formulas[0]),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like, formulas[1]),
+        computed(ours, {**taken[0], **given[0]}),
+        computed(theirs, {**taken[1], **given[1]}, like),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -312,7 +287,7 @@ def _by_labels(
         both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
         return bool(both) and all(each.selection.empty for each in both)
 
-    told = counterparts.found((ours, theirs), labels, aligned, nothing, same)
+    told = counterparts.found((ours, theirs), labels, nothing, same)
     found = [
         _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
         for both in told.operations
