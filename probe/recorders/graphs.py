@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf, isinf
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -516,6 +517,15 @@ class Opened:
 
     inputs: tuple[Input, ...]
     recorder: Callable[[Mapping[str, np.ndarray]], Any]
+
+
+def content(path: Path) -> bytes:
+    """Returns a file's bytes. InputError where it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = f"can't be read: {error.strerror}"
+        raise InputError("network", path.name, why, "give a file") from None
 
 
 def refused(

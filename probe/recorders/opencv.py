@@ -152,9 +152,9 @@ def silent() -> Iterator[None]:
 def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
     """Returns what the file says of its inputs."""
     if path.suffix.lower() == ".tflite":
-        from probe.recorders.litert import Opened as Interpreted
+        from probe.recorders import litert
 
-        return Interpreted(path).inputs
+        return litert.opened(path).inputs
     try:
         graph = onnx.load_from_string(content).graph
     except Exception as error:
