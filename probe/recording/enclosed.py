@@ -21,36 +21,28 @@ MOST = 1 << 27
 """Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""
 
 
-def rounding(sides: Sequence[Alone], proved: np.ndarray, replayed: int) -> Rounding:
+def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Rounding:
     """Returns the differing outputs of an operation by what is proved of them.
 
-    ``proved``: which of the outputs are known to come out again on both sides: bool; of causes that
-    only count them, ``replayed`` says how many do.
+    ``proved``: bool, an output each: both sides' bits come out again in NumPy. ``counted``: how
+    many have another cause that the library itself shows, such as the place in a vector: that
+    explains why the sides differ, and not that both are right, so what is beyond rounding comes
+    first.
     """
     dtype = sides[0].value.dtype
     apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, dtype))
     known = proved[apart]
-    counted = max(0, replayed - int(known.sum()))
     open_ = apart[~known]
     verdicts, near = np.full((2, len(open_)), UNKNOWN), np.zeros(len(open_), bool)
-    if counted < len(open_):
-        for number, one in enumerate(sides):
-            verdicts[number], flush = judged(one, open_)
-            near |= flush
+    for number, one in enumerate(sides if len(open_) else ()):
+        verdicts[number], flush = judged(one, open_)
+        near |= flush
     found = Rounding.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
-    # of the rest that came out again it is not known which these are: the least is claimed
-    rest = len(open_) - counted
-    beyond = min(found.beyond, rest)
-    within = min(found.within, rest - beyond)
-    return replace(
-        found,
-        explained=int(known.sum()) + counted,
-        beyond=beyond,
-        within=within,
-        unknown=rest - beyond - within,
-        left=min(found.left, beyond),
-        right=min(found.right, beyond),
-    )
+    more = min(counted, len(open_) - found.beyond)
+    unknown = max(0, found.unknown - more)  # which of the rest were counted is not known
+    within = len(open_) - found.beyond - more - unknown
+    explained = int(known.sum()) + more
+    return replace(found, explained=explained, within=within, unknown=unknown)
 
 
 def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -154,10 +154,10 @@ def explain(
         return made
     made = _explained(made, sides, aligned, most, {} if known is None else known)
     if not made.refuted:
-        proved = np.zeros(len(sides[0].outputs), bool)
-        if made.comparison is not None:
-            proved = made.comparison.proved()
-        made.rounding = rounding(sides, proved, made.replayed)
+        told = made.comparison
+        proved = np.zeros(len(sides[0].outputs), bool) if told is None else told.proved()
+        counted = made.replayed if made.kind and told is None else 0
+        made.rounding = rounding(sides, proved, counted)
     return made
 
 
