@@ -21,11 +21,11 @@ from probe.budget import within
 from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
+from probe.recording.adding import Known
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut, generated
 from probe.recording.recording import Live, Side
-from probe.recording.source import Known
 from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
 from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target

@@ -79,7 +79,7 @@ def enclosed(
     """
     try:
         with np.errstate(all="ignore"):
-            found = _of(meaning, list(reads), shapes[0], dtype)
+            found = _of(meaning, list(reads), shapes, dtype)
     except (NotEnclosed, ValueError, IndexError, KeyError):  # of other shapes than were thought of
         return None
     if found.shape != tuple(shapes[0]):
@@ -87,11 +87,14 @@ def enclosed(
     return Interval(floats.nearest(found.low, dtype), floats.nearest(found.high, dtype))
 
 
-def _of(meaning: Meaning, reads: list[Interval], shape: tuple[int, ...], dtype: str) -> Interval:
+def _of(
+    meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]], dtype: str
+) -> Interval:
     if isinstance(meaning, Steps):
         values = list(reads)
         for step in meaning.steps:
-            values.append(_of(step.meaning, [values[n] for n in step.reads], step.shape, dtype))
+            given = [values[n] for n in step.reads]
+            values.append(_of(step.meaning, given, [step.shape, *step.more], dtype))
             values += [_nothing(more) for more in step.more]
         return values[meaning.gives[0] if meaning.gives else -1]
     if isinstance(meaning, Each):
@@ -99,7 +102,7 @@ def _of(meaning: Meaning, reads: list[Interval], shape: tuple[int, ...], dtype: 
     if isinstance(meaning, Contracts):
         return _product(meaning, reads, dtype)
     if isinstance(meaning, Reduces):
-        return _reduced(meaning, reads[0], shape, dtype)
+        return _reduced(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Normalises):
         return _normalised(meaning, reads, dtype)
     if isinstance(meaning, Chooses):
@@ -108,7 +111,7 @@ def _of(meaning: Meaning, reads: list[Interval], shape: tuple[int, ...], dtype: 
             raise NotEnclosed
         both = zip(yes, no, strict=True)
         return Interval(*(np.where(mask.low != 0, one, two) for one, two in both))
-    return _moved(meaning, reads, shape)
+    return _moved(meaning, reads, shapes)
 
 
 def _nothing(shape: tuple[int, ...]) -> Interval:
@@ -118,6 +121,20 @@ def _nothing(shape: tuple[int, ...]) -> Interval:
 
 def _number(value: Any) -> Interval:
     return Interval(*(np.asarray(value, np.float64),) * 2)
+
+
+def _constant(value: Any, kind: str) -> Interval:
+    """Returns a number as it is written, and as an array of its dtype has it: libraries do both."""
+    exact = np.asarray(value, np.float64)
+    held = floats.nearest(exact, kind) if kind in floats.FORMATS else exact
+    return Interval(np.minimum(exact, held), np.maximum(exact, held))
+
+
+def _about(value: Any) -> Interval:
+    """Returns a number of a meaning, which has it as float32 does."""
+    exact = np.asarray(value, np.float64)
+    by = np.abs(exact) * 2.0**-23
+    return Interval(exact - by, exact + by)
 
 
 def _rounded(low: Doubles, high: Doubles, dtype: str) -> Interval:
@@ -208,8 +225,8 @@ def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
 
 def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     used = list(reads) if meaning.reads is None else [reads[n] for n in meaning.reads]
-    for place, value, _ in meaning.beside:
-        used.insert(place, _number(value))
+    for place, value, kind in meaning.beside:
+        used.insert(place, _constant(value, kind))
     if meaning.along is not None:
         rank = len(used[0].shape)
         after = (1,) * (rank - 1 - meaning.along % rank)
@@ -220,13 +237,15 @@ def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
         return _ARITHMETIC[word](used[0], used[1], dtype)
     if word == "clip":
-        low, high = meaning.numbers
-        return used[0].map(lambda end: np.clip(end, low, high))
+        bounds = [None if one is None else _about(one) for one in meaning.numbers]
+        ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
+        both = zip(used[0], ends, strict=True)
+        return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
     if word not in _RISING or len(used) != 1:
         return _at_points(meaning, used, dtype)
     numbers = dict(meaning.numbers)
     found = used[0].map(lambda end: _RISING[word](end, **numbers))
-    return _erring(found, used[0], word, dtype)
+    return _erring(found, used[0], meaning, dtype)
 
 
 def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
@@ -237,18 +256,24 @@ def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
     if not np.array_equal(one.low, one.high):
         raise NotEnclosed
     found = _OTHERS[meaning.word](one.low, **dict(meaning.numbers))
-    return _erring(Interval(found, found), one, meaning.word, dtype)
+    return _erring(Interval(found, found), one, meaning, dtype)
 
 
-def _erring(found: Interval, one: Interval, word: str, dtype: str) -> Interval:
+def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
     """Returns a function's results with what a library may err by."""
-    known = functions.of(word)
+    word, known, form = meaning.word, functions.of(meaning.word), floats.format_of(dtype)
+    if meaning.numbers and known.rounds != 0:  # which it has as float32 does
+        by = found.size * 2.0**-22
+        found = Interval(found.low - by, found.high + by)
     if known.rounds == 0:
         return found
-    if known.rounds == 1:
+    if known.rounds == 1 and not meaning.approximate:
         return _rounded(found.low, found.high, dtype)
-    form = floats.format_of(dtype)
-    sizes = found.size if word in _ELEMENTARY else np.maximum(np.maximum(found.size, one.size), 1)
+    sizes = (
+        found.size
+        if word in _ELEMENTARY or known.rounds
+        else np.maximum(np.maximum(found.size, one.size), 1)
+    )
     unit = ULPS * 2.0 ** (1 - form.precision)
     least = ULPS * 2.0 ** (form.emin - form.precision + 1)
     return _wider(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
@@ -365,14 +390,14 @@ def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Inter
         # the largest minus itself is zero, which the two intervals do not know
         shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
         shifted = _multiplied(shifted, _number(beta), dtype) if beta != 1 else shifted
-        raised = _erring(shifted.map(np.exp), shifted, "exp", dtype)
+        raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
         total = _summed(raised, axes, dtype)
         total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
         if meaning.word == "log_softmax":
-            logged = _erring(total.map(np.log), total, "log1p", dtype)
+            logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
             return _subtracted(shifted, logged, dtype)
         # a division, or a product with a reciprocal that may be approximate
-        return _erring(_divided(raised, total, dtype), raised, "exp", dtype)
+        return _erring(_divided(raised, total, dtype), raised, Each("exp"), dtype)
     if meaning.word not in ("layer_norm", "rms_norm", "instance_norm"):
         raise NotEnclosed
     eps, scale, shift = meaning.numbers
@@ -389,12 +414,12 @@ def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Inter
     mean_square = _mean(Interval(one.size**2, one.size**2), axes, dtype).high
     by = 4 * bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
     spread = Interval(np.maximum(spread.low - by, 0), spread.high + by)
-    under = _added(spread, _number(eps), dtype)
+    under = _added(spread, _about(eps), dtype)
     under = Interval(np.maximum(under.low, eps * (1 - 2.0**-6)), under.high)
     if (under.low <= 0).any():
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    found = _multiplied(centred, _erring(ends, ends, "rsqrt", dtype), dtype)
+    found = _multiplied(centred, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
     along = rank - 1 if meaning.along is None else meaning.along % rank
     for given, how, there in zip(
         reads[1:], [_multiplied] * bool(scale) + [_added] * bool(shift), (True, True), strict=False
@@ -423,11 +448,11 @@ def _scaled(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Inter
     factor = rest.pop(0) if scale else _number(1.0)
     addend = rest.pop(0) if shift else _number(0.0)
     mean, variance = rest
-    under = _added(variance, _number(eps), dtype)
+    under = _added(variance, _about(eps), dtype)
     if (under.low <= 0).any():
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    times = _multiplied(factor, _erring(ends, ends, "rsqrt", dtype), dtype)
+    times = _multiplied(factor, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
     found = _added(_multiplied(_subtracted(one, mean, dtype), times, dtype), addend, dtype)
     # x * times + (addend - mean * times): errs by units of the larger products
     most = (one.size + mean.size) * times.size + addend.size
@@ -437,8 +462,9 @@ def _scaled(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Inter
 # movement
 
 
-def _moved(meaning: Meaning, reads: list[Interval], shape: tuple[int, ...]) -> Interval:
+def _moved(meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]]) -> Interval:
     """Returns elements that are moved and copied, found by labels that count them."""
+    shape = tuple(shapes[0])
     if not meaning.exact or isinstance(meaning, Each):
         raise NotEnclosed
     if isinstance(meaning, Made) and not meaning.places:
@@ -448,7 +474,7 @@ def _moved(meaning: Meaning, reads: list[Interval], shape: tuple[int, ...]) -> I
         count = np.arange(start, start + one.low.size, dtype=np.uint64).reshape(one.shape)
         given.append(Labels(one.shape, count))
         start += one.low.size
-    label = meaning.labels(given, [shape], ZERO)[0]
+    label = meaning.labels(given, shapes, ZERO)[0]
     places = np.broadcast_to(label.full(), shape)
     if (places >= start).any():
         raise NotEnclosed
