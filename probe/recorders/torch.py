@@ -28,6 +28,7 @@ from probe.recorders.torch_private import (
     CALL,
     SKIPS,
     TorchDispatchMode,
+    called_for,
     compiled_as_one,
     modules,
     skip,
@@ -269,8 +270,7 @@ class _Mode(TorchDispatchMode):
             if one.memory.hollow or not one.lay.plain:
                 ordinary = False
         if known.of_others and all(one.lay.plain for one in places):
-            with self:
-                return func.decompose(*args, **kwargs)
+            return called_for(func, args, kwargs, self)
         if not ordinary:
             into, read = changed(known, args, kwargs)
             reads = [one for one, is_read in zip(reads, read, strict=True) if is_read]

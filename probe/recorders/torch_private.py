@@ -93,6 +93,24 @@ def of_others(func: Any) -> bool:
     return bool(has(func.name(), "CompositeImplicitAutograd")) and not own
 
 
+with torch.inference_mode():
+    _INFERENCE = (
+        torch._C._dispatch_tls_local_include_set(),
+        torch._C._dispatch_tls_local_exclude_set(),
+    )
+
+
+def called_for(func: Any, args: Any, kwargs: Any, mode: TorchDispatchMode) -> Any:
+    """Calls these others under a mode, as PyTorch's own dispatch does: its ``decompose`` takes
+    Python's formulas where there are some, as of GRU, which have other bits; and inside a mode the
+    views of weights ask for no gradients, by which ``matmul`` chooses its kernel."""
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch._C._ForceDispatchKeyGuard(*_INFERENCE))
+        stack.enter_context(mode)
+        return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
 def modules(root: torch.nn.Module) -> dict[torch.nn.Module, str]:
     """Returns a module and all in it with their paths, each once: as ``named_modules``, in a third
     of the time, which a model of milliseconds feels."""

@@ -250,14 +250,22 @@ def _group_norm(c: Call) -> Meaning:
 
 def _batch_norm(c: Call) -> Meaning:
     present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
-    if not c.get("training", "no" not in c.op) or c.op.endswith("no_training"):
+    if not c.get("training", c.op.endswith("with_update")):
         return o.batch_norm(eps, *present, along=1)
-    if c.has("running_mean") or c.has("running_var"):
-        return Unknown("a batch norm in training mode changes its running means")
-    if c.shape()[0] == 1:  # as InstanceNorm calls it, with the batch among the channels
-        return o.instance_norm(c.rank(), eps, *present)
     axes = tuple(axis for axis in range(c.rank()) if axis != 1)
-    return s.Normalises(axes, "batch_norm", ("training", *present, eps), along=1, apart=True)
+    norm = s.Normalises(axes, "batch_norm", ("training", *present, eps), along=1, apart=True)
+    if c.shape()[0] == 1:  # as InstanceNorm calls it, with the batch among the channels
+        norm = o.instance_norm(c.rank(), eps, *present)
+    if not c.has("running_mean"):
+        return norm
+    # its running means change in place, each by what is found of its own channel
+    reads = [0, *(c.at(name) for name in ("weight", "bias") if c.has(name))]
+    count, kept = c.count, len(c.gives) - 2
+    steps = [Step(norm, tuple(reads), c.gives[0], tuple(c.gives[1:kept]))]
+    for n, name in enumerate(("running_mean", "running_var")):
+        each = Each(name, numbers=c.more("training"))
+        steps.append(Step(each, (c.at(name), count + 1 + n), c.gives[kept + n]))
+    return Steps(tuple(steps), tuple(range(count, count + len(c.gives))))
 
 
 def _attends(c: Call) -> Meaning:
@@ -634,7 +642,7 @@ def _rows(names: str, row: Row) -> dict[str, Row]:
 
 
 TABLE: dict[str, Row] = {
-    **_rows("clone lift_fresh detach alias to_mkldnn _to_dense _to_copy", _same),
+    **_rows("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy", _same),
     "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
     **_rows("_conj _conj_physical conj_physical", _conjugate),
     "_neg_view": lambda c: o.function("negative"),
@@ -670,7 +678,7 @@ TABLE: dict[str, Row] = {
     **_rows("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
             " cudnn_batch_norm _batch_norm_with_update _batch_norm_no_update", _batch_norm),
     "_weight_norm_interface": lambda c: Whole(_kept(c["dim"]), "weight_norm"),
-    "renorm": lambda c: Whole(_kept(c["dim"]), c.op, c.more()),
+    "renorm": lambda c: Whole(_kept(c["dim"] % c.rank()), c.op, c.more()),
     **_rows("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
     **_rows("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
     "_scaled_dot_product_flash_attention_for_cpu": _attends,
@@ -678,15 +686,13 @@ TABLE: dict[str, Row] = {
     "_native_multi_head_attention": _native_attention,
     "mkldnn_rnn_layer": _rnn_layer,
     "glu": _gated,
-    "quantized::linear_dynamic": lambda c: Unknown(
-        "its scale is taken from the whole batch, so no row of another batch must agree"
-    ),
+    "quantized::linear_dynamic": _every,  # its scale is taken from the whole batch
     # whole axes
     **_rows("sum mean amax amin prod logsumexp any all nansum linalg_vector_norm norm count_nonzero"
             " var_mean std_mean max min argmax argmin median nanmedian", _reduces),
     **_rows("var std", _variance),
     "aminmax": _aminmax,
-    **_rows("cumsum cumprod cummax cummin logcumsumexp _cummax_helper",
+    **_rows("cumsum cumprod cummax cummin logcumsumexp",
             lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else Each(c.op)),
     **_rows("sort topk kthvalue mode", _sorts),
     **_rows("_fft_r2c _fft_c2c _fft_c2r",
@@ -699,7 +705,7 @@ TABLE: dict[str, Row] = {
     # matrices
     **_rows("linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
             " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
-            " linalg_matrix_exp linalg_ldl_factor_ex geqrf", _matrix),
+            " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf", _matrix),
     "_linalg_solve_ex": _solved("A", "B"),
     "linalg_lu_solve": _solved("LU", "pivots", "B"),
     "linalg_ldl_solve": _solved("LD", "pivots", "B"),
