@@ -30,8 +30,9 @@ from probe.network.kept import Box, apart, index, where_kept
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
 from probe.operation import SPLICE
-from probe.recording.followed import Held, aligned, labels_of, marked, reading, relabelled
+from probe.recording.followed import Held, aligned, marked, reading, relabelled
 from probe.recording.judging import Judged, judged, settled
+from probe.recording.labelling import labels_of
 from probe.recording.recording import digest
 from probe.semantics.labels import Labels
 

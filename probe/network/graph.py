@@ -23,8 +23,9 @@ from probe.errors import InputError, Nondeterministic
 from probe.network.kept import NEAR, Box, Part, apart, box_of, index, place_of, where_kept
 from probe.operands import normal
 from probe.recording.difference import Aligned
-from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
+from probe.recording.followed import Followed, Held, Told, follow, reading
 from probe.recording.judging import Judged, judged
+from probe.recording.labelling import labels_of
 from probe.recording.recording import Live, Side
 from probe.recording.source import Known
 from probe.semantics import (

@@ -591,6 +591,7 @@ TABLE: dict[str, Row] = {
     "Squeeze": lambda c: reading(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
     "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
     "Concat": lambda c: o.concat(int(c["axis"])),
+    **rows("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
     "Split": _split,
     "Gather": _taken,
     "Expand": lambda c: reading(c, o.expand(c.shape(), c.gives[0]), 0),

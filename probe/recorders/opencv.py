@@ -21,7 +21,7 @@ import onnx
 from probe.errors import InputError
 from probe.recorders import opencv_net
 from probe.recorders.caffe_text import declared
-from probe.recorders.onnx_pieces import inputs_of
+from probe.recorders.onnx_file import inputs_of
 from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain, vector
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
@@ -152,9 +152,9 @@ def silent() -> Iterator[None]:
 def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
     """Returns what the file says of its inputs."""
     if path.suffix.lower() == ".tflite":
-        from probe.recorders.litert import Opened as Interpreted
+        from probe.recorders import litert
 
-        return Interpreted(path).inputs
+        return litert.opened(path).inputs
     try:
         graph = onnx.load_from_string(content).graph
     except Exception as error:

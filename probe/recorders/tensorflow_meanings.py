@@ -8,6 +8,7 @@ TensorFlow's op registry. Operations without a row are ``Unknown``. Nothing here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from probe import geometry
 from probe.recorders.tensorflow_lines import STRUCTURE, Call, axes_of
@@ -48,12 +49,23 @@ FUNCTIONS = {
 }
 """Functions of the elements at one place without further arguments, by type."""
 
+APPROXIMATE = ("Reciprocal", "Inv", "Sqrt")
+"""Eigen refines the processor's estimate (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps:
+up to 2 ulp off, and other bits on another processor. Roots only where it is built for AVX-512;
+quotients are the processor's own everywhere, and so correctly rounded."""
+
+NARROW = ("float16", "bfloat16")
+WIDE = ("float64", "int32", "uint32", "int64", "uint64")
+"""Eigen converts to narrow formats by way of float32, and so rounds these twice."""
+
 TRAINED = "it is computed from the whole batch, as in training"
 
 
 def meaning(call: Call) -> Meaning:
     """Returns what a call computes, of the inputs that ``STRUCTURE`` doesn't name, in order."""
     op = call.op
+    if op in APPROXIMATE:
+        return operations.approximate(FUNCTIONS[op])
     if op in FUNCTIONS:
         return operations.function(FUNCTIONS[op])
     try:
@@ -64,7 +76,11 @@ def meaning(call: Call) -> Meaning:
 
 
 def _cast(call: Call) -> Meaning:
-    return operations.cast(str(call.get("SrcT", "")), str(call.get("DstT", "")))
+    before, after = str(call.get("SrcT", "")), str(call.get("DstT", ""))
+    made = operations.cast(before, after)
+    if isinstance(made, Each) and before in WIDE and after in NARROW:
+        return replace(made, approximate=True)
+    return made
 
 
 def _reduced(word: str) -> Callable[[Call], Meaning]:

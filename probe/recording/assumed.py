@@ -14,8 +14,8 @@ from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.counterparts import computes
-from probe.recording.difference import Difference, Pair, align, judge
+from probe.recording.counterparts import align, computes
+from probe.recording.difference import Difference, Pair, judge
 from probe.recording.recording import Operation, Recording, Side, Value, digest
 from probe.semantics import MOVED, Joins, Reshapes, Same, Splits, Turns
 from probe.semantics.labels import agreeing, of_content
@@ -251,7 +251,7 @@ def _only_weights(found: Difference) -> bool:
     it belongs to two groups of the same operations."""
     ours, theirs = found.left, found.right
     held = [{v.digest for v in run.values if v.role == WEIGHT} for run in (ours, theirs)]
-    groups = [one.groups for one in found.operations if one.assumed and one.groups is not None]
+    groups = [one.inside for one in found.operations if one.assumed and one.joint]
     for mine, other in align(ours, theirs):
         if mine is None or other is None:
             continue

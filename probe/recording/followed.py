@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.difference import Aligned, Pair, align, selected
+from probe.recording.counterparts import align
+from probe.recording.difference import Aligned, Pair, selected
 from probe.recording.judging import Judged, settled
-from probe.recording.labelling import filled, given_labels, labelled
+from probe.recording.labelling import given_labels, labels_of
 from probe.recording.recording import Operation, Recording, Side
 from probe.semantics.labels import Labels, agreeing, joined, tag
 
@@ -47,13 +48,6 @@ class Followed:
     right: list[Labels]
     told: list[Told] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
-
-
-def labels_of(left: Side, right: Side) -> tuple[list[Labels], list[Labels]]:
-    """Returns the labels of every value of both runs, by what is read alone."""
-    filled(left, right.recording)
-    filled(right, left.recording)
-    return labelled(left.recording, right.recording), labelled(right.recording, left.recording)
 
 
 def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
@@ -95,7 +89,7 @@ def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
 
 def relabelled(run: Recording, op: Operation, labels: list[Labels], changed: set[int]) -> None:
     """Labels what an operation gives anew, where something that it reads has another label."""
-    given = given_labels(run, op, labels)  # type: ignore[arg-type]
+    given = given_labels(run, op, labels)
     for number, label in zip(op.gives, given, strict=True):
         if run.values[number].content is None:
             labels[number] = label

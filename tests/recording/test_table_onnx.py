@@ -55,7 +55,7 @@ INPUTS: dict[str, tuple[np.ndarray, int | None]] = {
     "k": (RNG.random((4, 6)) < 0.5, 0), "o": (RNG.random((4, 6)) < 0.5, 0),
     "n": (RNG.integers(0, 99, (4, 6)).astype(np.uint64), 0),
     "off": (normal(4, 8, 7, 6), 0), "theta": (normal(4, 2, 3), 0), "w": (normal(4, 16, 1), 0),
-    "a2": (normal(4, 3), 0), "t2": (normal(4, 5, 1), 0),
+    "a2": (normal(4, 3), 0), "first": (normal(4, 3), 0), "t2": (normal(4, 5, 1), 0),
     "blocks": (normal(4, 8, 2, 3), 0), "at": (RNG.integers(0, 5, (4, 5)), 0),
 }  # fmt: skip
 """Arrays, and the axis along which they have the rows of the batch."""
@@ -203,6 +203,47 @@ LAYERS = [
     of("Attention", "heads", "heads", "heads", scale=2.0),
 ]  # fmt: skip
 
+
+FLOAT, make = TensorProto.FLOAT, helper.make_node
+
+
+def body(nodes: list[Any], reads: dict[str, int], gives: dict[str, int], **held: Any) -> Any:
+    """A graph that runs again and again; values by name with ONNX's number of their type."""
+    ends = [
+        [
+            helper.make_tensor_value_info(name, kind, None if kind == FLOAT else [])
+            for name, kind in some.items()
+        ]
+        for some in (reads, gives)
+    ]
+    some = [numpy_helper.from_array(one, name) for name, one in held.items()]
+    return helper.make_graph(nodes, "body", *ends, some)
+
+
+HALVED = body(
+    [make("Mul", ["v_", "half_"], ["w_"], name="halved"),
+     make("ReduceSum", ["w_", "one_"], ["t_"]), make("Cast", ["n_"], ["f_"], to=FLOAT),
+     make("Add", ["t_", "f_"], ["u_"]), make("Identity", ["on_"], ["go_"])],
+    {"n_": TensorProto.INT64, "on_": TensorProto.BOOL, "v_": FLOAT},
+    {"go_": TensorProto.BOOL, "w_": FLOAT, "u_": FLOAT},
+    half_=np.float32(0.5), one_=ints(1),
+)  # fmt: skip
+"""v -> v / 2, and each time the sums of its rows and how often it was."""
+CELL = body(
+    [make("MatMul", ["x_", "m_"], ["p_"], name="product"), make("Add", ["p_", "v_"], ["q_"]),
+     make("Tanh", ["q_"], ["w_"], name="state"), make("Identity", ["w_"], ["u_"])],
+    {"v_": FLOAT, "x_": FLOAT}, {"w_": FLOAT, "u_": FLOAT}, m_=normal(3, 3),
+)  # fmt: skip
+"""A recurrent cell: tanh(x m + v)."""
+LOOPS = [
+    of("Loop", ints(3)[0], None, "a", outputs=2, body=HALVED),
+    of("Loop", ints(2)[0], np.array(True), normal(2, 6), outputs=2, body=HALVED),
+    of("Scan", "first", "s", outputs=2, body=CELL, num_scan_inputs=1),
+    of("Scan", "first", "s", outputs=2, body=CELL, num_scan_inputs=1, scan_input_directions=[1],
+       scan_output_directions=[1], scan_output_axes=[1]),
+    of("Scan", "first", "m", outputs=2, body=CELL, num_scan_inputs=1, scan_input_axes=[1]),
+]  # fmt: skip
+
 ADDED = {"reduction": "add"}
 MOVES = [
     of("Reshape", "t", ints(0, -1)), of("Flatten", "t"), of("Flatten", "t", axis=2),
@@ -271,7 +312,7 @@ OTHERWISE = {
     "ReorderInput": "the blocked layouts of test_recording_onnxruntime.py reach it",
     "ReorderOutput": "the blocked layouts of test_recording_onnxruntime.py reach it",
 }
-NODES = [*FUNCTIONS, *PRODUCTS, *LAYERS, *MOVES]
+NODES = [*FUNCTIONS, *PRODUCTS, *LAYERS, *LOOPS, *MOVES]
 INPUTS |= {"b3": (normal(1, 3), None), "l8": (normal(4, 8, 6), 0)}
 
 
@@ -288,7 +329,7 @@ def built(nodes: list[Node]) -> tuple[bytes, list[str]]:
                 held.append(numpy_helper.from_array(np.asarray(given), name))
             names.append("" if given is None else name)
         gives = [f"y{number}_{n}" for n in range(one.outputs)]
-        words, name = {**one.words}, f"{one.op} {number} {one.words}"
+        words, name = {**one.words}, f"{one.op} {number} {[w for w in one.words if w != 'body']}"
         made.append(helper.make_node(one.op, names, gives, name=name, domain=one.domain, **words))
         outputs += gives
     given = []

@@ -394,3 +394,21 @@ def test_every_row_of_the_tables_is_reached() -> None:
         Recorder(lambda program=program: program(given())).record(lambda event: met.add(event.op))
     missing = {*FUNCTIONS, *ROWS} - met - OTHERWISE - GONE
     assert not missing, missing
+
+
+@pytest.mark.parametrize(
+    ("op", "exact"),
+    [
+        (lambda a: raw.Reciprocal(x=a), False),
+        (lambda a: raw.Inv(x=a), False),
+        (lambda a: raw.Sqrt(x=a), False),
+        (lambda a: raw.RealDiv(x=a, y=a + 1), True),
+        (lambda a: raw.Cast(x=a, DstT=tf.float16), True),
+        (lambda a: raw.Cast(x=tf.cast(a, tf.float64), DstT=tf.float16), False),
+    ],
+    ids=["reciprocal", "inverse", "root", "quotient", "narrowed", "narrowed in two steps"],
+)
+def test_exact_is_what_eigen_rounds_once_on_every_processor(op: Any, exact: bool) -> None:
+    events: list[Any] = []
+    Recorder(lambda: op(given()["a"])).record(events.append)
+    assert events[-1].meaning.exact is exact
