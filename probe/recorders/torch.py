@@ -263,7 +263,8 @@ class _Mode(TorchDispatchMode):
         reads: list[torch.Tensor] = []
         places: list[Place] = []
         same: Hashable = signed(args, kwargs, reads, places, place)
-        ordinary, into, read = known.reads_only, (), (True,) * len(reads)
+        into: Sequence[torch.Tensor] = ()
+        ordinary, read = known.reads_only, [True] * len(reads)
         for one in places:
             if one.lay.meta:  # shapes without numbers
                 return func(*args, **kwargs)

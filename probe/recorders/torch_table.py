@@ -101,7 +101,7 @@ def _loss(c: Call) -> Meaning:
     """A function of two elements or more, and perhaps the mean or the sum of all of them."""
     word = "squared_difference" if c.op == "mse_loss" else c.op
     given = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
-    more = {"given": tuple(given)} if any(given) else {}
+    more: dict[str, Any] = {"given": tuple(given)} if any(given) else {}
     each = o.function(word, **dict(c.more("reduction")), **more)
     shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
     return _together(c, each, shape)

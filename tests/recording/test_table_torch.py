@@ -561,6 +561,10 @@ def kernels(x: Given) -> list[Any]:
         aten.mkldnn_max_pool2d(picture, [2, 2]).to_dense(),
         aten.mkldnn_max_pool3d(v.float().to_mkldnn(), [2, 2, 2]).to_dense(),
         a.to_sparse().to_dense(),
+        aten.fractional_max_pool2d(p, [2, 2], [3, 3], p[:, :, :2, 0].sigmoid()),
+        aten.fractional_max_pool3d(v, [2, 2, 2], [2, 2, 3], v[:, :, :3, 0, 0].sigmoid()),
+        torch.logspace(0, 1, 4),
+        aten.nonzero_static(a, size=5),
         torch.cross(m, m.roll(1, 1), -1),
         torch.cross(m, m.roll(1, 1), 1),
         F.bilinear(a, x["b"], row(2, 6, 6), row(2)),
@@ -711,7 +715,8 @@ def test_every_row_of_the_table_is_reached(sampled: tuple[set[str], dict[str, st
 
 
 UNKNOWN = {"aten.nonzero", "aten.sum"}
-UNKNOWN |= {f"aten.{op}" for op in ("unique_consecutive", "_unique2", "unique_dim", "bincount")}
+UNKNOWN |= {"aten.nonzero_static", "aten.bincount"}
+UNKNOWN |= {f"aten.{op}" for op in ("unique_consecutive", "_unique2", "unique_dim")}
 """What reads everything here."""
 
 
