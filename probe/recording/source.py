@@ -24,11 +24,11 @@ from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.recording import Side, name_of
 from probe.recording.steps import of_formulas, of_terms
+from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
     Each,
-    Meaning,
     Normalises,
     Reduces,
     Unknown,
@@ -326,11 +326,11 @@ def _classed(made: Cause, sides: list[Alone], reads: list[Pair], most: int, know
     """Fills in the class of an operation that gives its recorded bits alone."""
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
-    first = first_meaning(meaning)
+    first = first_of(meaning)
     if isinstance(first, Contracts | Windows | Convolution | Reduces):
         return _of_sums(made, sides, most, known)
     if isinstance(first, Each):
-        along = getattr(first, "along", getattr(meaning, "axis", None))
+        along = first.along
         added = of_terms(sides[0], sides[1], reads, apart)
         found = added or place.of_function(sides[0], sides[1], apart, along)
     elif isinstance(meaning, Normalises):
@@ -346,14 +346,6 @@ def _placed(made: Cause, found: place.Placed) -> Cause:
     made.examined, made.replayed = found.examined, found.replayed
     made.causes = {found.word: found.replayed} if found.word else {}
     return made
-
-
-def first_meaning(meaning: Meaning) -> Meaning:
-    """What an operation that is several in one starts with; a function along one axis as itself."""
-    steps = getattr(meaning, "steps", ())
-    found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
-    each: Meaning = getattr(found, "each", found)
-    return each
 
 
 def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
