@@ -15,8 +15,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromONNX"):
     pytest.skip("this OpenCV reads no ONNX models", allow_module_level=True)
 
-from probe.recorders.opencv import Opened, Recorder  # noqa: E402
-from probe.recorders.opencv_net import Layer, Piece  # noqa: E402
+from probe.recorders.opencv import Layer, Opened, Recorder, built  # noqa: E402
 from probe.recorders.opencv_table import ELTWISE, FUNCTIONS, TABLE  # noqa: E402
 from probe.recording.contract import Input  # noqa: E402
 
@@ -165,8 +164,8 @@ def recorder(one: Sample, rows: list[int] | None = None) -> Recorder:
         return Opened(lambda: cv2.dnn.readNetFromONNX(content), inputs, {}).recorder(given)
     names, gives = tuple(given), tuple(f"y{n}" for n in range(one.gives))
     layer = Layer("layer", one.kind, names, gives, (*range(one.gives),), one.words, one.blobs)
-    piece = Piece([layer], names, gives, {})
-    return Opened(lambda: piece.net(given, one.blobs), inputs, {}).recorder(given)
+    fed = {name: (array.shape, "float32") for name, array in given.items()}
+    return Opened(lambda: built([layer], fed, gives, one.blobs, {}), inputs, {}).recorder(given)
 
 
 def able(one: Sample) -> bool:
