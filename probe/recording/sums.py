@@ -25,6 +25,7 @@ from probe.launch import Answer
 from probe.layout import CONTIGUOUS
 from probe.order.functions import OwnSession
 from probe.order.orders import Behind
+from probe.recording.contract import Isolated
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -37,7 +38,6 @@ from probe.semantics import (
     Windows,
 )
 
-Again = Callable[[list[np.ndarray]], list[np.ndarray]]
 Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Function = tuple[str, tuple[Any, ...]]
@@ -463,7 +463,7 @@ class Session(OwnSession):
     reads besides its operands is as it was recorded.
     """
 
-    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Again) -> None:
+    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Isolated) -> None:
         super().__init__(name, partial(_Pool if asked.pooled else _Operation, owner=self))
         self.asked, self.reads, self.again, self.faint = asked, reads, again, 0
         self.behind: Behind | None = None
