@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe.comparison import Comparison
+from probe.enclosure import Rounding
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
@@ -23,6 +24,7 @@ from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
+from probe.recording.enclosed import rounding
 from probe.recording.place import Placed
 from probe.recording.recording import Side, name_of
 from probe.recording.steps import of_formulas, of_terms
@@ -60,6 +62,7 @@ class Cause:
     on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
     gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
     ``refuted``: what it reads does not agree, or it reads more than was said: it is no source.
+    ``rounding``: the differing outputs by whether rounding can be why.
     """
 
     kind: str
@@ -73,6 +76,7 @@ class Cause:
     output: int = 0
     comparison: Comparison | None = None
     refuted: bool = False
+    rounding: Rounding = field(default_factory=Rounding)
 
     @property
     def explained(self) -> bool:
@@ -84,6 +88,7 @@ class Cause:
         found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
         names = ("compared", "differing", "examined", "replayed", "causes", "alone")
         found |= {name: getattr(self, name) for name in names}
+        found["rounding"] = self.rounding.to_json()
         if self.comparison is not None:
             told = self.comparison
             found["left_orders"] = told.orders(told.left)
@@ -222,10 +227,20 @@ def explain(
         made.why = "its operands were left out of the recording"
         return made
     made.why = ""
+    made = _explained(made, region, aligned, most, {} if known is None else known)
+    if not made.refuted:
+        told = made.comparison
+        proved = np.zeros(len(region.differ), bool) if told is None else told.proved()
+        counted = made.replayed if made.kind and told is None else 0
+        made.rounding = rounding(region.sides, proved, counted)
+    return made
+
+
+def _explained(made: Cause, region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
     if aligned.arguments:
         return _argued(made, region, aligned)
     if not region.able:  # of a recording that isn't trusted nothing was tried
-        tried = (getattr(side, "untried", "") for side in (left, right))
+        tried = (getattr(one.side, "untried", "") for one in region.sides)
         made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
         made.why = region.other_operands()
@@ -243,7 +258,7 @@ def explain(
     if made.why:
         made.causes = {made.kind: made.differing} if made.kind else {}
         return made
-    made.alone, known = True, {} if known is None else known
+    made.alone = True
     if aligned.assumed and aligned.joint:
         return _placed(made, _of_formulas(region, most, known) or Placed("", CLOSE))
     made = _classed(made, region, most, known)
