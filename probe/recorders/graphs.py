@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf, isinf
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -301,6 +302,11 @@ class Graph(ABC):
             size, open_ = size + one, joins
         self._cut(rows)
 
+    def whole(self, gives: Sequence[Key], run: Runner) -> None:
+        """From now on runs all nodes together, with what gives these values."""
+        self.counts = Counter(key for node in self.nodes for key in node.uses)
+        self.pieces = [Piece(self.nodes, [], list(gives), run)]
+
     def apart(self) -> None:
         """From now on runs every node for itself: together they give different bits."""
         self._cut([[node] for node in self.nodes])
@@ -424,6 +430,7 @@ class Recorder(ABC):
         words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
+        self.already: list[str] | None = None
         self.graph: Graph | None = None
         self.whole = False
 
@@ -449,6 +456,7 @@ class Recorder(ABC):
         """Whether its nodes alone give the bits that it gives unwatched, and nodes in a row those
         that they give alone."""
         wanted = self.plain()
+        self.already = [digest(one) for one in wanted]
         for opens in (True, False):
             graph = self.cut(opens)
             try:
@@ -516,6 +524,15 @@ class Opened:
 
     inputs: tuple[Input, ...]
     recorder: Callable[[Mapping[str, np.ndarray]], Any]
+
+
+def content(path: Path) -> bytes:
+    """Returns a file's bytes. InputError where it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = f"can't be read: {error.strerror}"
+        raise InputError("network", path.name, why, "give a file") from None
 
 
 def refused(

@@ -23,12 +23,13 @@ from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
 from probe.order.certificate import BUDGET
-from probe.recording import place
+from probe.recording import adding, place
+from probe.recording.adding import Known, begins
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.recording import Side
-from probe.recording.source import Known, begins, compared_sums, first_meaning
+from probe.recording.source import first_meaning
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -192,7 +193,9 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
     first = first_meaning(left.recording.operations[one.left].meaning)
-    weighted = isinstance(first, Contracts) or (isinstance(first, Windows) and not first.pool)
+    weighted = isinstance(first, Contracts | Convolution) or (
+        isinstance(first, Windows) and not first.pool
+    )
     budget = BUDGET if weighted else 0  # a mean's division is nothing that certificates ask about
     made = Judged("order", certified=True)
     for output, pair in enumerate(one.gives):
@@ -204,7 +207,7 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
             if not all(_as_recorded(side) for side in sides):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
-            told = compared_sums(sides, known, lambda: Revealer(kept=None, budget=budget))
+            told = adding.compared(sides, known, lambda: Revealer(kept=None, budget=budget))
             if told.unknown or told.left.orders is None or told.right.orders is None:
                 some = told.unknown or len(told.pairs)
                 why = f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"

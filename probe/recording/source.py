@@ -9,27 +9,23 @@ neither explains has no class: it is said, and nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from probe import comparison
-from probe.comparison import Comparison, Pairs, Revealer
+from probe.comparison import Comparison
+from probe.enclosure import Rounding
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
-from probe.order.reveal import SHORT
-from probe.order.summation import Summation
-from probe.order.tree import BIAS
-from probe.recording import composed, place
+from probe.recording import adding, composed, place
+from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
+from probe.recording.enclosed import rounding
 from probe.recording.recording import Side, name_of
-from probe.recording.sums import Session, Sum
-from probe.recording.terms import of_terms
+from probe.recording.steps import of_formulas, of_terms
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -43,12 +39,6 @@ from probe.semantics import (
 
 ALL = 2048
 """Differing outputs that are revealed; of more, that many evenly among them."""
-
-FEW = 64
-"""Differing outputs of a long sum that are revealed before these are replayed on the others."""
-
-PRODUCTS = 1 << 27
-"""Products that are replayed for the differing outputs that were not revealed."""
 
 KINDS = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
@@ -70,6 +60,7 @@ class Cause:
     on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
     gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
     ``refuted``: what it reads does not agree, or it reads more than was said: it is no source.
+    ``rounding``: the differing outputs by whether rounding can be why.
     """
 
     kind: str
@@ -83,6 +74,7 @@ class Cause:
     output: int = 0
     comparison: Comparison | None = None
     refuted: bool = False
+    rounding: Rounding = field(default_factory=Rounding)
 
     @property
     def explained(self) -> bool:
@@ -94,32 +86,12 @@ class Cause:
         found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
         names = ("compared", "differing", "examined", "replayed", "causes", "alone")
         found |= {name: getattr(self, name) for name in names}
+        found["rounding"] = self.rounding.to_json()
         if self.comparison is not None:
             told = self.comparison
             found["left_orders"] = told.orders(told.left)
             found["right_orders"] = told.orders(told.right)
         return found
-
-
-class Recorded(Comparison):
-    """Outputs of two recorded operations, whose operands were compared before."""
-
-    def __post_init__(self) -> None:
-        """Nothing is left to be checked."""
-
-    @cached_property
-    def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        """A sum that is longer on one side adds zeros there: the leaves are the shorter one's."""
-        left, right = self.left.case, self.right.case
-        if left.summands == right.summands:
-            return super()._classes
-        bias = () if left.bias is None else (BIAS,)
-        leaves = (*range(min(left.summands, right.summands)), *bias)
-        return np.zeros(len(self.left.replays), np.int64), [leaves]
-
-
-Known = dict[Hashable, Revealer]
-"""What was revealed of operations, by name and shapes."""
 
 
 def explain(
@@ -137,6 +109,7 @@ def explain(
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]
     made = Cause("", "", pair.compared, pair.differing, output=output)
+    known = {} if known is None else known
     if aligned.joint:
         left, right, aligned = composed.of(left, right, aligned)
         output = 0
@@ -147,11 +120,21 @@ def explain(
     except KeyError:
         made.why = "its operands were left out of the recording"
         return made
+    made = _explained(made, sides, aligned, most, known)
+    if not made.refuted:
+        told = made.comparison
+        proved = np.zeros(len(sides[0].outputs), bool) if told is None else told.proved()
+        counted = made.replayed if made.kind and told is None else 0
+        made.rounding = rounding(sides, proved, counted)
+    return made
+
+
+def _explained(made: Cause, sides: list[Alone], aligned: Aligned, most: int, known: Known) -> Cause:
     if aligned.arguments:
         return _argued(made, sides, aligned)
     if any(one.again is None for one in sides):
         # of a recording that isn't trusted nothing was tried
-        tried = (getattr(side, "untried", "") for side in (left, right))
+        tried = (getattr(one.side, "untried", "") for one in sides)
         made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
         made.why = _other_operands(sides, aligned.reads)
@@ -172,11 +155,16 @@ def explain(
     made.alone = True
     if aligned.assumed and aligned.joint:
         apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
-        if added := of_terms(sides[0], sides[1], aligned.reads, apart):
-            return _placed(made, added)
+        found = of_terms(sides[0], sides[1], aligned.reads, apart)
+        if found := found or of_formulas(sides[0], sides[1], apart, known, most):
+            return _placed(made, found)
         made.why = "not explained yet: different formulas whose results are close"
         return made
-    made = _classed(made, sides, aligned.reads, most, {} if known is None else known)
+    made = _classed(made, sides, aligned.reads, most, known)
+    if not made.kind and aligned.joint:
+        apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
+        if found := of_formulas(sides[0], sides[1], apart, known, most):
+            made = _placed(made, found)
     return _of_addresses(made, sides, aligned.reads)
 
 
@@ -386,131 +374,15 @@ def first_meaning(meaning: Meaning) -> Meaning:
 def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     """Fills in how both sides add, revealed and replayed."""
     try:
-        asked = [one.asked for one in sides]
-        told = _compared(sides, asked)
+        adds = [Adds(one) for one in sides]
+        told = adding.both(adds)
         if len(told.differing):
-            shapes = tuple(str(one.to_json()) for one in asked)
-            key = sides[0].operation.op, shapes, *map(_begins, sides)
-            revealer = known.setdefault(key, Revealer(kept=None, small=0))
-            _told(made, told, _revealed(sides, asked, told, most, revealer))
+            _told(made, told, adding.revealed(adds, told.differing, known, most))
     except TimeOver:
         raise
     except (ProbeError, ValueError, IndexError) as error:
         made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
     return made
-
-
-def _revealed(
-    sides: list[Alone], asked: Sequence[Sum], told: Recorded, most: int, known: Revealer
-) -> np.ndarray:
-    """Reveals differing outputs; which pairs were examined.
-
-    Operations of one shape add alike, and so do most outputs of one operation: what is known of the
-    shape is replayed first, then what a few outputs told, and only what that does not give to the
-    bit is asked. Of short sums, whose orders round alike by luck, all that may be are asked.
-    """
-    each = _each(sides, asked, told)
-    long = min(one.summands for one in asked) > SHORT
-    chosen = np.zeros(0, int)
-    if long and all(known.recall(side, session) for session, side, _ in each):
-        examined = _settled(told, chosen)
-        if told.proved(told.differing).all():
-            return examined
-    for count in sorted({min(FEW, most), most}) if long else [most]:
-        rest = told.differing[~told.proved(told.differing)] if len(chosen) else told.differing
-        chosen = np.union1d(chosen, _evenly(rest, count))
-        for session, side, places in each:
-            known.reveal(side, session, side.mask(places[chosen]))
-        examined = _settled(told, chosen)
-        if told.left.refusal or told.right.refusal or told.proved(told.differing).all():
-            break
-    return examined
-
-
-def _evenly(some: np.ndarray, most: int) -> np.ndarray:
-    """Returns at most so many of these, evenly among them."""
-    if len(some) <= most:
-        return some
-    return some[np.unique(np.linspace(0, len(some) - 1, most).astype(int))]
-
-
-def begins(address: int | None) -> int | None:
-    """Returns what orders go with of an address: modulo 16 bytes, as MKL's and Eigen's do. NumPy
-    allocates at any multiple of 16, so that more of it would tell the same call from itself."""
-    return None if address is None else address % 16
-
-
-def _begins(one: Alone) -> Hashable:
-    """Returns what its orders go with besides its shapes: where its operands begin."""
-    return tuple(map(begins, one.addresses))
-
-
-def compared_sums(sides: list[Alone], known: Known, made: Callable[[], Revealer]) -> Recorded:
-    """Returns an operation's sums on both sides, all pairs revealed.
-
-    ``made``: gives the revealer of a kind of operation that ``known`` does not have.
-    """
-    asked = [one.asked for one in sides]
-    told = _compared(sides, asked)
-    for number, (session, side, places) in enumerate(_each(sides, asked, told)):
-        shapes = str(asked[number].to_json())
-        key = sides[0].operation.op, shapes, _begins(sides[number])
-        known.setdefault(key, made()).reveal(side, session, side.mask(places))
-    return told
-
-
-def _session(one: Alone, asked: Sum) -> Session:
-    assert one.again is not None
-    return Session(one.side.recording.target, asked, one.reads, one.again)
-
-
-def _compared(sides: list[Alone], asked: Sequence[Sum]) -> Recorded:
-    runs: list[Any] = []
-    for one, own in zip(sides, asked, strict=True):
-        runs.append(comparison.run(_session(one, own), own, own.of(one.reads)))  # type: ignore[arg-type]
-    places = [own.places(one.index) for one, own in zip(sides, asked, strict=True)]
-    pairs = Pairs(places[0], places[1], np.ones(len(places[0]), bool))
-    return Recorded(asked[0], runs[0], runs[1], pairs)  # type: ignore[arg-type]
-
-
-def _each(sides: list[Alone], asked: Sequence[Sum], told: Comparison) -> list[tuple[Any, ...]]:
-    """Session, run and places of both sides."""
-    runs, places = (told.left, told.right), (told.pairs.left, told.pairs.right)
-    sessions = map(_session, sides, asked)
-    return list(zip(sessions, runs, places, strict=True))
-
-
-def _settled(told: Comparison, chosen: np.ndarray) -> np.ndarray:
-    """Replays what was revealed on the differing outputs that were not; which were examined.
-
-    An output of the same call that a summation gives to the bit on both sides is explained by it.
-    """
-    if len(chosen) == len(told.differing) or told.left.refusal or told.right.refusal:
-        return chosen
-    rest = np.setdiff1d(told.differing, chosen)
-    cost = told.left.case.summands + told.right.case.summands
-    rest = rest[: max(0, PRODUCTS // max(cost, 1))]
-    for side, places in ((told.left, told.pairs.left), (told.right, told.pairs.right)):
-        _extended(side, places[rest])
-    return np.sort(np.concatenate([chosen, rest]))
-
-
-def _extended(side: comparison.Run, places: np.ndarray) -> None:
-    """Gives outputs the first summation, the most frequent first, that replays to their bits."""
-    if side.orders is None or not len(places):
-        return
-    positions, filters = places.T
-    left = np.arange(len(places))
-    for number in np.argsort(-side.orders.counts(), kind="stable"):
-        summation: Summation = side.orders.summations[number]
-        agreed = side.operands.agrees(summation, positions[left], filters[left])
-        done = left[agreed]
-        side.orders.index[positions[done], filters[done]] = number
-        side.orders.replayed[positions[done], filters[done]] = True
-        side.replays[positions[done], filters[done]] = True
-        left = left[~agreed]
-        if not len(left):
-            return
 
 
 def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:

@@ -192,10 +192,10 @@ class Vanishes(Each, LeavesZeros):
         what: np.uint64,
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
-        found = super().labels(reads, shapes, what)
+        found = [one._replace(array=one.full()) for one in super().labels(reads, shapes, what)]
         if zeros is None:
             return found
-        return [one._replace(array=np.where(zeros, ZERO, one.full())) for one in found]
+        return [one._replace(array=np.where(zeros, ZERO, one.array)) for one in found]
 
 
 @dataclass(frozen=True)

@@ -158,9 +158,8 @@ class Maximum(Reduces):
         what: np.uint64,
         far: np.ndarray | None = None,
     ) -> list[Labels]:
-        one = reads[0]._replace(array=mixing.visible(reads[0].array))
-        if far is not None:
-            one = one._replace(array=np.where(far, ZERO, one.full()))
+        array = mixing.visible(reads[0].full())
+        one = reads[0]._replace(array=array if far is None else np.where(far, ZERO, array))
         return Reduces(self.axes, self.word, zero=True).labels([one], shapes, what)
 
 

@@ -1,4 +1,4 @@
-"""Sums of a few whole arrays: their order is read off the operations, and replayed."""
+"""Two formulas of the same, replayed one operation after the other; sums of a few whole arrays."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from probe.recording import source
 from probe.recording.difference import compare
 from probe.recording.recording import Live
-from probe.semantics import Each, Meaning, Steps
+from probe.semantics import Contracts, Each, Meaning, Normalises, Steps, Unknown
 from probe.semantics import Step as Part
-from tests.recording.doubles import Doubles, Step
+from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(4)
 TERMS = {n: RANDOM.standard_normal((4, 60)) for n in "abcd"}
@@ -66,6 +66,84 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_order_is_said_of_what_is_not_known_to_be_a_sum_of_the_same(name) -> None:
     assert cause(*OTHERS[name]).kind != "order"
+
+
+X, W = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((6, 20), (20, 3)))
+SCALE, SHIFT = RANDOM.standard_normal((2, 3)).astype(np.float32)
+GIVEN = {"x": X, "w": W, "s": SCALE, "b": SHIFT, "folded": W * SCALE}
+
+
+def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return added(x[:, :, None] * w, list(range(len(w))))
+
+
+MATMUL = Contracts("mk,kn->mn")
+PRODUCT = Step("product", MATMUL, product, ["x", "w"])
+FOLDED = Step("product", MATMUL, product, ["x", "folded"])
+SCALED = Step("scale", Each("multiply", "clears"), np.multiply, [0, "s"])
+
+
+def shifted(number: int) -> Step:
+    return Step("shift", ADDS, np.add, [number, "b"])
+
+
+def formulas(left: list[Step], right: list[Step]) -> source.Cause:
+    """Of two formulas, whose results are taken for the same."""
+    runs = [Live(Doubles(GIVEN, steps)) for steps in (left, right)]
+    found = compare(*runs, {runs[0].recording.outputs[0]: runs[1].recording.outputs[0]})
+    (one,) = [one for one in found.operations if one.gives and one.differing]
+    assert one.joint and one.assumed
+    return source.explain(*runs, one)
+
+
+def test_a_product_that_is_scaled_behind_against_scaled_weights_is_another_formula() -> None:
+    cause = formulas([PRODUCT, SCALED, shifted(1)], [FOLDED, shifted(0)])
+    assert cause.kind == "algorithm" and cause.explained and "two formulas: " in cause.why
+    assert cause.examined == cause.replayed == cause.differing > 0
+
+
+def halves(y: np.ndarray) -> np.ndarray:
+    """A function that is rounded as its library likes."""
+    return np.tanh(y.astype(np.float64)).astype(np.float32)
+
+
+def test_functions_between_are_asked_for_their_own_numbers() -> None:
+    tanh = [Step("tanh", Each("tanh", "stays"), halves, [n]) for n in (1, 0)]
+    cause = formulas([PRODUCT, SCALED, tanh[0], shifted(2)], [FOLDED, tanh[1], shifted(1)])
+    assert cause.kind == "algorithm" and cause.explained and cause.examined > 0
+
+
+def rounded_up(y: np.ndarray, s: np.ndarray) -> np.ndarray:
+    return np.nextafter(np.multiply(y, s), np.float32(np.inf))
+
+
+def beside(y: np.ndarray) -> np.ndarray:
+    """A function that reads its neighbours, too."""
+    return y + np.float32(1e-3) * y.mean(dtype=np.float32)
+
+
+OTHER_STEPS = {
+    "unknown": Step("riddle", Unknown("nobody said"), np.negative, [1]),
+    "of a row": Step("softmax", Normalises((1,), "softmax"), np.negative, [1]),
+    "beside its place": Step("f", Each("f"), beside, [1]),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_STEPS)
+def test_no_formula_is_the_cause_where_a_step_is_not_known(name: str) -> None:
+    cause = formulas([PRODUCT, SCALED, OTHER_STEPS[name], shifted(2)], [FOLDED, shifted(0)])
+    assert not cause.kind and not cause.explained
+
+
+def test_no_formula_is_the_cause_where_a_step_rounds_otherwise() -> None:
+    wrong = Step("scale", Each("multiply", "clears"), rounded_up, [0, "s"])
+    cause = formulas([PRODUCT, wrong, shifted(1)], [FOLDED, shifted(0)])
+    assert not cause.kind and not cause.explained
+
+
+def test_two_sides_of_one_formula_are_not_two() -> None:
+    cause = formulas([PRODUCT, SCALED], [FOLDED, SCALED])
+    assert "formulas:" not in cause.why and cause.kind != "algorithm"
 
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
