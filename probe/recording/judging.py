@@ -29,7 +29,7 @@ from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.recording import Side
-from probe.recording.source import first_meaning
+from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -112,7 +112,7 @@ def _counts(one: Aligned, left: Side) -> bool:
 
 def adds(meaning: Meaning) -> bool:
     """Returns whether an operation is a sum, perhaps with more behind it."""
-    first = first_meaning(meaning)
+    first = first_of(meaning)
     if isinstance(first, Reduces):
         return first.word in ("sum", "mean")
     return isinstance(first, Contracts | Convolution) or (
@@ -164,7 +164,7 @@ def _sides(one: Aligned, left: Side, right: Side, output: int, pair: Pair) -> li
 def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
-    first = first_meaning(left.recording.operations[one.left].meaning)
+    first = first_of(left.recording.operations[one.left].meaning)
     weighted = isinstance(first, Contracts | Convolution) or (
         isinstance(first, Windows) and not first.pool
     )

@@ -101,6 +101,8 @@ class Joins(Exact):
         if self.stacked:
             reads = [mixing.reshaped(one, _at(shapes[0], axis)) for one in reads]
         reads = [one for one in reads if len(one.shape) == rank and one.shape[axis]]
+        if not reads:
+            return [Labels(shapes[0], np.zeros(shapes[0], np.uint64))]
         if all(one.implicit(axis) for one in reads):
             return [self._behind(reads, shapes[0], axis)]
         out = [

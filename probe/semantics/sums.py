@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ class Whole(Meaning):
         inner = [axis for axis in range(len(one.shape)) if axis not in ins]
         full = mixing.visible(one.full(ins)).transpose(*ins, *inner)
         lead = full.shape[: len(ins)]
-        lines = full.reshape(*lead, -1)
+        lines = full.reshape(*lead, prod(full.shape[len(ins) :]))
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
         found = mixing.summed(joined(lines, index), (len(lead),))
         words = [
