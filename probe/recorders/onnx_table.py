@@ -557,9 +557,7 @@ TABLE: dict[str, Row] = {
     **rows("CumSum CumProd", _cumulated),
     **rows("Softmax LogSoftmax Hardmax", _softmax),
     "BatchNormalization": _batch_norm,
-    "InstanceNormalization": lambda c: o.norm(
-        range(2, c.rank()), c.get("epsilon", 1e-5), word="instance_norm", along=1
-    ),
+    "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
     "GroupNormalization": _group_norm,
     "LayerNormalization": lambda c: _layer_norm(c, "layer_norm"),
     **rows("SimplifiedLayerNormalization RMSNormalization", lambda c: _layer_norm(c, "rms_norm")),
