@@ -20,7 +20,7 @@ from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import alone, composed, reasons
+from probe.recording import alone, reasons
 from probe.recording.apart import Trusted, before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
@@ -99,6 +99,7 @@ class Walked(Answer):
             "window": self.window,
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
+            "rounding": found.rounding.to_json(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
                 for why, some in reasons.groups(found.difference)
@@ -139,8 +140,10 @@ class Walked(Answer):
     def _operation(self, number: int) -> dict[str, Any]:
         told = self.found.operations[number].to_json()
         cause = self.found.causes.get(number)
+        told["rounding"] = None
         if cause is not None:
             told["explanation"] = cause.to_json()
+            told["rounding"] = told["explanation"].pop("rounding")
         return told
 
     def report_output(self, one: Pair) -> dict[str, Any]:
@@ -216,7 +219,8 @@ class Walked(Answer):
         causes = self.found.causes.values()
         sought = any(one.kind or NOT_SOUGHT not in one.why for one in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
-        return f"{inside}{said(first, sought)}", self.outcome()
+        words = self.found.rounding.words  # ahead, as long lines are cut
+        return f"{words}{'; ' * bool(words)}{inside}{said(first, sought)}", self.outcome()
 
     def _elsewhere(self) -> str:
         """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
@@ -361,9 +365,6 @@ class Walked(Answer):
         if one.own:  # what it reads differs too: its right side is run on what agrees
             right, one = alone.as_source(one, *sides)
             sides = sides[0], right
-        if one.joint:
-            first, second, one = composed.of(*sides, one)
-            sides = first, second
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:

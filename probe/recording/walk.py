@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget, floats
+from probe.enclosure import Rounding
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
@@ -75,6 +76,18 @@ class Walk:
     def first(self) -> Aligned | None:
         """Returns the first source."""
         return self.difference.first
+
+    @property
+    def rounding(self) -> Rounding:
+        """Returns the differing outputs of all sources by whether rounding can be why."""
+        found = Rounding()
+        for number, one in enumerate(self.operations):
+            if one.verdict == "source":
+                cause = self.causes.get(number)
+                found += Rounding() if cause is None else cause.rounding
+                counted = 0 if cause is None else cause.rounding.total
+                found += Rounding(unknown=max(0, one.differing - counted))
+        return found
 
     @property
     def computed(self) -> list[Aligned]:
