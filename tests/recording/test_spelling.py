@@ -80,7 +80,7 @@ CASES = {
         *([X, (2, 4, 5)], [(2, 3, 5)]),
     ),
     "numbers of every kind": (
-        Each("each", "adds", (np.float32(0.1), 1 - 2j, (None, True), slice(0, 2))),
+        Each("each", "adds", (np.float32(0.1), 1 - 2j, (None, True))),
         *([X], [X]),
     ),
     "pads": (Pads(((1, 0), (0, 0), (0, 0)), 1 - 2j, "complex64"), [X], [(3, 3, 4)]),
