@@ -190,6 +190,9 @@ def along(one: Labels, axis: int, rank: int) -> Labels:
 
 def paired(one: Labels, two: Labels, what: np.uint64, adds: bool) -> Labels:
     """Returns the labels of a + b, which is b + a; ``adds``: a zero adds nothing."""
+    for kept, other in ((one, two), (two, one)) if adds else ():
+        if not other.array.any() and np.broadcast_shapes(one.shape, two.shape) == kept.shape:
+            return kept._replace(known=known([one, two]))  # a bias of zeros, as converters add it
     shape, arrays, names = aligned([one, two])
     arrays = [*np.broadcast_arrays(*arrays)]
     found = joined(what, np.minimum(*arrays), np.maximum(*arrays))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics import mixing
+from probe.semantics import functions, mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
 from probe.semantics.elementwise import fitted
 from probe.semantics.labels import ZERO, Labels, Name, extended, joined, of_content, tag
@@ -97,6 +97,10 @@ class Reduces(Meaning):
     zero: bool = False
     numbers: tuple[Any, ...] = ()
     places: bool = False
+
+    @property
+    def rounds(self) -> int | None:
+        return functions.of(self.word).rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
