@@ -419,6 +419,10 @@ def solved(
     steps.append(Step(Joins(1), tuple(joined), (stacks, size)))
     every, found = count + len(steps) - 1, []
     for place, shape in enumerate(gives):
+        if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
+            steps.append(Step(Whole((), f"{word} {place}", (said,)), tuple(range(count)), shape))
+            found.append(count + len(steps) - 1)
+            continue
         whole = Whole(((0, 0),), f"{word} {place}", (tuple(parts), said))
         steps.append(Step(whole, (every,), (stacks, prod(shape[len(lead) :]))))
         steps.append(Step(Reshapes(), (count + len(steps) - 1,), shape))
