@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -20,7 +21,7 @@ from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import alone, composed, enclosed, reasons
+from probe.recording import alone, enclosed, reasons
 from probe.recording.apart import Trusted, before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
@@ -383,9 +384,6 @@ class Walked(Answer):
         if one.own:  # what it reads differs too: its right side is run on what agrees
             right, one = alone.as_source(one, *sides)
             sides = sides[0], right
-        if one.joint:
-            first, second, one = composed.of(*sides, one)
-            sides = first, second
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:

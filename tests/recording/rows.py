@@ -38,9 +38,10 @@ def _plain(op: str) -> str:
 
 
 def _of_torch(op: str) -> str:
-    """``aten.add_.Tensor`` is the row ``add``."""
+    """``aten.add_.Tensor`` is the row ``add``, ``aten.view_copy`` the row ``view``."""
     library, name = (*op.split("."), "")[:2]
     name = name if name.startswith("__") else name.removesuffix("_")
+    name = name if name in ("_to_copy", "index_copy") else name.removesuffix("_copy")
     return name if library == "aten" else f"{library}::{name}"
 
 
