@@ -231,13 +231,14 @@ def norm(
     would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
     """
     numbers = (number(eps), bool(scale), bool(shift))
-    return Normalises(tuple(axes), word, numbers, along=along, groups=groups)
+    # PyTorch puts an InstanceNorm's batch among the channels, along which nothing is left out then
+    apart = word == "instance_norm"
+    return Normalises(tuple(axes), word, numbers, along=along, groups=groups, apart=apart)
 
 
 def instance_norm(rank: int, eps: float, scale: bool = True, shift: bool = True) -> Normalises:
-    """Returns a normalisation of each channel's plane, channels second. Nothing is left out along
-    them: PyTorch puts the batch among the channels, where nothing can be."""
-    return replace(norm(range(2, rank), eps, scale, shift, "instance_norm", along=1), apart=True)
+    """Returns a normalisation of each channel's plane, channels second."""
+    return norm(range(2, rank), eps, scale, shift, "instance_norm", along=1)
 
 
 def batch_norm(
