@@ -20,12 +20,13 @@ from probe.semantics.call import Call, NotSettled, Operand, named
 
 Row = Callable[..., Meaning]
 
-UFUNCS = named(
-    "add multiply divide subtract power exp log log2 cos maximum minimum greater greater_equal "
-    "less less_equal equal not_equal logical_and logical_or reciprocal exp2 isfinite negative "
-    "absolute tanh sin sqrt cbrt square expm1 log1p floor ceil rint sign arctan sinh"
-)
-"""NumPy's functions of elements."""
+UFUNCS = {
+    found.__name__: name
+    for name in functions.FUNCTIONS
+    for word in functions.spelled(name)
+    if isinstance(found := getattr(np, word, None), np.ufunc)
+}
+"""NumPy's functions of elements, by their own names: all that ``semantics.functions`` has."""
 
 
 def _function(c: Call, *args: Any, **_: Any) -> Meaning:

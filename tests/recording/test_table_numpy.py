@@ -11,13 +11,12 @@ import pytest
 
 from probe.recorders.ndarray import Recorder
 from probe.recorders.ndarray_table import REDUCTIONS, TABLE, UFUNCS
-from tests.recording.truth import shares, told
+from tests.recording import spelled
+from tests.recording.truth import changed, shares, told
 
 RNG = np.random.default_rng(31)
 A, T, V = RNG.standard_normal((4, 6)), RNG.standard_normal((4, 5, 8)), RNG.standard_normal(6)
 P = np.abs(A) + 0.5
-PAIRS = """add multiply divide subtract power maximum minimum greater greater_equal less less_equal
- equal not_equal logical_and logical_or""".split()
 
 
 def written(x: Any) -> Any:
@@ -26,10 +25,19 @@ def written(x: Any) -> Any:
     return found
 
 
+def functions_of(name: str) -> list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]:
+    """Returns a function with operands that it is defined on, also of shapes that broadcast."""
+    function = getattr(np, name)
+    each = [one.reshape(-1)[:24].reshape(4, 6) for one in spelled.operands(UFUNCS[name])]
+    each = [one.astype(float) if one.dtype == np.float32 else one for one in each]
+    return [
+        (function, tuple(each)),
+        *([(function, (each[0], each[1][1]))] if len(each) > 1 else []),
+    ]
+
+
 SAMPLES: dict[str, list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]] = {
-    **{name: [(getattr(np, name), (P,))] for name in UFUNCS if name not in PAIRS},
-    **{name: [(getattr(np, name), (P, np.abs(A[::-1]) + 0.1)), (getattr(np, name), (P, V))]
-       for name in PAIRS},
+    **{name: functions_of(name) for name in UFUNCS},
     **{name: [(lambda x, name=name, k=k: getattr(np, name)(x, 1, keepdims=k), (T,))
               for k in (False, True)] for name in REDUCTIONS},
     "matmul": [(np.matmul, (T, T.transpose(0, 2, 1).copy())), (np.matmul, (A, V))],
@@ -75,7 +83,7 @@ def test_what_is_labelled_alike_is_the_same_number(name: str) -> None:
                 batch = len(array) == 4
                 other = array[rows].copy() if batch else array.copy()
                 if batch:
-                    other.reshape(-1)[other[0].size // 2] += 0.25
+                    other = changed(other, [0, 1, 2, 3])
                 theirs.append(other)
             sides = told(Recorder(function, *arrays), Recorder(function, *theirs))
             met = [(share, known) for op, share, known in shares(sides) if op.op == name]
