@@ -56,8 +56,8 @@ real: keeps moves
 imag: keeps moves
 conj: keeps moves: conjugate
 complex: moves
-maximum: moves commutes
-minimum: moves commutes
+maximum: moves commutes: max
+minimum: moves commutes: min
 equal: moves commutes: eq
 not_equal: moves commutes: ne
 less: moves: lt

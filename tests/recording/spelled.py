@@ -71,7 +71,7 @@ def in_torch(name: str) -> Callable[..., Any] | None:
     import torch
 
     if name in ("isnan", "isinf", "isfinite", "softsign"):
-        return None  # it has these functions, and computes them in steps
+        return None  # it computes these in steps: x != x
     if name == "equal":  # torch.equal is of whole tensors
         return torch.eq
     return _first(name, torch, torch.special, torch.nn.functional)
@@ -80,6 +80,8 @@ def in_torch(name: str) -> Callable[..., Any] | None:
 def in_jax(name: str) -> Callable[..., Any] | None:
     import jax
 
+    if name == "isnan":
+        return None  # x != x
     return _first(name, jax.numpy, jax.lax, jax.nn, jax.scipy.special)
 
 
@@ -95,7 +97,7 @@ def in_onnx(name: str) -> list[tuple[str, str, str, dict[str, Any]]] | None:
 
     words = ("".join(part.capitalize() for part in w.split("_")) for w in functions.spelled(name))
     short = {"subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow",
-             "maximum": "Max", "minimum": "Min", "isnan": "IsNaN", "isinf": "IsInf"}  # fmt: skip
+             "isnan": "IsNaN", "isinf": "IsInf"}  # fmt: skip
     if name in ("floor_mod", "truncate_mod"):  # its Mod of floating-point numbers truncates
         return [("Mod", "x,w0", "y", {"fmod": 1})] if name == "truncate_mod" else None
     for word in [short.get(name, ""), *words]:

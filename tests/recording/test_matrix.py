@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError
-from probe.semantics import Exact
+from probe.semantics import Compiled, Each, Exact, functions
 from tests.recording import spelled
 from tests.recording.truth import agreed, told
 
@@ -131,13 +131,7 @@ class Row:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "m.onnx"
             path.write_bytes(self.model())
-            try:
-                found = opened(path)
-            except InputError:
-                if self.named:
-                    pytest.skip("OpenCV reads no such model")
-                raise
-        return Recorder(found, {"x": self.x})
+            return Recorder(opened(path), {"x": self.x})
 
     def by_litert(self) -> Any:
         tf = pytest.importorskip("tensorflow")
@@ -741,9 +735,15 @@ QUICK = ("numpy", "onnx")
 """Libraries compared in `make test`; the others take a minute and are left to `make slow`."""
 
 
-def computing(live: Any) -> int:
-    """Returns how many operations of a run compute something."""
-    return sum(not isinstance(one.meaning, Exact) for one in live.recording.operations)
+def otherwise(name: str, live: Any) -> str:
+    """Returns how a library computes a function that it has no operation for, in canonical words;
+    empty where it has one, or where a word isn't canonical."""
+    every = [one.meaning for one in live.recording.operations]
+    words = [one.word for one in every if isinstance(one, Each)]
+    known = all(isinstance(one, Each | Exact | Compiled) for one in every)
+    if not known or set(words) - functions.FUNCTIONS.keys():
+        return ""
+    return " ".join(words) if name not in words or len(words) > 1 else ""
 
 
 @pytest.mark.parametrize(
@@ -755,10 +755,15 @@ def test_equal_operands_have_equal_labels(name, library):
     first = next(iter(made))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sides = told(made[first](), made[library](), NEAR)
+        try:
+            sides = told(made[first](), made[library](), NEAR)
+        except InputError as error:
+            if ROWS[name].named and library == "opencv" and "OpenCV refuses" in str(error):
+                pytest.skip(str(error))
+            raise
     share = agreed(sides)
-    if ROWS[name].named and share < 1 and (steps := computing(sides[1][0])) > 1:
-        pytest.skip(f"{library} computes it in {steps} steps")
+    if ROWS[name].named and share < 1 and (words := otherwise(name, sides[1][0])):
+        pytest.skip(f"{library} computes it by {words}")
     assert share == 1, [
         (one.op, one.meaning) for live, _, _ in sides for one in live.recording.operations
     ]
