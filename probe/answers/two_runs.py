@@ -25,9 +25,9 @@ from probe.recording.adding import Known
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut, generated
-from probe.recording.recording import Live, Side
+from probe.recording.recording import Side
 from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
-from probe.recording.walk import NAMES, compared, walk
+from probe.recording.walk import NAMES, compared, walk, watched
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
@@ -137,7 +137,7 @@ def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) ->
 
     ``known``: what was revealed of operations, None where sums are not tested.
     """
-    left = Live(recorder)
+    left, _ = watched(recorder, f"size {size}")
     told = compared(left, right, explain=False)
     first = told.first
     found: dict[str, Any] = {

@@ -302,6 +302,11 @@ class Graph(ABC):
             size, open_ = size + one, joins
         self._cut(rows)
 
+    def whole(self, gives: Sequence[Key], run: Runner) -> None:
+        """From now on runs all nodes together, with what gives these values."""
+        self.counts = Counter(key for node in self.nodes for key in node.uses)
+        self.pieces = [Piece(self.nodes, [], list(gives), run)]
+
     def apart(self) -> None:
         """From now on runs every node for itself: together they give different bits."""
         self._cut([[node] for node in self.nodes])
@@ -425,6 +430,7 @@ class Recorder(ABC):
         words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
+        self.already: list[str] | None = None
         self.graph: Graph | None = None
         self.whole = False
 
@@ -450,6 +456,7 @@ class Recorder(ABC):
         """Whether its nodes alone give the bits that it gives unwatched, and nodes in a row those
         that they give alone."""
         wanted = self.plain()
+        self.already = [digest(one) for one in wanted]
         for opens in (True, False):
             graph = self.cut(opens)
             try:

@@ -350,35 +350,33 @@ def _skip_norm(c: Call, word: str) -> Meaning:
 
 
 def _recurrent(c: Call) -> Meaning:
-    """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states."""
+    """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states; in
+    the other direction those from t on."""
     if _on(c, "layout"):
         return Unknown("its batch comes first")
     length, batch, _ = c.shape()
     if c.has(4) and (c.value(4) != length).any():
         return Unknown("its sequences have several lengths")
-    weights, states = c.places(1, 2, 3, 7), [slot for slot in (5, 6) if c.has(slot)]
-    if c.get("direction", "forward") == "bidirectional":
-        return _both_ways(c, weights, states)
-    back, ahead, first = c.get("direction") == "reverse", len(states), c.count
-    lines = Step(Whole(((0, 0), (1, 1)), "features"), c.places(0), (length, batch, 1))
-    state = Whole(((0, 0), (1, 1)), "state")
-    steps = [lines, *(Step(state, c.places(slot), (1, batch, 1)) for slot in states)]
-    # states stand where the scan begins: one sequence with the steps
-    inputs = [*range(first + 1, first + 1 + ahead), first]
-    every = (ahead + length, batch, 1)
-    steps.append(Step(o.concat(0), tuple(inputs[::-1] if back else inputs), every))
-    scan = Scans(0, f"{c.op.lower()} {c.numbers()}", reverse=back)
-    steps.append(Step(scan, (first + len(steps) - 1, *weights), every))
-    scanned, gives = first + len(steps) - 1, []
-    for number, shape in enumerate(c.gives):
-        whole = len(shape) == 4  # of all steps; else of the last
-        start = (0 if back else ahead) if whole else (0 if back else ahead + length - 1)
-        size = length if whole else 1
-        steps.append(Step(o.take(0, range(start, start + size)), (scanned,), (size, batch, 1)))
-        kept = ((0, 0), (1, 2)) if whole else ((1, 1),)
-        steps.append(Step(Whole(kept, f"output {number}"), (first + len(steps) - 1,), shape))
-        gives.append(first + len(steps) - 1)
-    return Steps(tuple(steps), tuple(gives))
+    first = c.places(0, 1, 2, 3, 7)
+    reads = (*first, *c.places(5, 6))
+    states, each = tuple(range(len(first), len(reads))), (1, batch, c.gives[0][-1])
+    ways = {"reverse": [True], "bidirectional": [False, True]}
+    lasts = [shape for shape in c.gives if len(shape) == 3]
+    steps = [
+        Step(
+            Scans(0, c.op.lower(), back, (2,), c.numbers(), states, batch=1),
+            *(reads, (length, *each[1:]), (each,) * len(lasts)),
+        )
+        for back in ways.get(c.get("direction", "forward"), [False])
+    ]
+    every, size = len(steps), 1 + len(lasts)
+    for shape in c.gives:  # of all steps, (steps, directions, ...), or of the last
+        at = 0 if len(shape) == 4 else size - len(lasts)
+        lasts = lasts[len(shape) == 3 :]
+        parts = tuple(c.count + at + size * n for n in range(every))
+        steps.append(Step(o.concat(0) if at else o.stack(1), parts, shape))
+    first_given = c.count + size * every
+    return Steps(tuple(steps), tuple(range(first_given, first_given + len(c.gives))))
 
 
 def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
@@ -394,19 +392,6 @@ def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
         ends.append(count + len(steps) - 1)
     total = sum(step.shape[1] for step in steps[1::2])
     return [*steps, Step(o.concat(1), tuple(ends), (steps[1].shape[0], total))]
-
-
-def _both_ways(c: Call, weights: tuple[int, ...], states: Sequence[int]) -> Meaning:
-    """Every output reads its whole sequence, in both directions."""
-    steps = _merged(c, [0, *states], 1)
-    last, gives = c.count + len(steps) - 1, []
-    for number, shape in enumerate(c.gives):
-        axis = 2 if len(shape) == 4 else 1
-        word = f"{c.op.lower()} {number}"
-        kept = Whole(((0, axis),), word, (c.shape()[0], *c.numbers()))
-        steps.append(Step(kept, (last, *weights), shape))
-        gives.append(c.count + len(steps) - 1)
-    return Steps(tuple(steps), tuple(gives))
 
 
 def _stft(c: Call) -> Meaning:

@@ -205,6 +205,7 @@ class Recorder:
         self.functions: dict[Hashable, Any] = {}
         self.told: dict[Hashable, Told] = {}
         self.expected: list[np.ndarray] | None = None
+        self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -221,6 +222,7 @@ class Recorder:
         """
         if self.expected is None:
             self.expected = [np.array(one) for one in self.plain()]
+            self.already = [digest(one) for one in self.expected]
         watch = Watching(visit, self.names, self.functions, called, self.told, instead)
         watch.wanted = {one.shape for one in self.expected}
         with watch.watching():

@@ -26,7 +26,7 @@ from probe.recorders.tensorflow_values import array, kind, run, sizes, tensor_of
 from probe.recorders.tensorflow_watch import Watching
 from probe.recording import composed
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
-from probe.recording.recording import Live, digest
+from probe.recording.recording import digest, recorded
 from probe.semantics import Meaning, Unknown
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -436,13 +436,13 @@ class _Inside:
 def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
     try:
         inner = _Inside(watch, traced(watch, name), inputs)
-        live = Live(inner)
+        live = recorded(inner, keep=False)
     except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
         return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
     plain = live.recording
     operands = dict[int, int]()
     for number, key in enumerate(inner.keys):
-        if key in live.numbers:
-            operands.setdefault(live.numbers[key], number)
+        if key in live.keys:
+            operands.setdefault(live.keys[key], number)
     made = composed.steps(plain, operands, len(inner.keys), plain.outputs)
     return made or Unknown("one of its nodes has values that labels can't describe")

@@ -9,26 +9,21 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import eq
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from probe import floats, memory, ulp
+from probe import floats, ulp
 from probe.recording import arguments, counterparts
 from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
 from probe.recording.labelling import Known, computed, known, taken_for
-from probe.recording.recording import Recording, Side, Value
+from probe.recording.recording import Recording, Side
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
-
-LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
-"""Bytes of values that are held at once, and which part of what is free that is in between: what
-doesn't fit costs further runs."""
-
 
 OTHERWISE = (
     "the right run computes it differently; the results are close and assumed to be the same"
@@ -444,82 +439,26 @@ def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
 
 
 def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
-    """Finds which pairs differ, and counts differences by bits.
-
-    Of pairs that are whole the digests are known. Parts are fetched where all of them fit into
-    what may be held at once; else digests of them say first which are worth it.
-    """
+    """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.recording.values, right.recording.values
-    apart = []
     for one in pairs:
         if one.selection.whole:
             one.equal = ours[one.left].digest == theirs[one.right].digest
-            apart += [] if one.equal else [one]
-    parts = [one for one in pairs if not one.selection.whole and one.compared]
-    if sum(_bytes(one, ours) for one in (*apart, *parts)) > room():
-        parts = _told_apart(left, right, parts)
-    for some in batches(apart + parts, [_bytes(one, ours) for one in (*apart, *parts)]):
-        mine = left.parts([(one.left, one.selection) for one in some], 0)
-        other = right.parts([(one.right, one.selection) for one in some], 1)
-        for one, *both in zip(some, mine, other, strict=True):
-            if both[0] is not None and both[1] is not None:
-                values = ours[one.left]
-                _measured(one, both[0], both[1], values.dtype, values.shape)
-            elif one.selection.whole:  # digests alone were kept: one element at least
-                one.differing, one.max_ulp = 1, None
-            else:
-                _left_out(one)
-
-
-def _told_apart(left: Side, right: Side, parts: list[Pair]) -> list[Pair]:
-    """Returns the pairs whose selected elements have different digests."""
-    mine = left.digests([(one.left, one.selection) for one in parts], 0)
-    other = right.digests([(one.right, one.selection) for one in parts], 1)
-    for one, *both in zip(parts, mine, other, strict=True):
-        if None in both:
-            _left_out(one)
+        if one.equal if one.selection.whole else not one.compared:
+            continue
+        (mine,) = left.parts([(one.left, one.selection)], 0)
+        (other,) = right.parts([(one.right, one.selection)], 1)
+        if mine is not None and other is not None:
+            _measured(one, mine, other, ours[one.left].dtype, ours[one.left].shape)
+        elif one.selection.whole:  # digests alone were kept: one element at least
+            one.differing, one.max_ulp = 1, None
         else:
-            one.equal = both[0] == both[1]
-    return [one for one in parts if not one.equal]
+            _left_out(one)
 
 
 def _left_out(one: Pair) -> None:
     """Nothing is known of a pair that a recording on disk has left out."""
     one.known, one.compared, one.equal = False, 0, True
-
-
-def room() -> int:
-    """Returns bytes of values that may be held at once: a part of what is free."""
-    free = memory.free()
-    return MOST_BYTES if free is None else min(max(free // FREE_PART, LEAST_BYTES), MOST_BYTES)
-
-
-def _bytes(one: Pair, ours: list[Value]) -> int:
-    """Returns bytes of what is compared of a pair, on both sides."""
-    return 2 * one.compared * itemsize(ours[one.left])
-
-
-def itemsize(value: Value) -> int:
-    """Returns bytes of an element."""
-    known = value.dtype in floats.FORMATS
-    return (floats.container(value.dtype) if known else np.dtype(value.dtype)).itemsize
-
-
-Some = TypeVar("Some")
-
-
-def batches(every: Sequence[Some], sizes: Sequence[int]) -> Iterator[list[Some]]:
-    """Yields what may be held at once; ``sizes``: their bytes."""
-    some: list[Some] = []
-    size, most = 0, room()
-    for one, more in zip(every, sizes, strict=True):
-        if some and size + more > most:
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += more
-    if some:
-        yield some
 
 
 def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.comparison import Comparison
+from probe.enclosure import Rounding
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
@@ -22,6 +23,7 @@ from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
+from probe.recording.enclosed import rounding
 from probe.recording.recording import Side, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.semantics import (
@@ -58,6 +60,7 @@ class Cause:
     on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
     gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
     ``refuted``: what it reads does not agree, or it reads more than was said: it is no source.
+    ``rounding``: the differing outputs by whether rounding can be why.
     """
 
     kind: str
@@ -71,6 +74,7 @@ class Cause:
     output: int = 0
     comparison: Comparison | None = None
     refuted: bool = False
+    rounding: Rounding = field(default_factory=Rounding)
 
     @property
     def explained(self) -> bool:
@@ -82,6 +86,7 @@ class Cause:
         found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
         names = ("compared", "differing", "examined", "replayed", "causes", "alone")
         found |= {name: getattr(self, name) for name in names}
+        found["rounding"] = self.rounding.to_json()
         if self.comparison is not None:
             told = self.comparison
             found["left_orders"] = told.orders(told.left)
@@ -115,11 +120,21 @@ def explain(
     except KeyError:
         made.why = "its operands were left out of the recording"
         return made
+    made = _explained(made, sides, aligned, most, known)
+    if not made.refuted:
+        told = made.comparison
+        proved = np.zeros(len(sides[0].outputs), bool) if told is None else told.proved()
+        counted = made.replayed if made.kind and told is None else 0
+        made.rounding = rounding(sides, proved, counted)
+    return made
+
+
+def _explained(made: Cause, sides: list[Alone], aligned: Aligned, most: int, known: Known) -> Cause:
     if aligned.arguments:
         return _argued(made, sides, aligned)
     if any(one.again is None for one in sides):
         # of a recording that isn't trusted nothing was tried
-        tried = (getattr(side, "untried", "") for side in (left, right))
+        tried = (getattr(one.side, "untried", "") for one in sides)
         made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
         made.why = _other_operands(sides, aligned.reads)

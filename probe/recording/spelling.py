@@ -29,7 +29,7 @@ class Files(Protocol):
 class Folder(Protocol):
     """Where kept arrays are read."""
 
-    def bits(self, name: str) -> np.ndarray:
+    def file(self, name: str) -> np.ndarray:
         """Returns the bytes of a file's array. Raises InputError."""
 
     def broken(self, why: str) -> InputError:
@@ -101,7 +101,7 @@ def _held(told: Mapping[str, Any], stored: Folder) -> np.ndarray | None:
     if told["file"] is None:
         return None
     size = int(np.prod(shape, dtype=object)) if all(n >= 0 for n in shape) else -1
-    bits = stored.bits(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
+    bits = stored.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
     if bits.size != size * np.dtype(kind).itemsize:
         raise stored.broken("an array of a meaning is not as large as it says")
     return bits.view(np.dtype(kind)).reshape(shape)
@@ -232,7 +232,7 @@ class _From:
     def _index(self, name: str, bits: int) -> np.ndarray:
         if not name:
             return np.zeros(0, np.uint32)
-        return self.stored.bits(name).view(np.uint32 if bits == 32 else np.uint64)
+        return self.stored.file(name).view(np.uint32 if bits == 32 else np.uint64)
 
 
 def words(value: object) -> object:

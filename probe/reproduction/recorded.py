@@ -25,7 +25,6 @@ from probe.printing import plain
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
-from probe.recording.folder import Stored
 from probe.recording.recording import Side
 from probe.recording.source import Cause, explain
 from probe.reproduction import content, emulate, proof
@@ -121,7 +120,7 @@ def _proved(
     events = [_event(one.side, one.operation.number) for one in sides]
     if any(event is None or event.lines is None for event in events):
         made.why = "the recorder of this library writes no lines for this operation"
-        if any(type(one.side) is Stored for one in sides):
+        if any(one.side.untried for one in sides):
             made.why = "a recording's operations are run only with --trust (Python: trust=True)"
         scripts.store(work / scripts.OPERANDS, sides)
         made.files.append(scripts.OPERANDS)

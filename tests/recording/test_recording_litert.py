@@ -174,7 +174,7 @@ def test_an_output_that_must_agree_does_when_one_input_changes(
     model = one(monkeypatch, op, shape, constants, out, words)
     x, every = normal(*shape), 0
     first = Live(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
-    assert not first.recorder.note
+    assert not first.recording.note
     for place in (0, x.size - 1):
         other = x.copy()
         other.reshape(-1)[place] += np.float32(1.5)

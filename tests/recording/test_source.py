@@ -355,7 +355,7 @@ class TestAddresses:
             for at in (0, 8)
         ]
         found = compare(sides[0], sides[1])
-        sides[1].able = {0: None}
+        sides[1].recording.operations[0].again = None
         assert found.first is not None
         cause = source.explain(sides[0], sides[1], found.first)
         assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why

@@ -42,7 +42,7 @@ class Folder:
         self.kept[name] = np.ascontiguousarray(array)
         return name if self.room else None
 
-    def bits(self, name):
+    def file(self, name):
         return self.kept[name].reshape(-1).view(np.uint8)
 
     def broken(self, why):
