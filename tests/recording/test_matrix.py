@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError
-from probe.semantics import Compiled, Each, Exact, functions
+from probe.semantics import Each, Unknown, functions
 from tests.recording import spelled
 from tests.recording.truth import agreed, told
 
@@ -740,8 +740,7 @@ def otherwise(name: str, live: Any) -> str:
     empty where it has one, or where a word isn't canonical."""
     every = [one.meaning for one in live.recording.operations]
     words = [one.word for one in every if isinstance(one, Each)]
-    known = all(isinstance(one, Each | Exact | Compiled) for one in every)
-    if not known or set(words) - functions.FUNCTIONS.keys():
+    if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():
         return ""
     return " ".join(words) if name not in words or len(words) > 1 else ""
 
