@@ -95,7 +95,8 @@ class File:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in ({} if found is None else vars(found)).items()
         }
-        return Node(operator, op, slots, gives, words=words)
+        path = self.name(gives[0]).removesuffix(":0") if gives else op
+        return Node(operator, op, slots, gives, words=words, path=path)
 
     def name(self, number: int) -> str:
         """Returns a tensor's name."""
@@ -240,15 +241,8 @@ class Operators(Graph):
     def name(self, key: int) -> str:
         return self.file.name(key)
 
-    def path(self, node: Node) -> str:
-        return self.name(node.gives[0]).removesuffix(":0") if node.gives else node.op
-
-    def said(self, node: Node) -> Mapping[str, Any]:
-        plain = bool | int | float | str | list | None
-        return {name: one for name, one in node.words.items() if isinstance(one, plain)}
-
     def lines(
-        self, node: Node, reads: Sequence[Any], names: Sequence[str], out: str, at: Sequence[Any]
+        self, node: Node, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
     ) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes."""
         own, words = dict(zip(reads, names, strict=True)), ""

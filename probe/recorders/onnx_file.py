@@ -153,8 +153,13 @@ def node(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
         slots += [None] * (2 - len(slots))
     outer = [scope.get(name, name) for name in captured(proto)]
     words, gives = attributes(proto), [key for key in outs if key]
-    ends = outs, within, scope if outer else {}
-    return OnnxNode(proto, proto.op_type, slots, gives, outer, words, *ends)
+    domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
+    return OnnxNode(
+        *(proto, proto.op_type, slots, gives, outer, words, "", domain),
+        outs=outs,
+        within=within,
+        scope=scope if outer else {},
+    )
 
 
 def made(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:

@@ -118,7 +118,7 @@ class Optimised(Graph):
         kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input}
         given = {name: _ort(inputs[name], onnx_file.dtype_of(kinds[name])) for name in names}
         super().__init__(nodes, given, outputs, constants)
-        if any(one.own.domain == BLOCKED for one in nodes):
+        if any(one.domain == BLOCKED for one in nodes):
             self.block = onnx_file.block_size(self._reordered)
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
@@ -145,7 +145,7 @@ class Optimised(Graph):
         return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
 
     def nbytes(self, value: Any) -> int:
-        return int(value.numpy().nbytes)
+        return int((value.array if isinstance(value, Constant) else value.numpy()).nbytes)
 
     def address(self, key: Any) -> int | None:
         value = self.values[key]
@@ -198,7 +198,7 @@ class Optimised(Graph):
         super()._join()
 
     def opened(self, node: OnnxNode) -> Sequence[OnnxNode] | None:
-        if node.own.domain or node.op not in ("If", "Loop", "Scan") or not self.joins(node):
+        if node.domain or node.op not in ("If", "Loop", "Scan") or not self.joins(node):
             return None
         if node.op == "If":
             taken = bool(self.array(node.slots[0]).any())
@@ -259,20 +259,22 @@ class Optimised(Graph):
     # what is said of them
 
     def met(self, node: OnnxNode) -> None:
-        """Notes which values are in ONNX Runtime's blocked layout."""
-        blocked = node.own.domain == BLOCKED
+        """Settles a node's path, since ONNX Runtime draws the names of nodes that it adds anew in
+        every session; and notes which values are in its blocked layout."""
+        blocked = node.domain == BLOCKED
+        node.path = node.name.removesuffix("_nchwc") if blocked else node.name
+        if re.fullmatch(node.op + r"(_token_\d+)?", node.path):
+            node.path = f"{self.made.get(node.slots[0], node.slots[0])}/{node.op}"
+        self.made.update(dict.fromkeys(node.gives, node.path))
         if blocked and node.op == "Conv":
             shape = self.constants[node.slots[1]].array.shape
             self.blocks[node.slots[1]] = onnx_file.block_of_filters(shape, self.block)
         if blocked or self.blocks:
             reads = [self.blocks.get(key) for key in node.slots]
             size = getattr(self, "block", 0)
-            found = onnx_file.block_of_outputs(node.own.domain, node.op, reads, size)
+            found = onnx_file.block_of_outputs(node.domain, node.op, reads, size)
             if found is not None:
                 self.blocks |= dict.fromkeys(node.gives, found)
-
-    def version(self, node: OnnxNode) -> tuple[str, int]:
-        return node.own.domain, self.opset
 
     def meaning(self, node: OnnxNode, call: Call) -> Meaning:
         block = self.blocks.get(node.slots[0]) if node.slots else None
@@ -280,32 +282,13 @@ class Optimised(Graph):
             return onnx_file.reshaped_block(block.size, call.shape(), block.inner == SPLIT)
         return onnx_table.meaning(call)
 
-    def said(self, node: OnnxNode) -> Mapping[str, Any]:
-        plain = {
-            name: one.tolist() if isinstance(one, np.ndarray) else one
-            for name, one in node.words.items()
-        }
-        own = node.own.domain not in ("", "ai.onnx")
-        return plain | {"domain": node.own.domain} if own else plain
-
-    def path(self, node: OnnxNode) -> str:
-        """Returns a node's name.
-        ONNX Runtime draws those of nodes that it adds anew in every session."""
-        path = node.name
-        if node.own.domain == BLOCKED:
-            path = path.removesuffix("_nchwc")
-        if re.fullmatch(node.op + r"(_token_\d+)?", path):
-            path = f"{self.made.get(node.slots[0], node.slots[0])}/{node.op}"
-        self.made.update(dict.fromkeys(node.gives, path))
-        return path
-
     def lines(
         self,
         node: OnnxNode,
         reads: Sequence[Any],
+        at: Sequence[Any],
         names: Sequence[str],
         out: str,
-        at: Sequence[Any],
     ) -> list[str]:
         own = dict(zip(reads, names, strict=True))
         found = laid(names, at)
@@ -318,13 +301,12 @@ class Optimised(Graph):
         fed = [key for key in own if key not in self.constants]
         inputs = [own.get(key, "") for key in node.slots]
         outputs = [f"{out}{n or ''}" if key else "" for n, key in enumerate(node.outs)]
-        domain = node.own.domain
         said = "".join(
             f", {name}={json.dumps(value)}"
             for name, value in node.words.items()
             if not isinstance(value, np.ndarray)
         )
-        said += f', domain="{domain}"' * bool(domain)
+        said += f', domain="{node.domain}"' * bool(node.domain)
         given = [
             f'helper.make_tensor_value_info("{own[key]}", '
             f"{onnx_file.kind_of(self.described_at(key)[1])}, None)"
@@ -337,7 +319,7 @@ class Optimised(Graph):
         ]
         opsets = [
             f'helper.make_opsetid("{one.domain}", {one.version})'
-            for one in onnx_file.versions(self.model, ("", domain))
+            for one in onnx_file.versions(self.model, ("", node.domain))
         ]
         found += [
             f'node = helper.make_node("{node.op}", {inputs}, {outputs}{said})',

@@ -29,7 +29,7 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Graph, Known, Node, Runner
+from probe.recorders.graphs import Graph, Known, Node, Piece, Runner
 from probe.recorders.onnx_file import inputs_of
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
@@ -383,9 +383,17 @@ class Layers(Graph):
                     waiting += by[name].reads
             layers = [one for one in self.net.layers if one.name in inside]
             found.append(
-                _operation(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
+                self._node(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
             )
         return found
+
+    def _node(self, layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
+        """Returns layers as one operation, which reads values and then their weights."""
+        slots = [*reads, *(key for one in layers for key in one.weights)]
+        words = _parameters(layers[0]) if len(layers) == 1 else {}
+        op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
+        path = plain(layers[-1].name)
+        return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
 
     def started(
         self,
@@ -431,10 +439,10 @@ class Layers(Graph):
         for layer in node.own:
             if len(layer.gives) > 1:
                 return Unknown(f"{layer.kind} inside of a fused operation")
-            one = _operation([layer], layer.reads, layer.gives)
+            one = self._node([layer], layer.reads, layer.gives)
             operands = [self.operand(key, at) for at, key in enumerate(one.slots)]
             shapes = [self.described_at(name)[0] for name in layer.gives]
-            run = partial(self.again, one, one.reads) if self.able(one) else None
+            run = partial(self.again, one, one.reads) if one.able else None
             inner = replace(call, op=layer.kind, reads=operands, gives=shapes, run=run)
             reads = tuple(numbers[key] for key in one.slots)
             steps.append(Step(self._of_layer(one, inner), reads, shapes[0]))
@@ -450,17 +458,11 @@ class Layers(Graph):
         words = {**layer.words, "blobs": len(layer.blobs)}
         return meaning(TABLE, replace(call, attributes=words))
 
-    def able(self, node: Node) -> bool:
-        return self.alike.issuperset(node.gives)
-
     def name(self, key: Any) -> str:
         return plain(key) if isinstance(key, str) else f"{plain(key[0])}.blobs[{key[1]}]"
 
-    def path(self, node: Node) -> str:
-        return plain(node.own[-1].name)
-
     def lines(
-        self, node: Node, reads: Sequence[Any], names: Sequence[str], out: str, at: Sequence[Any]
+        self, node: Node, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
     ) -> list[str]:
         own = dict(zip(reads, names, strict=True))
         fed = {key: name for key, name in own.items() if isinstance(key, str)}
@@ -503,14 +505,6 @@ class Layers(Graph):
             f"results = net.forwardAndRetrieve({[layer for layer, _ in wanted]})",
             *(f"{out}{n or ''} = results[{n}][{slot}]" for n, (_, slot) in enumerate(wanted)),
         ]
-
-
-def _operation(layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
-    """Returns layers as one operation, which reads values and then their weights."""
-    weights = [key for one in layers for key in one.weights]
-    words = _parameters(layers[0]) if len(layers) == 1 else {}
-    op = "+".join(one.kind for one in layers)
-    return Node(layers, op, [*reads, *weights], list(gives), words=words)
 
 
 # what is watched
@@ -676,7 +670,8 @@ class Recorder:
             every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
             self.graph = Layers(self.read, self.inputs, every, self.switches, self.alike)
             # the whole net is one piece
-            self.graph.whole(every, lambda _: self._outputs(every))
+            run = partial(self._outputs, every)
+            self.graph.runs([Piece(self.graph.nodes, [], list(every), lambda _: run())])
         return self.graph.run(visit)
 
     def _fresh(self) -> Any:

@@ -4,7 +4,7 @@ Operations that run eagerly are seen by TensorFlow's own callbacks, behind the s
 without them. A ``tf.function`` runs once as always, and then once more, node by node, as it was
 optimised (:mod:`probe.recorders.tensorflow_graphs`). Paths are the name scopes, in which Keras has
 the names of its layers. What an operation computes stands in
-:mod:`probe.recorders.tensorflow_meanings`, and model files are read below.
+:mod:`probe.recorders.tensorflow_table`, and model files are read below.
 
 ``.keras`` and ``.h5`` files: :mod:`probe.trust` looks first at every class that they name. A
 SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs

@@ -22,7 +22,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
-from probe.recorders.tensorflow_values import array, kind, run, sizes, tensor_of
+from probe.recorders.tensorflow_values import array, attribute, kind, run, sizes, tensor_of
 from probe.recorders.tensorflow_watch import Watching
 from probe.recording import composed
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
@@ -328,7 +328,7 @@ def _node(watch: Watching, one: Any) -> Node:
     attributes: list[Any] = []
     for each in made.attr if made is not None else ():
         if each.name in one.attr and one.op != "Const":
-            attributes += [each.name, _attribute(one.attr[each.name])]
+            attributes += [each.name, attribute(one.attr[each.name])]
     count = 0
     for each in made.output_arg if made is not None else ():
         if each.number_attr:
@@ -342,26 +342,6 @@ def _node(watch: Watching, one: Any) -> Node:
     after = tuple(text[1:] for text in one.input if text.startswith("^"))
     path = watch.names.path(one.name.rpartition("/")[0], True)
     return Node(one.name, one.op, inputs, tuple(attributes), count, path, constant, after)
-
-
-def _attribute(value: Any) -> Any:
-    """Returns an attribute of a node as eager operations take it."""
-    kind = value.WhichOneof("value")
-    if kind == "list":
-        some = next((list(v) for _, v in value.list.ListFields()), [])
-        fields = value.list.ListFields()
-        if fields and fields[0][0].name == "type":
-            return [tf.as_dtype(one) for one in some]
-        if fields and fields[0][0].name == "shape":
-            return [tf.TensorShape(one) for one in some]
-        return [one.name for one in some] if fields and fields[0][0].name == "func" else some
-    if kind == "func":
-        return value.func.name
-    if kind == "type":
-        return tf.as_dtype(value.type)
-    if kind == "shape":
-        return tf.TensorShape(value.shape)
-    return getattr(value, kind) if kind else []
 
 
 def _one(

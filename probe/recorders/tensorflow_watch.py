@@ -13,12 +13,25 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_callbacks
 
-from probe.recorders.tensorflow_lines import alone, kinds, plain, shown, written
-from probe.recorders.tensorflow_meanings import STRUCTURE, Call, meaning
-from probe.recorders.tensorflow_values import Names, array, arrays, kind, run, sizes
+from probe.recorders.tensorflow_table import meaning
+from probe.recorders.tensorflow_values import (
+    Names,
+    alone,
+    array,
+    arrays,
+    kind,
+    plain,
+    run,
+    schema,
+    shown,
+    sizes,
+    structure,
+    written,
+)
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.recording import digest
-from probe.semantics import Meaning, Moves
+from probe.semantics import Meaning, operations
+from probe.semantics.call import Call, Operand
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
 SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
@@ -177,7 +190,7 @@ class Watching:
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
-        arguments = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
+        arguments = structure(op, len(inputs))
         found = [
             n
             for n, one in enumerate(inputs)
@@ -283,49 +296,47 @@ class Watching:
             same, known = None, None
         if known is not None:
             return known
-        looked, held = list[int](), [self, *inputs]
-        called = self.call(op, held, attributes, outputs, looked)
         again = alone(op, inputs, attributes, len(outputs), read, given)
-        lines = written(called, read, given, len(outputs))
-        told = Told(meaning(called), shown(called), again, lines)
-        held.clear()  # what is kept of a call keeps neither its arrays nor this run
+        words = {
+            name: plain(value, schema(op).kinds.get(name, ""))
+            for name, value in zip(attributes[::2], attributes[1::2], strict=True)
+        }
+        looked: list[int] = []
+        reads = [
+            self._operand(one, read.index(n) if n in read else -1, looked)
+            for n, one in enumerate(inputs)
+        ]
+        shapes = [sizes(outputs[n]) for n in given]
+        dtypes = [kind(outputs[n]).name for n in given]
+        call = Call(op, {**schema(op).defaults, **words}, reads, shapes, dtypes, run=again)
+        lines = written(op, words, inputs, read, given, len(outputs))
+        told = Told(meaning(call), shown(op, words, inputs), again, lines)
         if same is not None and not looked:
             self.told[same] = told
         return told
 
     @staticmethod
-    def call(
-        op: str,
-        held: list[Any],
-        attributes: tuple[Any, ...],
-        outputs: list[Any],
-        looked: list[int],
-    ) -> Call:
-        """Returns an operation's call without TensorFlow's own types. ``held``: the run, and the
-        inputs behind it; ``looked``: gets the numbers of those into which somebody looks."""
-        inputs = held[1:]
-        pairs = zip(attributes[::2], attributes[1::2], strict=True)
-        of = kinds(op)
-        simple = {
-            name: tf.as_dtype(value).name if of.get(name) == "type" else plain(value)
-            for name, value in pairs
-        }
-        numbers = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
+    def _operand(tensor: Any, at: int, looked: list[int]) -> Operand:
+        """``at``: as of ``Operand``; ``looked``: gets those of the arrays into which a row looks,
+        so that not all calls that are alike mean the same."""
+        shape, dtype, held = (), kind(tensor).name, tensor
+        if dtype == "resource":
+            data = tensor._handle_data
+            if data is not None and data.is_set:
+                own = data.shape_and_type[0]
+                shape, dtype = (
+                    tuple(tf.TensorShape(own.shape).as_list()),
+                    tf.as_dtype(own.dtype).name,
+                )
+            return Operand(at, shape, dtype)
 
-        def value(number: int) -> np.ndarray | None:
-            looked.append(number)
-            one = held[1:][number]
-            return None if one.dtype.is_floating else np.array(array(one))
+        def content() -> np.ndarray:
+            if at >= 0:
+                looked.append(at)
+            return np.array(array(held))
 
-        shapes = [
-            tuple(tf.TensorShape(one._handle_data.shape_and_type[0].shape).as_list())
-            if one.dtype == tf.resource and one._handle_data is not None
-            else tuple(one.shape.as_list())
-            for one in inputs
-        ]
-        given = [tuple(one.shape.as_list()) for one in outputs]
-        arguments = {n: np.array(array(inputs[n])) for n in sorted(numbers) if n < len(inputs)}
-        return Call(op, simple, shapes, given, arguments, value)
+        known = kind(tensor).whole or at < 0
+        return Operand(at, sizes(tensor), dtype, content if known else None)
 
     def _handed_on(self, old: Any, new: Any) -> None:
         """A value, or a list of them, under another name."""
@@ -342,7 +353,8 @@ class Watching:
             one = inputs[0]
             parts = [_part(self.seen(one, path), n) for n in range(int(one.shape[0]))]
             self.lists[outputs[0]._id] = list(parts)
-            self._moved(op, path, [self.seen(one, path)], parts, lambda a: list(a))
+            apart = operations.unstack(0, len(parts))
+            self._moved(op, path, [self.seen(one, path)], parts, lambda some: list(some[0]), apart)
         elif op == "TensorListGetItem" and (held := self._element(inputs)) is not None:
             self.aliases[outputs[0]._id] = held.key
             self.roles[held.key] = held.role, held.name
@@ -353,7 +365,8 @@ class Watching:
         elif op == "TensorListStack" and inputs[0]._id in self.lists:
             every = [one for one in self.lists[inputs[0]._id] if one is not None]
             gives = [self.seen(outputs[0], path)]
-            self._moved(op, path, every, gives, lambda *parts: np.stack(parts))
+            together = operations.stack(0)
+            self._moved(op, path, every, gives, lambda some: [np.stack(some)], together)
         elif op not in ("TensorListLength", "TensorListElementShape"):
             self.said.append(f"{op}: its result is treated as an input")
 
@@ -362,14 +375,15 @@ class Watching:
         return None if held is None else held[int(array(inputs[1]))]
 
     def _moved(
-        self, op: str, path: str, reads: list[Seen], gives: list[Seen], move: Callable[..., Any]
+        self,
+        op: str,
+        path: str,
+        reads: list[Seen],
+        gives: list[Seen],
+        move: Callable[[Sequence[np.ndarray]], list[np.ndarray]],
+        meaning: Meaning,
     ) -> None:
-
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            found = move(*arrays)
-            return found if isinstance(found, list) else [found]
-
-        self.visit(Event(op, path, reads, gives, Moves(move), again=again))
+        self.visit(Event(op, path, reads, gives, meaning, again=move))
 
 
 def _set(attributes: Sequence[Any]) -> tuple[Any, ...]:
@@ -412,7 +426,7 @@ def _signed(
     every = [(one._datatype_enum(), one._shape_tuple()) for one in inputs]
     if any(kind(one).unread for one in inputs):
         raise TypeError(op)
-    says = [array(inputs[n]).tobytes() for n in STRUCTURE.get(op, ())] if inputs else []
+    says = [array(inputs[n]).tobytes() for n in structure(op, len(inputs))]
     words = [
         tuple(one) if isinstance(one, list) else repr(one) if isinstance(one, float) else one
         for one in attributes

@@ -206,9 +206,6 @@ class Run:
         """Returns an operation."""
         return self.recording.operations[number]
 
-    def hold(self, values: object, operations: object) -> None:
-        """Nothing: all values are at hand."""
-
     def repeats(self, numbers: Iterable[int]) -> bool:
         """Returns whether these values had the same bits when it ran once more."""
         return not self.unsteady.intersection(numbers)

@@ -75,6 +75,12 @@ bitwise_not: moves: invert
 isnan: moves: is_nan
 isinf: moves: is_inf
 isfinite: moves: is_finite
+max: moves
+min: moves
+argmax: moves
+argmin: moves
+any: moves
+all: moves
 
 add: once commutes adds
 subtract: once: sub

@@ -236,6 +236,12 @@ def norm(
     return Normalises(tuple(axes), word, numbers, along=along, groups=groups)
 
 
+def instance_norm(rank: int, eps: float, scale: bool = True, shift: bool = True) -> Normalises:
+    """Returns a normalisation of each channel's plane, channels second. Nothing is left out along
+    them: PyTorch puts the batch among the channels, where nothing can be."""
+    return replace(norm(range(2, rank), eps, scale, shift, "instance_norm", along=1), apart=True)
+
+
 def batch_norm(
     eps: float,
     scale: bool = True,
