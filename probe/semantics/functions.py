@@ -56,8 +56,8 @@ real: keeps moves
 imag: keeps moves
 conj: keeps moves: conjugate
 complex: moves
-maximum: moves commutes: max
-minimum: moves commutes: min
+maximum: moves commutes
+minimum: moves commutes
 equal: moves commutes: eq
 not_equal: moves commutes: ne
 less: moves: lt

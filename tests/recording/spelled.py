@@ -24,9 +24,10 @@ OPSET = 20
 
 NUMBERED = set(
     "relu6 clip clamp where select_n bits sign_bit complex cast leaky_relu prelu scaled_silu gelu "
-    "gelu_tanh elu selu celu hard_swish hard_sigmoid softplus real imag conj".split()
+    "gelu_tanh elu selu celu hard_swish hard_sigmoid softplus real imag conj "
+    "max min argmax argmin any all".split()
 )
-"""Functions with numbers of their own, of complex numbers, of bits: the matrix has rows by hand."""
+"""Functions with numbers of their own, of complex numbers, of bits or axes: rows by hand."""
 
 TWO = {name for name, one in functions.FUNCTIONS.items() if one.commutes} | set(
     "less less_equal greater greater_equal subtract divide divide_no_nan multiply_no_nan power "
