@@ -159,6 +159,8 @@ def power(exponent: float, reads: tuple[int, ...] | None = None) -> Meaning:
     """Returns a power with a number as its exponent."""
     if exponent in (1, 2):
         return Same() if exponent == 1 else function("square", reads)
+    if exponent == -1:  # where it goes through a logarithm it isn't rounded correctly
+        return replace(function("reciprocal", reads), approximate=True)
     each = function("power", reads, exponent=exponent)
     return Each(each.word, "stays" * (exponent > 0), each.numbers, reads)
 
