@@ -23,7 +23,8 @@ class Cause:
     rounding: Rounding = field(default_factory=Rounding)
 
     def to_json(self) -> dict[str, Any]:
-        return {"class": self.kind, "why": self.why, "replayed": self.replayed}
+        told = {"class": self.kind, "why": self.why, "replayed": self.replayed}
+        return told | {"rounding": self.rounding.to_json()}
 
 
 def planted(monkeypatch: Any) -> list[Any]:
