@@ -16,7 +16,7 @@ the model is trusted. What TensorFlow itself does with a damaged file is out of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,8 @@ from tensorflow.python.framework import op_def_registry
 from probe import trust
 from probe.errors import InputError
 from probe.progress import without_stderr
-from probe.recorders.tensorflow_graphs import called, instead
-from probe.recorders.tensorflow_values import Names, array, tensor_of, tensors
-from probe.recorders.tensorflow_watch import Told, Watching
+from probe.recorders.tensorflow_graphs import HARMLESS, Known, Watching
+from probe.recorders.tensorflow_values import array, tensor_of, tensors
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import digest
 
@@ -40,13 +39,10 @@ ENDINGS = (".keras", ".h5", ".hdf5")
 
 AGAIN = "save the model again"
 PLAIN = (
-    *("NoOp", "Placeholder", "Assert", "VarHandleOp", "ReadVariableOp", "AssignVariableOp"),
-    *("VarIsInitializedOp", "VariableShape", "ResourceGather", "PartitionedCall", "While", "If"),
-    *("StatefulPartitionedCall", "Case", "HashTableV2", "MutableHashTableV2", "CheckNumerics"),
-    *("LookupTableFindV2", "LookupTableImportV2", "LookupTableSizeV2", "EnsureShape"),
+    *(*HARMLESS, "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
+    *("DestroyResourceOp", "HashTableV2", "MutableHashTableV2", "LookupTableImportV2"),
     *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
-    *("StatefulUniform", "StatefulStandardNormalV2", "TensorListReserve", "StatelessWhile"),
-    *("AssignAddVariableOp", "AssignSubVariableOp", "DestroyResourceOp", "Multinomial"),
+    *("StatefulUniform", "StatefulStandardNormalV2", "Multinomial"),
 )
 """Operations with a state that read no file, write none and call nothing outside of the graph."""
 
@@ -201,9 +197,7 @@ class Recorder:
         self.function = function
         self.target = target()
         self.note = ""
-        self.names = Names()
-        self.functions: dict[Hashable, Any] = {}
-        self.told: dict[Hashable, Told] = {}
+        self.known = Known()
         self.expected: list[np.ndarray] | None = None
         self.already: list[str] | None = None
 
@@ -223,8 +217,7 @@ class Recorder:
         if self.expected is None:
             self.expected = [np.array(one) for one in self.plain()]
             self.already = [digest(one) for one in self.expected]
-        watch = Watching(visit, self.names, self.functions, called, self.told, instead)
-        watch.wanted = {one.shape for one in self.expected}
+        watch = Watching(visit, self.known, {one.shape for one in self.expected})
         with watch.watching():
             found = self.function()
         outputs = watch.outputs(found)
