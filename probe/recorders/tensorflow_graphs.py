@@ -12,7 +12,6 @@ a state. Which outputs of one operation must agree is then said by the nodes tha
 
 from __future__ import annotations
 
-import heapq
 import re
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -613,30 +612,21 @@ def _written_order(definition: Any, prefix: str) -> Iterator[str]:
 
 
 def _sorted(nodes: list[Node], order: Sequence[str]) -> list[Node]:
-    """Nodes in the order of the program, each behind what it reads."""
-    by_name, first = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
-    needs = {
-        node.name: {name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name}
-        for node in nodes
-    }
-    users: dict[str, list[str]] = {}
-    for name, read in needs.items():
-        for one in read:
-            users.setdefault(one, []).append(name)
-    at = {name: first.get(name, -1) for name in by_name}
-    ready = [(at[name], name) for name, read in needs.items() if not read]
-    heapq.heapify(ready)
-    found = []
-    while ready:
-        place, name = heapq.heappop(ready)
-        found.append(by_name[name])
-        for user in users.get(name, ()):
-            needs[user].discard(name)
-            if at[user] < 0:  # new: right behind what it reads
-                at[user] = place
-            if not needs[user]:
-                heapq.heappush(ready, (at[user], user))
-    return found
+    """Nodes in the order of the program, each behind what it reads; those that aren't of the
+    program (Grappler's) right before their first user."""
+    by_name, place = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
+    pending = sorted(by_name, key=lambda name: -place.get(name, len(order)))
+    done: dict[str, Node] = {}
+    while pending:
+        node = by_name[pending[-1]]
+        needs = [name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name]
+        missing = [name for name in needs if name not in done]
+        if missing and node.name not in done:
+            pending += missing[::-1]
+        else:
+            done.setdefault(node.name, node)
+            pending.pop()
+    return list(done.values())
 
 
 def _reached(name: str) -> Iterator[Any]:

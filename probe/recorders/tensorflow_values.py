@@ -121,12 +121,16 @@ class Schema(NamedTuple):
     stateful: bool = False
 
 
+NOTHING = Schema((), (), {}, {}, frozenset())
+"""What is known of an operation that isn't registered."""
+
+
 @cache
 def schema(op: str) -> Schema:
-    """Returns what is known of an operation; nothing, if it isn't registered."""
+    """Returns what is known of an operation."""
     made = op_def_registry.get(op)
     if made is None:
-        return Schema((), (), {}, {}, frozenset())
+        return NOTHING
     allowed = {one.name: set(one.allowed_values.list.type) for one in made.attr}
     inputs = []
     for one in made.input_arg:
