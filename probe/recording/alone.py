@@ -24,7 +24,7 @@ from probe import budget, floats, ulp
 from probe.recording.contract import Isolated
 from probe.recording.difference import Aligned, Difference, Pair, measure
 from probe.recording.recording import Operation, Side, Value
-from probe.recording.sums import Again, Sum, sum_of
+from probe.recording.sums import Sum, sum_of
 from probe.semantics import Passes
 
 FILLS = (0xFF, 0x3F)
@@ -51,7 +51,7 @@ class Alone:
     place: int
     reads: list[np.ndarray]
     gives: list[np.ndarray]
-    again: Again | None
+    again: Isolated | None
 
     @property
     def addresses(self) -> list[int | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,14 @@ from probe.recording.alone import Alone, same, unequal
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.enclosed import rounding
+from probe.recording.place import Placed
 from probe.recording.recording import Side, name_of
 from probe.recording.steps import of_formulas, of_terms
+from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
     Each,
-    Meaning,
     Normalises,
     Reduces,
     Unknown,
@@ -94,6 +96,116 @@ class Cause:
         return found
 
 
+@dataclass
+class Region:
+    """Both sides of a difference as they are run by themselves: an operation each, or several as
+    one. ``reads``: what both read, and where it must agree."""
+
+    left: Alone
+    right: Alone
+    reads: list[Pair]
+
+    @classmethod
+    def of(cls, left: Side, right: Side, one: Aligned) -> Region | None:
+        """Returns a region, of its first output that differs; None where that is not on both sides.
+        KeyError: a recording has left out its operands."""
+        output = next((n for n, pair in enumerate(one.gives) if not pair.equal), None)
+        if one.left is None or one.right is None or output is None:
+            return None
+        pair = one.gives[output]
+        if one.joint:
+            left, right, one = composed.of(left, right, one)
+            output = 0
+        assert one.left is not None and one.right is not None
+        ends = (left, one.left), (right, one.right)
+        first, second = (Alone.of(*end, output, pair, at) for at, end in enumerate(ends))
+        return cls(first, second, one.reads)
+
+    @property
+    def sides(self) -> tuple[Alone, Alone]:
+        """Returns both."""
+        return self.left, self.right
+
+    @property
+    def able(self) -> bool:
+        """Returns whether both can be run by themselves."""
+        return all(one.again is not None for one in self.sides)
+
+    @cached_property
+    def differ(self) -> np.ndarray:
+        """Returns which of the outputs that must agree don't: bool."""
+        return unequal(self.left.outputs, self.right.outputs, self.left.value.dtype)
+
+    @property
+    def apart(self) -> np.ndarray:
+        """Returns their numbers."""
+        return np.flatnonzero(self.differ)
+
+    def other_operands(self) -> str:
+        """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
+
+        Equal parts put into the right side's operands must leave every bit as it is.
+        """
+        ours, theirs = (
+            dict(zip(one.operation.reads, one.reads, strict=True)) for one in self.sides
+        )
+        signed, right = dict(theirs), self.right  # the right's, with the left's zeros
+        for one in self.reads:
+            if one.selection.empty:
+                continue
+            other = theirs[one.right]
+            mixed = one.selection.put(other, one.selection.taken(ours[one.left], 0), 1)
+            signed[one.right] = mixed.reshape(other.shape)
+            if not same(other, signed[one.right], right.side.recording.values[one.right].dtype):
+                return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+        if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
+            return ""
+        # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
+        given = right.chosen(right.call([signed[n] for n in right.operation.reads]))
+        if same(given, right.outputs, right.value.dtype):
+            return ""
+        return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
+
+    def reads_more(self) -> str:
+        """Returns which side reads more than was said; empty if none does, as far as is known."""
+        for one in self.sides:
+            if one.reads_more(self.reads):
+                why = "its outputs depend on operands that it was not expected to read"
+                return f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
+        return ""
+
+    @property
+    def as_one(self) -> bool:
+        """Returns whether two calls differ in their arguments at most, as far as that is known."""
+        left, right = (
+            (
+                one.side.recording.target,
+                [array.shape for array in one.reads],
+                getattr(one.again, "lies", None),
+            )
+            for one in self.sides
+        )
+        return left == right
+
+    @cached_property
+    def exchanged(self) -> tuple[list[int | None], list[int | None], str]:
+        """Returns either side's operands at the other side's addresses, and which begin elsewhere,
+        in words; empty if none is known to."""
+        ours, theirs = (list(one.addresses) for one in self.sides)
+        pairs = {pair.left: pair.right for pair in self.reads}
+        right = {n: at for at, n in enumerate(self.right.operation.reads)}
+        said = []
+        for at, number in enumerate(self.left.operation.reads):
+            other = right.get(pairs.get(number, -1))
+            if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+                continue
+            name = name_of(self.left.side.recording, number) or f"operand {at + 1}"
+            said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
+            ours[at], theirs[other] = theirs[other], ours[at]
+        head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+        return ours, theirs, f"{head}: {', '.join(said)}" if said else ""
+
+
 def explain(
     left: Side, right: Side, aligned: Aligned, most: int = ALL, known: Known | None = None
 ) -> Cause:
@@ -101,49 +213,43 @@ def explain(
 
     ``known``: what was revealed of operations like it, which is tried first and added to.
 
-    Costs two watched runs a side for its operands, and then calls of the one operation. An
-    operation that one run alone has, or that does not differ, has no cause.
+    Costs calls of its operations. What one run alone has, or does not differ, has no cause.
     """
-    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
-    if aligned.left is None or aligned.right is None or output is None:
-        return Cause("", "there are no outputs on both sides that differ")
-    pair = aligned.gives[output]
-    made = Cause("", "", pair.compared, pair.differing, output=output)
-    known = {} if known is None else known
-    if aligned.joint:
-        left, right, aligned = composed.of(left, right, aligned)
-        output = 0
-    assert aligned.left is not None and aligned.right is not None
-    numbers = enumerate(((left, aligned.left), (right, aligned.right)))
+    pair = next((one for one in aligned.gives if not one.equal), None)
+    made = Cause("", "there are no outputs on both sides that differ")
+    if pair is not None:
+        made.compared, made.differing = pair.compared, pair.differing
+        made.output = aligned.gives.index(pair)
     try:
-        sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
+        if (region := Region.of(left, right, aligned)) is None:
+            return made
     except KeyError:
         made.why = "its operands were left out of the recording"
         return made
-    made = _explained(made, sides, aligned, most, known)
+    made.why = ""
+    made = _explained(made, region, aligned, most, {} if known is None else known)
     if not made.refuted:
         told = made.comparison
-        proved = np.zeros(len(sides[0].outputs), bool) if told is None else told.proved()
+        proved = np.zeros(len(region.differ), bool) if told is None else told.proved()
         counted = made.replayed if made.kind and told is None else 0
-        made.rounding = rounding(sides, proved, counted)
+        made.rounding = rounding(region.sides, proved, counted)
     return made
 
 
-def _explained(made: Cause, sides: list[Alone], aligned: Aligned, most: int, known: Known) -> Cause:
+def _explained(made: Cause, region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
     if aligned.arguments:
-        return _argued(made, sides, aligned)
-    if any(one.again is None for one in sides):
-        # of a recording that isn't trusted nothing was tried
-        tried = (getattr(one.side, "untried", "") for one in sides)
+        return _argued(made, region, aligned)
+    if not region.able:  # of a recording that isn't trusted nothing was tried
+        tried = (getattr(one.side, "untried", "") for one in region.sides)
         made.why = next(filter(None, tried), "the operation can't be run alone")
     else:
-        made.why = _other_operands(sides, aligned.reads)
+        made.why = region.other_operands()
         made.refuted = bool(made.why)
     if made.why:
-        made.why += f"; {text}" if (text := _addresses(sides, aligned.reads).text) else ""
+        made.why += f"; {region.exchanged[2]}" if region.exchanged[2] else ""
         return made
     try:
-        made.kind, made.why = _unlike(sides, aligned.reads)
+        made.kind, made.why = _unlike(region)
         made.refuted = made.why.endswith(NO_SOURCE)
     except TimeOver:
         raise
@@ -154,74 +260,54 @@ def _explained(made: Cause, sides: list[Alone], aligned: Aligned, most: int, kno
         return made
     made.alone = True
     if aligned.assumed and aligned.joint:
-        apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
-        found = of_terms(sides[0], sides[1], aligned.reads, apart)
-        if found := found or of_formulas(sides[0], sides[1], apart, known, most):
-            return _placed(made, found)
-        made.why = "not explained yet: different formulas whose results are close"
-        return made
-    made = _classed(made, sides, aligned.reads, most, known)
-    if not made.kind and aligned.joint:
-        apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
-        if found := of_formulas(sides[0], sides[1], apart, known, most):
-            made = _placed(made, found)
-    return _of_addresses(made, sides, aligned.reads)
+        return _placed(made, _of_formulas(region, most, known) or Placed("", CLOSE))
+    made = _classed(made, region, most, known)
+    if not made.kind and aligned.joint and (found := _of_formulas(region, most, known)):
+        made = _placed(made, found)
+    return _of_addresses(made, region)
 
 
-@dataclass
-class _Addresses:
-    """Where operands begin. ``text``: those that begin elsewhere on the other side, empty if none
-    is known to; ``left`` and ``right``: a side's operands at the other side's addresses."""
-
-    text: str
-    left: list[int | None]
-    right: list[int | None]
+CLOSE = "not explained yet: different formulas whose results are close"
 
 
-def _addresses(sides: list[Alone], reads: list[Pair]) -> _Addresses:
-    ours, theirs = (one.addresses for one in sides)
-    found, said = _Addresses("", list(ours), list(theirs)), []
-    pairs = {pair.left: pair.right for pair in reads}
-    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
-    for at, number in enumerate(sides[0].operation.reads):
-        other = right.get(pairs.get(number, -1))
-        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
-            continue
-        found.left[at], found.right[other] = theirs[other], ours[at]
-        name = name_of(sides[0].side.recording, number) or f"operand {at + 1}"
-        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
-    if said:
-        head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
-        found.text = f"{head}: {', '.join(said)}"
-    return found
+def _of_formulas(region: Region, most: int, known: Known) -> Placed | None:
+    """Returns what sets the steps of both sides apart; None where one of them isn't known."""
+    try:
+        found = of_terms(*region.sides, region.reads, region.apart)
+        return found or of_formulas(*region.sides, region.apart, known, most)
+    except TimeOver:
+        raise
+    except Exception:  # left out of a recording, or a library raises what it likes
+        return None
 
 
-def _of_addresses(made: Cause, sides: list[Alone], reads: list[Pair]) -> Cause:
+def _of_addresses(made: Cause, region: Region) -> Cause:
     """Names the addresses of operands as the cause where each side, run alone on its own operands
     at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
     what each side adds; what else differs between the sides then changes nothing."""
-    if not (apart := _addresses(sides, reads)).text:
+    ours, theirs, text = region.exchanged
+    if not text:
         return made
-    moved = sides[0].moved(apart.left), sides[1].moved(apart.right)
+    (left, right), dtype = region.sides, region.left.value.dtype
+    moved = left.moved(ours), right.moved(theirs)
     if moved[0] is None or moved[1] is None:
-        made.why += f"; {apart.text}"
+        made.why += f"; {text}"
         return made
-    ours, theirs, dtype = sides[0].outputs, sides[1].outputs, sides[0].value.dtype
-    differ = unequal(ours, theirs, dtype)
-    gone = differ & ~unequal(moved[0], theirs, dtype) & ~unequal(moved[1], ours, dtype)
-    count, every = int(gone.sum()), int(differ.sum())
+    gone = region.differ & ~unequal(moved[0], right.outputs, dtype)
+    gone &= ~unequal(moved[1], left.outputs, dtype)
+    count, every = int(gone.sum()), int(region.differ.sum())
     if count < every:  # none: where they begin changes nothing, and is not mentioned
-        made.why += f"; {apart.text}, which explains {count} of {every}" * bool(count)
+        made.why += f"; {text}, which explains {count} of {every}" * bool(count)
         return made
     if not made.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
         made.why, made.examined, made.replayed = "", every, every
-    exchanged = f"{apart.text}; with the addresses exchanged, each side gives the other's bits"
+    exchanged = f"{text}; with the addresses exchanged, each side gives the other's bits"
     made.kind, made.causes = "alignment", {"alignment": every}
     made.why = f"{exchanged}; {made.why}" if made.why else exchanged
     return made
 
 
-def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
+def _argued(made: Cause, region: Region, aligned: Aligned) -> Cause:
     """Fills in the class of operations whose arguments differ, though their operands agree.
 
     It is the arguments that decide where nothing else can: operands of one size that lie alike in
@@ -229,11 +315,10 @@ def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
     """
     elsewhere = False  # whether something around a call decides its bits, such as a switch
     try:
-        for one in sides if all(one.again is not None for one in sides) else ():
+        for one in region.sides if region.able else ():
             kind, why = one.unsteady()
             if kind in ("nondeterministic", "uninitialised"):
-                made.kind, made.why = kind, why
-                made.causes = {kind: made.differing}
+                made.kind, made.why, made.causes = kind, why, {kind: made.differing}
                 return made
             made.alone, elsewhere = not why, bool(why)
             if why:
@@ -241,8 +326,8 @@ def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
     except Exception as error:  # a library raises what it likes
         made.why = f"alone, the operation raises {type(error).__name__}"
         return made
-    dtype = sides[0].value.dtype
-    if (elsewhere or not _as_one(sides)) and near(aligned.gives[made.output], dtype):
+    dtype = region.left.value.dtype
+    if (elsewhere or not region.as_one) and near(aligned.gives[made.output], dtype):
         made.why = (
             f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
@@ -250,7 +335,7 @@ def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
         return made
     # the same operands on the same target, so nothing but the arguments can decide
     made.kind, made.why = "argument", aligned.arguments
-    both = [one.operation.meaning for one in sides]
+    both = [one.operation.meaning for one in region.sides]
     if all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]:
         made.kind = "window+argument"
     made.causes = {made.kind: made.differing}
@@ -258,123 +343,57 @@ def _argued(made: Cause, sides: list[Alone], aligned: Aligned) -> Cause:
     return made
 
 
-def _as_one(sides: list[Alone]) -> bool:
-    """Returns whether two calls differ in their arguments at most, as far as that is known."""
-    left, right = (
-        (
-            one.side.recording.target,
-            [array.shape for array in one.reads],
-            getattr(one.again, "lies", None),
-        )
-        for one in sides
-    )
-    return left == right
-
-
-def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
+def _unlike(region: Region) -> tuple[str, str]:
     """(class, why) where a side alone is not what was recorded, or reads more than was said."""
-    for one in sides:
+    for one in region.sides:
         kind, why = one.unsteady()
         if why:
             return ("" if kind == "other" else kind), why
-    return "", _reads_more(sides, reads)
-
-
-def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
-    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
-
-    Equal parts put into the right side's operands must leave every bit as it is.
-    """
-    ours = dict(zip(sides[0].operation.reads, sides[0].reads, strict=True))
-    theirs = dict(zip(sides[1].operation.reads, sides[1].reads, strict=True))
-    signed = dict(theirs)  # the right's, with the left's zeros
-    for one in reads:
-        mine, other = ours[one.left], theirs[one.right]
-        if one.selection.empty:
-            continue
-        mixed = one.selection.put(other, one.selection.taken(mine, 0), 1)
-        dtype = sides[1].side.recording.values[one.right].dtype
-        if not same(other, mixed.reshape(other.shape), dtype):
-            return f"the operands were assumed to agree, but differ{NO_SOURCE}"
-        signed[one.right] = mixed.reshape(other.shape)
-    if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
-        return ""
-    # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
-    given = sides[1].chosen(sides[1].call([signed[n] for n in sides[1].operation.reads]))
-    if not same(given, sides[1].outputs, sides[1].value.dtype):
-        return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
-    return ""
+    return "", region.reads_more()
 
 
 def refuted(left: Side, right: Side, aligned: Aligned) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
-    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
-    if aligned.left is None or aligned.right is None or output is None:
-        return ""
-    pair = aligned.gives[output]
     try:
-        if aligned.joint:
-            left, right, aligned = composed.of(left, right, aligned)
-            output = 0
-        assert aligned.left is not None and aligned.right is not None
-        numbers = enumerate(((left, aligned.left), (right, aligned.right)))
-        sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
-        if any(one.again is None for one in sides):
+        region = Region.of(left, right, aligned)
+        if region is None or not region.able:
             return ""
-        return _other_operands(sides, aligned.reads) or _reads_more(sides, aligned.reads)
+        return region.other_operands() or region.reads_more()
     except TimeOver:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return ""
 
 
-def _reads_more(sides: list[Alone], reads: list[Pair]) -> str:
-    for one in sides:
-        if one.reads_more(reads):
-            why = "its outputs depend on operands that it was not expected to read"
-            return f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
-    return ""
-
-
-def _classed(made: Cause, sides: list[Alone], reads: list[Pair], most: int, known: Known) -> Cause:
+def _classed(made: Cause, region: Region, most: int, known: Known) -> Cause:
     """Fills in the class of an operation that gives its recorded bits alone."""
-    meaning = sides[0].operation.meaning
-    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
-    first = first_meaning(meaning)
+    meaning = region.left.operation.meaning
+    first = first_of(meaning)
     if isinstance(first, Contracts | Windows | Convolution | Reduces):
-        return _of_sums(made, sides, most, known)
+        return _of_sums(made, region, most, known)
     if isinstance(first, Each):
-        along = getattr(first, "along", getattr(meaning, "axis", None))
-        added = of_terms(sides[0], sides[1], reads, apart)
-        found = added or place.of_function(sides[0], sides[1], apart, along)
+        added = of_terms(*region.sides, region.reads, region.apart)
+        found = added or place.of_function(*region.sides, region.apart, first.along)
     elif isinstance(meaning, Normalises):
-        found = place.of_rows(sides[0], sides[1], meaning, apart)
+        found = place.of_rows(*region.sides, meaning, region.apart)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
-        found = place.Placed("", f"not explained yet: {why}")
+        found = Placed("", f"not explained yet: {why}")
     return _placed(made, found)
 
 
-def _placed(made: Cause, found: place.Placed) -> Cause:
+def _placed(made: Cause, found: Placed) -> Cause:
     made.kind, made.why = found.word, found.why
     made.examined, made.replayed = found.examined, found.replayed
     made.causes = {found.word: found.replayed} if found.word else {}
     return made
 
 
-def first_meaning(meaning: Meaning) -> Meaning:
-    """What an operation that is several in one starts with; a function along one axis as itself."""
-    steps = getattr(meaning, "steps", ())
-    found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
-    each: Meaning = getattr(found, "each", found)
-    return each
-
-
-def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
+def _of_sums(made: Cause, region: Region, most: int, known: Known) -> Cause:
     """Fills in how both sides add, revealed and replayed."""
     try:
-        adds = [Adds(one) for one in sides]
+        adds = [Adds(one) for one in region.sides]
         told = adding.both(adds)
         if len(told.differing):
             _told(made, told, adding.revealed(adds, told.differing, known, most))
@@ -386,16 +405,14 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
 
 
 def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
-    """Adds a case's classes and counts; the first case is kept."""
+    """Fills in the class of two sums, and what was counted."""
     where = np.isin(told.differing, examined)
-    names = [name for name, here in zip(told.cause, where, strict=True) if here]
-    made.examined += len(examined)
-    made.replayed += int(told.proved(examined).sum())
-    counted = Counter(made.causes) + Counter(names)
-    made.causes = dict(counted.most_common())
-    made.comparison = made.comparison or told
+    counted = Counter(name for name, here in zip(told.cause, where, strict=True) if here)
+    made.examined, made.replayed = len(examined), int(told.proved(examined).sum())
+    made.causes, made.comparison = dict(counted.most_common()), told
     refused = [side.refusal for side in (told.left, told.right)]
     evidence = told.left.evidence or told.right.evidence
+    explained = [name for name in made.causes if name not in ("unexplained", "not-a-sum")]
     if "nondeterministic" in refused:
         made.kind, made.why = "nondeterministic", evidence
     elif refused.count("not-a-sum") == 1:
@@ -407,21 +424,13 @@ def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
         )
     elif refused.count("not-a-sum") == 2:
         made.why = f"neither side adds the products (Winograd or FFT, for example): {evidence}"
-    else:
-        _of_orders(made, told, counted)
-
-
-def _of_orders(made: Cause, told: Comparison, counted: Counter[str]) -> None:
-    explained = [name for name in counted if name not in ("unexplained", "not-a-sum")]
-    if not explained:
-        evidence = told.left.evidence or told.right.evidence
+    elif not explained:
         made.why = "no revealed summation gives the bits of both sides"
         made.why += f": {evidence}" if evidence else ""
-        return
-    made.kind = max(explained, key=lambda name: counted[name])
-    summands = told.left.case.summands
-    of = f"{made.replayed} of {made.examined} examined outputs replay on both sides"
-    made.why = f"{SAID.get(made.kind, made.kind)} in sums of {summands}; {of}"
+    else:
+        made.kind, summands = explained[0], told.left.case.summands
+        of = f"{made.replayed} of {made.examined} examined outputs replay on both sides"
+        made.why = f"{SAID.get(made.kind, made.kind)} in sums of {summands}; {of}"
 
 
 SAID = {

@@ -130,7 +130,6 @@ def _replayed(
     ends = [[n for n in each.gives if n in used] for each in inside]
     if any(len(some) != 1 for some in ends):
         return None
-    side.hold({*used, *(n for each in inside for n in each.gives)}, {n.number for n in inside})
     outs = [some[0] for some in ends]
     needs = {out: np.zeros(values[out].shape, bool) for out in outs}
     needs[last].reshape(-1)[wanted] = True

@@ -26,7 +26,7 @@ from probe.recording.alone import Alone, unequal
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
 from probe.recording.recording import Side
-from probe.recording.source import Cause, explain
+from probe.recording.source import Cause, Region, explain
 from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh
@@ -97,15 +97,10 @@ def write(
 
 
 def _sides(left: Side, right: Side, aligned: Aligned) -> tuple[Alone, Alone]:
-    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
-    if aligned.left is None or aligned.right is None or output is None:
-        raise InputError(
-            "operation", scripts.shown(aligned.name), "no output of it differs", "give a source"
-        )
-    pair = aligned.gives[output]
-    numbers = ((left, aligned.left), (right, aligned.right))
-    one, two = (Alone.of(side, n, output, pair, at) for at, (side, n) in enumerate(numbers))
-    return one, two
+    if (region := Region.of(left, right, aligned)) is None:
+        why, todo = "no output of it differs", "give a source"
+        raise InputError("operation", scripts.shown(aligned.name), why, todo)
+    return region.sides
 
 
 def _proved(
