@@ -734,13 +734,15 @@ class Recorder:
         Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
         """
         every = list(dict.fromkeys((*names, *self.read.outputs)))
-        values = dict(zip(every, self._outputs(every), strict=True))
+        values, graph = dict(zip(every, self._outputs(every), strict=True)), None
         for name in every:
-            graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
-            graph.values = self.inputs | values
-            (node,) = (one for one in graph.nodes if name in one.gives)
-            if graph.agrees(node):
+            if graph is None:  # where a result is left out, operations are others
+                graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
+                graph.values = self.inputs | values
+                by = {key: node for node in graph.nodes for key in node.gives}
+            if graph.agrees(by[name]):
                 self.alike.add(name)
             elif name not in self.read.outputs:
-                values = {one: array for one, array in values.items() if one != name}
+                del values[name]
+                graph = None
         return [name for name in names if name in values]
