@@ -18,6 +18,7 @@ from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, pl
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
 from probe.semantics.call import meaning as by_table
+from probe.semantics.call import reading
 
 Row = Callable[[Call], Meaning]
 
@@ -103,16 +104,12 @@ def _loss(c: Call) -> Meaning:
     given = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
     more: dict[str, Any] = {"given": tuple(given)} if any(given) else {}
     each = o.function(word, **dict(c.more("reduction")), **more)
-    shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
-    return _together(c, each, shape)
-
-
-def _together(c: Call, each: Meaning, shape: tuple[int, ...]) -> Meaning:
     if not c["reduction"]:
         return each
-    word = ("mean", "sum")[c["reduction"] - 1]
-    whole = Step(o.reduced(word, range(len(shape))), (c.count,), c.gives[0])
-    return Steps((Step(each, tuple(range(c.count)), shape), whole))
+    shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
+    whole = o.reduced(("mean", "sum")[c["reduction"] - 1], range(len(shape)))
+    first = Step(each, tuple(range(c.count)), shape)
+    return Steps((first, Step(whole, (c.count,), c.gives[0])))
 
 
 def _viewed(c: Call) -> Meaning:
@@ -395,10 +392,8 @@ def _searched(c: Call) -> Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return Unknown("every row is searched in a sequence of its own")
-    shape = tuple(c["self"].shape)
-    turned = Step(s.Passes((1, 0)), (0, 1), shape, (c["sorted_sequence"].shape,))
-    whole = Whole(_kept(*range(len(shape))), "searchsorted", c.more())
-    return Steps((turned, Step(whole, (2, 3), c.gives[0])))
+    whole = Whole(_kept(*range(len(c["self"].shape))), "searchsorted", c.more())
+    return reading(c, whole, c.at("self"), c.at("sorted_sequence"))
 
 
 def _trilinear(c: Call) -> Meaning:
@@ -454,13 +449,8 @@ def _as_strided(c: Call) -> Meaning:
 
 
 def _masked_fill(c: Call) -> Meaning:
-    if c.has("value"):
-        return s.Chooses((1, c.at("value"), 0))
-    return s.Chooses((1, -1, 0), c["value"], c.dtype())
-
-
-def _all(c: Call) -> Meaning:
-    return moved(c, *range(c.count))
+    at = c.at("value") if c.has("value") else -1
+    return s.Chooses((1, at, 0), c["value"] if at < 0 else 0, c.dtype())
 
 
 def _places(c: Call) -> np.ndarray:
@@ -694,7 +684,7 @@ TABLE: dict[str, Row] = {
     "unbind": lambda c: o.unstack(c["dim"], len(c.gives)),
     "cat": lambda c: o.concat(c["dim"]),
     "stack": lambda c: o.stack(c["dim"]),
-    **_rows("block_diag _chunk_cat", _all),
+    **_rows("block_diag _chunk_cat", lambda c: moved(c, *range(c.count))),
     "constant_pad_nd": _padded,
     "as_strided": _as_strided,
     "where": lambda c: o.where() if c.count == 3 else Each("where", "", c.more()),
