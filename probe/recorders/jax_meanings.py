@@ -421,7 +421,7 @@ EACH = """sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf e
  floor ceil real imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt
  le gt ge and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter
  population_count clz complex igamma igammac eq_to le_to lt_to bessel_i0e bessel_i1e
- regularized_incomplete_beta polygamma sub neg abs mul div pow min""".split()
+ regularized_incomplete_beta polygamma sub neg abs mul pow""".split()
 ACCURATE = """log sin tanh logistic rsqrt""".split()
 """Functions with a parameter for how accurate they are."""
 
@@ -432,7 +432,10 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     **{name: _each(name, "accuracy") for name in ACCURATE},
     **{name: lambda one: Same() for name in SAME},
     **dict.fromkeys(("add", "add_any"), _each("add")),
+    # XLA multiplies by the reciprocal where it knows the divisor
+    "div": lambda one: operations.approximate("divide"),
     "max": _maximum,
+    "min": lambda one: operations.function("minimum"),
     "exp": _exp,
     "clamp": _clamp,
     "round": _rounds,

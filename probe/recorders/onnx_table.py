@@ -8,7 +8,6 @@ integers alone; an operator that needs others is ``Unknown``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
 from typing import Any
@@ -558,9 +557,7 @@ TABLE: dict[str, Row] = {
     **rows("CumSum CumProd", _cumulated),
     **rows("Softmax LogSoftmax Hardmax", _softmax),
     "BatchNormalization": _batch_norm,
-    "InstanceNormalization": lambda c: o.norm(
-        range(2, c.rank()), c.get("epsilon", 1e-5), word="instance_norm", along=1
-    ),
+    "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
     "GroupNormalization": _group_norm,
     "LayerNormalization": lambda c: _layer_norm(c, "layer_norm"),
     **rows("SimplifiedLayerNormalization RMSNormalization", lambda c: _layer_norm(c, "rms_norm")),
@@ -603,13 +600,11 @@ TABLE: dict[str, Row] = {
 }
 """What each operator computes."""
 
-DOMAINS = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
+DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 """Domains in which an operator's name means what it does here."""
 
 
 def meaning(c: Call) -> Meaning:
     """Returns what a node computes."""
-    if c.domain not in DOMAINS:
-        return Unknown(f"{c.op} is not described in probe")
-    # ai.onnx is the domain that has no name, too
-    return by_table(TABLE, replace(c, domain="") if c.domain == "ai.onnx" else c)
+    known = c.domain in DOMAINS
+    return by_table(TABLE, c) if known else Unknown(f"{c.op} is not described in probe")

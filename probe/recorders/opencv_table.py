@@ -38,7 +38,7 @@ FUNCTIONS = named(
 NARY = {
     **named("add mul sub div pow fmod equal greater greater_equal less less_equal and or xor"),
     **named("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
-    **named("bitshift:shift where"),
+    **named("bitshift:shift where lessorequal:less_equal greaterorequal:greater_equal"),
 }
 """Operations of NaryEltwise, whose inputs broadcast as NumPy's do."""
 

@@ -39,7 +39,6 @@ from probe.semantics import (
     Reduces,
     Unknown,
     Windows,
-    functions,
 )
 
 SETS = 6
@@ -49,9 +48,6 @@ SHIFTS = 0, 1, 3, 8, 16
 """How far numbers are moved along a function's places."""
 
 SEED = 31_000
-
-CHOSEN = {"max", "min", "argmax", "argmin", "any", "all"}
-"""Reductions that give one of the elements that they read, or its place."""
 
 
 @dataclass
@@ -78,31 +74,7 @@ class Judged:
 
 def settled(meaning: Meaning) -> bool:
     """Returns whether an operation's bits follow from what it reads, wherever it stands."""
-    if isinstance(meaning, Unknown):
-        return False
-    if (parts := parts_of(meaning)) is not None:
-        rounding = [one for one in parts if not _unrounded(one)]
-        return all(map(settled, parts)) and len(rounding) <= 1
-    if isinstance(meaning, Exact) or (isinstance(meaning, Windows) and meaning.kind == "max"):
-        return True
-    if isinstance(meaning, Reduces):
-        return meaning.word in CHOSEN
-    return isinstance(meaning, Each) and meaning.exact
-
-
-def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:
-    """What an operation computes that is several in one; None of one that is not, or not known."""
-    if steps := getattr(meaning, "steps", ()):
-        return [one.meaning for one in steps]
-    inside = getattr(meaning, "parts", None)
-    found: Sequence[Meaning] | None = None if inside is None else inside()
-    return found
-
-
-def _unrounded(meaning: Meaning) -> bool:
-    if isinstance(meaning, Each):
-        return functions.of(meaning.word).rounds == 0
-    return isinstance(meaning, Exact)
+    return meaning.rounds is not None
 
 
 def one_call(one: Aligned, left: Side, right: Side) -> bool:

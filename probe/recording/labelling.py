@@ -15,7 +15,7 @@ import numpy as np
 
 from probe import floats
 from probe.recording.counterparts import align
-from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
+from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value, digest
 from probe.semantics import Unknown
 from probe.semantics.labels import Labels, of_content, of_digest, tag
 
@@ -53,6 +53,7 @@ def known(left: Side, right: Side) -> tuple[dict[int, Labels], dict[int, Labels]
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
         made = {n: _whole(values[n]) for n in given}
+        made |= {n: _nothing(values[n]) for n in shared if _zeros(values[n])}
         for n in contents.keys() - shared - formulas:
             if n in given or exact(contents[n], values[n].dtype):
                 made[n] = of_content(contents[n])
@@ -120,6 +121,17 @@ def _whole(one: Value) -> Labels:
     """Labels of a value by its bits; the same bits in another shape are other elements."""
     found = of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
     return found._replace(fixed=one.role == WEIGHT)
+
+
+def _nothing(one: Value) -> Labels:
+    """Labels of zeros."""
+    return Labels(one.shape, np.zeros([min(n, 1) for n in one.shape], np.uint64))
+
+
+def _zeros(one: Value) -> bool:
+    """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
+    known = one.dtype in floats.FORMATS and len(one.shape) == 1
+    return known and digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
 
 
 def _key(one: Value) -> tuple[tuple[int, ...], str, str]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from probe.semantics import mixing
+from probe.semantics import functions, mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
 from probe.semantics.elementwise import fitted
 from probe.semantics.labels import ZERO, Labels, Name, extended, joined, of_content, tag
@@ -96,6 +97,10 @@ class Reduces(Meaning):
     zero: bool = False
     numbers: tuple[Any, ...] = ()
     places: bool = False
+
+    @property
+    def rounds(self) -> int | None:
+        return functions.of(self.word).rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
@@ -210,7 +215,7 @@ class Whole(Meaning):
         inner = [axis for axis in range(len(one.shape)) if axis not in ins]
         full = mixing.visible(one.full(ins)).transpose(*ins, *inner)
         lead = full.shape[: len(ins)]
-        lines = full.reshape(*lead, -1)
+        lines = full.reshape(*lead, prod(full.shape[len(ins) :]))
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
         found = mixing.summed(joined(lines, index), (len(lead),))
         words = [

@@ -315,10 +315,10 @@ MOVES = [
     of("RotaryEmbedding", "heads", normal(6, 2), normal(6, 2), "at"),
     of("RotaryEmbedding", "heads", normal(6, 2), normal(6, 2), "at", interleaved=1),
 ]  # fmt: skip
-OTHERWISE = {
-    "ReorderInput": "the blocked layouts of test_recording_onnxruntime.py reach it",
-    "ReorderOutput": "the blocked layouts of test_recording_onnxruntime.py reach it",
-}
+OTHERWISE = {"ReorderInput", "ReorderOutput"}
+"""Operators of the optimiser, which test_recording_onnxruntime.py reaches."""
+WRITTEN_OUT = {"CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "Swish"}
+"""What this ONNX Runtime has no kernel for, but writes as several operators: those are proved."""
 NODES = [*FUNCTIONS, *PRODUCTS, *LAYERS, *LOOPS, *MOVES]
 INPUTS |= {"b3": (normal(1, 3), None), "l8": (normal(4, 8, 6), 0)}
 
@@ -404,7 +404,8 @@ def looked_up(nodes: list[Node], rows: list[int]) -> dict[int, float]:
 
 def test_every_row_of_the_table_is_reached() -> None:
     ran = {one.op for some in able().values() for one in some}
-    assert not TABLE.keys() - {one.op for one in NODES} - OTHERWISE.keys()
+    assert not TABLE.keys() - {one.op for one in NODES} - OTHERWISE
+    assert ran >= WRITTEN_OUT
     assert len(ran) > 0.9 * len(TABLE), "this ONNX Runtime refuses too many of them"
 
 
