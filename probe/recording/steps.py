@@ -182,20 +182,18 @@ def _replayed(
             return None
         for n, number in enumerate(each.reads):
             if number in states:
-                moved = _carried(states[number], step, n)
+                moved = _carried(GOOD - states[number], step, n)  # what is padded is good
                 least = states[number].min(initial=GOOD)
-                own = np.minimum(own, least if moved is None else moved)
+                own = np.minimum(own, least if moved is None else GOOD - moved)
             for _, origins in sums:
                 if number in origins:
-                    moved = _carried(origins[number], step, n)
-                    origins[out] = np.full(own.shape, -1) if moved is None else moved
+                    moved = _carried(origins[number] + 1, step, n)
+                    origins[out] = np.full(own.shape, -1) if moved is None else moved - 1
         states[out] = own
         if adds is not None:
             sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
-    behind = [
-        (adds, origins[last].reshape(-1)[wanted]) for adds, origins in sums if last in origins
-    ]
-    return _Told(states[last].reshape(-1)[wanted], behind)
+    found = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
+    return _Told(states[last].reshape(-1)[wanted], found)
 
 
 def _at_places(meaning: Meaning) -> Each | None:
