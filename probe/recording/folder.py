@@ -32,9 +32,9 @@ from probe.recording.recording import (
     container,
     digest,
 )
-from probe.recording.spelling import tupled, words
+from probe.recording.spelling import tupled
 
-FORMAT, READ = 1, (1,)
+FORMAT, READ = 2, (1, 2)
 FILE = "recording.json"
 MOST = 2 << 30
 """Bytes of values that a recording keeps unless it is told otherwise."""
@@ -184,7 +184,7 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
         "path": one.path,
         "reads": list(one.reads),
         "gives": list(one.gives),
-        "attributes": json.loads(json.dumps(dict(one.attributes), default=words)),
+        "attributes": spelling.packed(dict(one.attributes), files),
         "meaning": spelling.spelled(one.meaning, shapes[0], shapes[1], files),
         **_written(one),
     }
@@ -228,6 +228,7 @@ class Stored:
             AttributeError,
             IndexError,
             OverflowError,
+            RecursionError,
         ) as error:
             why = f"{FILE} does not describe a recording ({type(error).__name__}: {error})"
             raise self.broken(why[:200]) from None
@@ -266,7 +267,7 @@ class Stored:
         unsteady = frozenset(n for n, one in enumerate(told["values"]) if one.get("unsteady"))
         run.values = [self._value(one) for one in told["values"]]
         for number, one in enumerate(told["operations"]):
-            run.operations.append(self._operation(number, one, run.values))
+            run.operations.append(self._operation(number, one, run.values, told["format"]))
             if "lines" in one:
                 self.lines[number] = list(map(str, one["lines"])), list(map(str, one["imports"]))
         self._fits(run)
@@ -286,13 +287,16 @@ class Stored:
         return found
 
     def _operation(
-        self, number: int, told: Mapping[str, Any], values: Sequence[Value]
+        self, number: int, told: Mapping[str, Any], values: Sequence[Value], form: int
     ) -> Operation:
         reads, gives = (_numbers(told[name], len(values)) for name in ("reads", "gives"))
+        computed = told["meaning"]
+        if form == 1:
+            computed = spelling.upgraded(computed, [values[n].shape for n in gives])
         return Operation(
             *(number, str(told["name"]), str(told["op"]), str(told["path"]), reads, gives),
-            dict(told["attributes"]),
-            spelling.meant(told["meaning"], [values[n].shape for n in gives], self),
+            dict(told["attributes"] if form == 1 else spelling.unpacked(told["attributes"], self)),
+            spelling.meant(computed, self),
         )
 
     def _fits(self, run: Recording) -> None:

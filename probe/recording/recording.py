@@ -156,6 +156,11 @@ class Run:
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """What it is, not what it holds."""
+        run = self.recording
+        return f"Run of {len(run.operations)} operations on {run.target}"
+
     def array(self, number: int) -> np.ndarray | None:
         """Returns a value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""

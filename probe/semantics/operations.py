@@ -76,6 +76,13 @@ def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> R
     return reduced(word, axes, keep, (("correction", number(correction)),))
 
 
+def several(word: str, count: int) -> Meaning:
+    """Returns a function of two arrays taken over ``count`` of them: the sum, the largest."""
+    if count != 2:
+        return Same() if count == 1 else Each(f"{word}_of_{count}")
+    return function(word)
+
+
 def where() -> Chooses:
     """Returns a choice by a condition: the second input where the first is true, else the third."""
     return Chooses()
