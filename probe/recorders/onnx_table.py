@@ -30,7 +30,7 @@ from probe.semantics import (
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
-from probe.semantics.call import Call, NotSettled, Row, chain, gemm, named, reading, rows, worded
+from probe.semantics.call import Call, NotSettled, Row, chain, named, reading, rows, worded
 from probe.semantics.call import meaning as by_table
 
 UNARY = named(
@@ -180,7 +180,7 @@ def _matmul(c: Call) -> Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return Unknown("its batch axes are permuted")
     turned = _on(c, "transA"), _on(c, "transB")
-    product = gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
     return chain(c, product, *_activation(c))
 
 

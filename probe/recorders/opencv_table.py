@@ -27,7 +27,7 @@ from probe.semantics import (
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
-from probe.semantics.call import Call, Row, gemm, named, reading, rows, worded
+from probe.semantics.call import Call, Row, named, reading, rows, worded
 
 FUNCTIONS = named(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
@@ -143,7 +143,7 @@ def _matmul(c: Call) -> Meaning:
     if c.op == "Gemm" and c.get("flatten_a") and c.rank() != 2:
         return Unknown("its first input is flattened")
     turned = [bool(c.get(f"trans{x}") or c.get(f"trans_{x.lower()}")) for x in "AB"]
-    return gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    return o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
 
 
 def _nary(c: Call) -> Meaning:

@@ -4,12 +4,11 @@ computes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from probe.semantics import operations
 from probe.semantics.contract import Meaning, Run, Step, Steps, Unknown
 
 
@@ -191,26 +190,3 @@ def chain(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) ->
         else:
             steps = (*steps, Step(one, (last,), shape))
     return Steps(steps)
-
-
-def gemm(
-    call: Call,
-    turned: Sequence[bool] = (False, False),
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    bias: int = 2,
-) -> Meaning:
-    """Returns ``alpha a b + beta c``, of the operands in the first two slots and in ``bias``, where
-    there is one; ``turned``: which of the first are transposed."""
-    ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
-    one, two = (operations.function("multiply", other=number) for number in (alpha, beta))
-    product = operations.matmul(ranks, (turned[0], turned[1]), reads)
-    if not call.has(bias) or beta == 0:
-        return product if alpha == 1 else chain(call, product, one)
-    added, last, shape = call.at(bias), call.count, call.gives[0]
-    if alpha == beta == 1:
-        return replace(product, bias=added)
-    steps = [Step(product, reads, shape), Step(one, (last,), shape)]
-    steps.append(Step(two, (added,), call.shape(bias)))
-    steps.append(Step(operations.function("add"), (last + 1, last + 2), shape))
-    return Steps(tuple(steps))
