@@ -124,12 +124,6 @@ def _activation(c: Call) -> tuple[Meaning, ...]:
     return (_function(name, alone or dict(zip(names, given, strict=False))),)
 
 
-def _variadic(c: Call, word: str) -> Meaning:
-    if c.count != 2:
-        return Same() if c.count == 1 else Each(f"{word}_of_{c.count}")
-    return o.function(word)
-
-
 def _clip(c: Call) -> Meaning:
     low, high = (
         float(c.value(slot).reshape(-1)[0]) if c.has(slot) else c.get(name)
@@ -182,36 +176,12 @@ def _quantised(c: Call) -> Meaning:
 # products and windows
 
 
-def _scaled(c: Call, product: Meaning, alpha: float) -> Meaning:
-    scale = () if alpha == 1.0 else (o.function("multiply", other=alpha),)
-    return chain(c, product, *scale, *_activation(c))
-
-
 def _matmul(c: Call) -> Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return Unknown("its batch axes are permuted")
-    if c.has(2):
-        return Unknown("it has an input that is not described in probe")
     turned = _on(c, "transA"), _on(c, "transB")
-    product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
-    return _scaled(c, product, float(c.get("alpha", 1.0)))
-
-
-def _gemm(c: Call) -> Meaning:
-    alpha, beta = float(c.get("alpha", 1.0)), float(c.get("beta", 1.0))
-    biased = c.has(2) and beta != 0
-    if biased and (alpha, beta) != (1.0, 1.0):
-        return Unknown("its product and its bias are scaled")
-    turned = _on(c, "transA"), _on(c, "transB")
-    bias = c.at(2) if biased else None
-    return _scaled(c, o.matmul((2, 2), turned, (c.at(0), c.at(1)), bias), alpha)
-
-
-def _einsum(c: Call) -> Meaning:
-    equation = str(c["equation"])
-    if "." in equation or not equation.partition("->")[2]:
-        return Unknown("its equation has dots, or gives one number")
-    return o.einsum(equation)
+    product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    return chain(c, product, *_activation(c))
 
 
 def _window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
@@ -522,7 +492,7 @@ def _regions(c: Call) -> Meaning:
 TABLE: dict[str, Row] = {
     **rows([*UNARY, *NUMBERED], lambda c: _function(c.op, c.attributes)),
     **worded(BINARY, lambda c, word: o.function(word)),
-    **worded(VARIADIC, _variadic),
+    **worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     **rows("Identity Dropout", _same),
     **rows("QuantizeLinear DequantizeLinear", _quantised),
     **rows("Cast CastLike", _cast),
@@ -542,9 +512,8 @@ TABLE: dict[str, Row] = {
     "GlobalAveragePool": _global_pool("mean"),
     "GlobalLpPool": lambda c: _global_pool(f"l{c.get('p', 2)}")(c),
     "LpPool": lambda c: Whole(((0, 0), (1, 1)), "lp_pool", (*c.numbers(), c.gives[0][2:])),
-    **rows("MatMul FusedMatMul", _matmul),
-    **rows("Gemm FusedGemm", _gemm),
-    "Einsum": _einsum,
+    **rows("MatMul FusedMatMul Gemm FusedGemm", _matmul),
+    "Einsum": lambda c: o.einsum(str(c["equation"])),
     **rows("QLinearConv ConvInteger", _of_rows(0)),
     **rows("MatMulInteger QLinearMatMul", _of_rows(-1)),
     **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _of_rows()),

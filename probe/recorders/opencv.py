@@ -25,12 +25,13 @@ from typing import Any
 import cv2
 import numpy as np
 import onnx
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
 from probe.recorders.graphs import Fed, Graph, Held, Node, Nodes, Piece, Runner
-from probe.recorders.onnx_file import inputs_of, written
+from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
@@ -56,7 +57,7 @@ NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
 
-# Protocol buffers' text format, in which Caffe writes its models and OpenCV dumps its nets
+# Protocol buffers' text format, in which Caffe writes its models
 
 
 QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
@@ -138,7 +139,7 @@ def declared(text: str) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters, lists all.
+    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters.
 
     ``slots``: which of its results each of ``gives`` is. ``blobs``: its weights as OpenCV holds
     them, before the first pass packs them.
@@ -149,7 +150,7 @@ class Layer:
     reads: tuple[str, ...]
     gives: tuple[str, ...]
     slots: tuple[int, ...]
-    words: Mapping[str, list[Any]]
+    words: Mapping[str, Any]
     blobs: tuple[Any, ...] = ()
 
     @property
@@ -207,40 +208,37 @@ def read(net: Any, floats: Sequence[float] = ()) -> Net:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder, "net.pbtxt")
         net.dumpToPbtxt(str(path))
-        graph = parsed(path.read_text())["graph"][0]
-    nodes = graph.get("node", [])
-    inputs, outputs = (
-        tuple(str(one["name"][0]) for one in graph.get(name, [])) for name in ("input", "output")
-    )
-    wanted = {str(name) for node in nodes for name in node.get("input", [])} | {*outputs}
+        dumped = path.read_text()
+    graph = text_format.Parse(dumped, onnx.ModelProto(), allow_unknown_field=True).graph
     texts: dict[str, set[float]] = {}
     for number in floats:
         texts.setdefault(f"{number:.6f}", set()).add(float(number))
     # the one number for each text of six decimals that is not the number itself
     exact = {text: next(iter(some)) for text, some in texts.items() if len(some) == 1}
-    shapes = {}
-    for one in [*graph.get("input", []), *graph.get("value_info", [])]:
-        shape = one["type"][0]["tensor_type"][0].get("shape", [{}])[0]
-        dims = [dim.get("dim_value", [0])[0] for dim in shape.get("dim", [])]
-        shapes[str(one["name"][0])] = tuple(int(n) for n in dims)
-    return Net(inputs, tuple(_layer(net, one, wanted, exact) for one in nodes), outputs, shapes)
+    outputs = tuple(one.name for one in graph.output)
+    wanted = {*outputs, *(name for one in graph.node for name in one.input)}
+    shapes = {
+        one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
+        for one in (*graph.input, *graph.value_info)
+    }
+    layers = tuple(_layer(net, one, wanted, exact) for one in graph.node)
+    return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
 
 
-def _layer(net: Any, node: Fields, wanted: set[str], exact: Mapping[str, float]) -> Layer:
-    name, kind, words = str(node["name"][0]), str(node["op_type"][0]).rpartition("::")[2], {}
-    for one in node.get("attribute", []):
-        key = next((k for k in ("floats", "f", "ints", "i", "strings", "s") if k in one), "")
-        values = list(one.get(key, []))
-        if key[:1] == "f":
-            values = [exact.get(f"{number:.6f}", float(number)) for number in values]
-        if one["name"][0] not in NOT_ITS_OWN:
-            words[str(one["name"][0])] = values
-    every = [str(one) for one in node.get("output", [])]
-    slots = [n for n, one in enumerate(every) if one in wanted or not n]
-    held = net.getLayer(net.getLayerId(name)).blobs
-    blobs = tuple(np.array(one) for one in held if one is not None)
-    reads = tuple(str(one) for one in node.get("input", []))
-    return Layer(name, kind, reads, tuple(every[n] for n in slots), tuple(slots), words, blobs)
+def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> Layer:
+    words = {}
+    for name, value in attributes(node).items():
+        every = value if isinstance(value, list) else [value]
+        every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
+        if every and name not in NOT_ITS_OWN:
+            words[name] = every[0] if len(every) == 1 else every
+    slots = tuple(n for n, one in enumerate(node.output) if one in wanted or not n)
+    blobs = net.getLayer(net.getLayerId(node.name)).blobs
+    return Layer(
+        *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
+        *(tuple(node.output[n] for n in slots), slots, words),
+        tuple(np.array(one) for one in blobs if one is not None),
+    )
 
 
 def plain(value: str) -> str:
@@ -263,10 +261,12 @@ def floats_of(content: bytes) -> list[float]:
 # layers as a net of their own
 
 
-def _nodes(layers: Sequence[Layer]) -> list[tuple[str, list[str], list[str], str, dict[str, Any]]]:
+def _nodes(
+    layers: Sequence[Layer],
+) -> list[tuple[str, list[str], list[str], str, Mapping[str, Any]]]:
     """(type, reads, gives, name, parameters) of every layer; all results up to the last one that is
     read have names."""
-    found: list[tuple[str, list[str], list[str], str, dict[str, Any]]] = []
+    found: list[tuple[str, list[str], list[str], str, Mapping[str, Any]]] = []
     count = 0
     for n, one in enumerate(layers):
         weights = [f"w{count + k}" for k in range(len(one.blobs))]
@@ -274,16 +274,8 @@ def _nodes(layers: Sequence[Layer]) -> list[tuple[str, list[str], list[str], str
         names = dict(zip(one.slots, one.gives, strict=True))
         slots = range(max(one.slots, default=0) + 1)
         gives = [names.get(k, f"{one.name}_unread{k}") for k in slots]
-        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", _parameters(one)))
+        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", one.words))
     return found
-
-
-def _parameters(layer: Layer) -> dict[str, Any]:
-    return {
-        name: values[0] if len(values) == 1 else values
-        for name, values in layer.words.items()
-        if values
-    }
 
 
 def model(
@@ -405,7 +397,7 @@ class Layers(Graph):
     def _node(self, layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
         """Returns layers as one operation, which reads values and then their weights."""
         slots = [*reads, *(key for one in layers for key in one.weights)]
-        words = _parameters(layers[0]) if len(layers) == 1 else {}
+        words = layers[0].words if len(layers) == 1 else {}
         op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
         path = plain(layers[-1].name)
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-from probe.recorders.torch_calls import NO_CONTENTS, called, changed, facts, signed
+from probe.recorders.torch_calls import called, changed, facts, signed
 from probe.recorders.torch_private import (
     CALL,
     SKIPS,
@@ -287,7 +287,7 @@ class _Mode(TorchDispatchMode):
         every = [given] if type(given) is torch.Tensor else tensors(given)
         if into:
             every = [*every, *(one for one in into if not _among(one, every))]
-        if known.base in NO_CONTENTS:
+        if known.empty:
             values.uninitialised(every)
             return given
         for one in into:

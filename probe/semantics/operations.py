@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.semantics import functions
+from probe.semantics.call import Call, chain
 from probe.semantics.contract import Meaning, Step, Steps, Unknown
 from probe.semantics.elementwise import Chooses, Each
 from probe.semantics.groups import Normalises
@@ -74,6 +75,13 @@ def beside(word: str, place: int, value: Any, dtype: str) -> Each:
 def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
     """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
     return reduced(word, axes, keep, (("correction", number(correction)),))
+
+
+def several(word: str, count: int) -> Meaning:
+    """Returns a function of two arrays taken over ``count`` of them: the sum, the largest."""
+    if count != 2:
+        return Same() if count == 1 else Each(f"{word}_of_{count}")
+    return function(word)
 
 
 def where() -> Chooses:
@@ -353,6 +361,29 @@ def matmul(
     second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
     out = "..." + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
     return Contracts(f"{first},{second}->{out}", reads, bias, numbers=numbers)
+
+
+def gemm(
+    call: Call,
+    turned: Sequence[bool] = (False, False),
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    bias: int = 2,
+) -> Meaning:
+    """Returns ``alpha a b + beta c``, of the operands in the first two slots and in ``bias``, where
+    there is one; ``turned``: which of the first are transposed."""
+    ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
+    one, two = (function("multiply", other=number) for number in (alpha, beta))
+    product = matmul(ranks, (turned[0], turned[1]), reads)
+    if not call.has(bias) or beta == 0:
+        return product if alpha == 1 else chain(call, product, one)
+    added, last, shape = call.at(bias), call.count, call.gives[0]
+    if alpha == beta == 1:
+        return replace(product, bias=added)
+    steps = [Step(product, reads, shape), Step(one, (last,), shape)]
+    steps.append(Step(two, (added,), call.shape(bias)))
+    steps.append(Step(function("add"), (last + 1, last + 2), shape))
+    return Steps(tuple(steps))
 
 
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:

@@ -49,8 +49,8 @@ class Sample(NamedTuple):
 
 
 def of(kind: str, *reads: np.ndarray, blobs: Any = (), gives: int = 1, **words: Any) -> Sample:
-    every = {k: list(v) if isinstance(v, list | tuple) else [v] for k, v in words.items()}
-    return Sample(kind, reads, tuple(blobs), gives, every)
+    every = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in words.items()}
+    return Sample(kind, reads, tuple(blobs), gives, {k: v for k, v in every.items() if v != []})
 
 
 def imported(kind: str, op: str, x: np.ndarray, *constants: Any, batch: int = 0, gives: int = 1,
