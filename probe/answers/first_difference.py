@@ -21,7 +21,7 @@ from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import alone, enclosed, reasons
+from probe.recording import enclosed, reasons
 from probe.recording.apart import Trusted, before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
@@ -381,9 +381,6 @@ class Walked(Answer):
             raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
-        if one.own:  # what it reads differs too: its right side is run on what agrees
-            right, one = alone.as_source(one, *sides)
-            sides = sides[0], right
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:

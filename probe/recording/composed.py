@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +39,12 @@ def grouped(side: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     last, ends = inside[-1], (read, tuple(gives))
     able = len(gives) == 1 and all(one.lines is not None for one in inside)
     made = Operation(
-        *(len(run.operations), last.name, named(run, group), last.path, *ends, {}),
-        _meaning(run, inside, *ends),
+        *(named(run, group), last.path, *ends, _meaning(run, inside, *ends), {}),
         partial(_chain, inside, *ends) if all(one.again is not None for one in inside) else None,
         partial(_lines, inside, *ends) if able else None,
         tuple(dict.fromkeys(line for one in inside for line in one.imports)),
+        name=last.name,
+        number=len(run.operations),
     )
     return replace(side, recording=replace(run, operations=[*run.operations, made]))
 
@@ -108,45 +110,44 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 def _meaning(
     run: Recording, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
-    """Returns the group's steps, each of which gives one value that the next ones read."""
-    numbers = {value: n for n, value in enumerate(read)}
+    """Returns the steps of a group that what it gives needs, those of each of its operations."""
     # what an operation reads twice, as attention to itself does, the group reads once
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
-    if len(inside) == 1 and isinstance(inside[0].meaning, Steps) and inside[0].meaning.gives:
-        places = [numbers[n] for n in inside[0].reads]
-        return _only(inside[0].meaning, places, len(read), inside[0].gives.index(gives[0]))
-    steps = []
+    every: list[tuple[Step, list[Any], list[Any]]] = []
     for one in inside:
         if isinstance(one.meaning, Unknown):
             return one.meaning
-        if isinstance(one.meaning, Steps) or len(one.gives) != 1:
-            return Unknown(f"{one.op} is a part of it that consists of several operations itself")
-        shape = run.values[one.gives[0]].shape
-        steps.append(Step(one.meaning, tuple(numbers[n] for n in one.reads), shape))
-        numbers[one.gives[0]] = len(read) + len(steps) - 1
-    return Steps(tuple(steps))
-
-
-def _only(meaning: Steps, places: Sequence[int], count: int, output: int) -> Steps:
-    """The steps that one of the outputs needs. ``places``: the number of each value that they read
-    among the ``count`` that are read."""
-    wanted = meaning.gives[output]
-    needed, pending = set[int](), [wanted]
-    starts = np.cumsum([len(places), *(1 + len(one.more) for one in meaning.steps)])
-    while pending:
-        step = int(np.searchsorted(starts, pending.pop(), "right")) - 1
-        if step >= 0 and step not in needed:
-            needed.add(step)
-            pending += meaning.steps[step].reads
-    numbers, made, last = dict(enumerate(places)), list[Step](), count
-    for step in sorted(needed):
-        one = meaning.steps[step]
-        made.append(replace(one, reads=tuple(numbers[n] for n in one.reads)))
-        for more in range(1 + len(one.more)):
-            numbers[int(starts[step]) + more] = last
-            last += 1
-    return Steps(tuple(made), () if numbers[wanted] == last - 1 else (numbers[wanted],))
+        if not isinstance(one.meaning, Steps):
+            shapes = [run.values[n].shape for n in one.gives]
+            step = Step(one.meaning, (), shapes[0], tuple(shapes[1:]), (one.op,))
+            every.append((step, [*one.reads], [*one.gives]))
+            continue
+        own, count = one.meaning.steps, sum(1 + len(step.more) for step in one.meaning.steps)
+        keys: list[Any] = [*one.reads, *((one.number, n) for n in range(count))]
+        ends = one.meaning.gives or (len(keys) - 1,)
+        if min(ends) < len(one.reads):
+            return Unknown(f"{one.op} is a part of it, and gives what it reads")
+        for end, value in zip(ends, one.gives, strict=False):
+            keys[end] = value
+        at = len(one.reads)
+        for step in own:
+            end = at + 1 + len(step.more)
+            every.append((step, [keys[n] for n in step.reads], keys[at:end]))
+            at = end
+    needed, kept = {*gives}, list[tuple[Step, list[Any], list[Any]]]()
+    for entry in reversed(every):
+        if needed.intersection(entry[2]):
+            kept.insert(0, entry)
+            needed.update(entry[1])
+    numbers: dict[Any, int] = {value: n for n, value in enumerate(read)}
+    made, count = [], len(read)
+    for step, reads, given in kept:
+        made.append(replace(step, reads=tuple(numbers[key] for key in reads)))
+        numbers.update({key: count + n for n, key in enumerate(given)})
+        count += len(given)
+    wanted = numbers[gives[0]]
+    return Steps(tuple(made), () if wanted == count - 1 else (wanted,))
 
 
 def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
