@@ -104,6 +104,7 @@ ROOMS = {
     "sweep": "cases x targets x lengths: run, compared and stored",
     "cluster": "questions run on other machines, by Dask: which node has what, and is trusted",
     "order": "in which order each output is added: revealed, then replayed",
+    "enclosure": "all results that rounding can give: what lies outside is a bug",
     "kernels": "the kernels that the library itself reports",
     "comparison": "two runs: which outputs must agree, what differs, and why",
     "explain": "why two runs differ, of one case or of a whole store",

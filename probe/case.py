@@ -258,6 +258,11 @@ class Case(Layer):
         """(batch, *output positions, filters); None takes the case's own."""
         return (batch or self.batch, *self.output_spatial(length), self.filters)
 
+    def drawn(self, kind: str, seed: int) -> Case:
+        """Returns the same sums of other generated operands; a bias is generated, too."""
+        bias = None if self.bias is None else "normal"
+        return self.with_(operands=kind, seed=seed, weights=None, bias=bias, put=None)
+
     def with_(self, **changes: Any) -> Case:
         """Returns the same case with other arguments of ``Case``.
 

@@ -356,7 +356,7 @@ class Walked(Answer):
         if one.own:  # what it reads differs too: its right side is run on what agrees
             right, one = alone.as_source(one, *sides)
             sides = sides[0], right
-        if one.groups is not None:
+        if one.joint:
             first, second, one = composed.of(*sides, one)
             sides = first, second
         return recorded.write(Path(folder), *sides, one, cause, **self.script)

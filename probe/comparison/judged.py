@@ -29,6 +29,7 @@ from probe.comparison.runs import (
     common,
     run,
 )
+from probe.enclosure import UNKNOWN, Rounding, of_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
@@ -253,10 +254,10 @@ class Comparison:
         """Returns whether both sides differ in nothing but where their operands begin in memory."""
         sides = self.left, self.right
         words = [one.case.layout for one in sides]
+        if words[0] == words[1] or not all(w == CONTIGUOUS or offset(w) >= 0 for w in words):
+            return False
         plain = [one.case.with_(layout=CONTIGUOUS) for one in sides]
-        begins = all(word == CONTIGUOUS or offset(word) >= 0 for word in words)
-        same = plain[0] == plain[1] and self.left.target.text == self.right.target.text
-        return begins and same and words[0] != words[1]
+        return plain[0] == plain[1] and self.left.target.text == self.right.target.text
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
         """Returns pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
@@ -387,6 +388,27 @@ class Comparison:
         leaves = self._classes[1][read]
         return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
+    @cached_property
+    def rounding(self) -> Rounding:
+        """Returns whether rounding can be why the differing pairs differ, in counts.
+
+        Those that replay on both sides are ``explained``, whatever their cause. Of the others that
+        read the same, both sides are held against all results that rounding can give.
+        """
+        which = self.differing
+        explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
+        open_ = ~explained & self.pairs.same_window[which]
+        verdicts = np.full((2, len(which)), UNKNOWN)
+        flush = np.zeros(len(which), bool)
+        sides = (self.left, self.pairs.left), (self.right, self.pairs.right)
+        for number, (side, places) in enumerate(sides):
+            some = places[which[open_]]
+            if len(some) and (enclosed := of_operands(side.operands, *some.T)) is not None:
+                values = side.operands.y[tuple(some.T)]
+                verdicts[number, open_], near = enclosed.judged(values)
+                flush[open_] |= near
+        return Rounding.of(explained, verdicts[0], verdicts[1], flush)
+
     def orders(self, side: Run) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
         places = self.pairs.left if side is self.left else self.pairs.right
@@ -412,6 +434,7 @@ class Comparison:
             "max_ulp": self.max_ulp,
             "signed_zero": self.signed_zero,
             "causes": self.causes,
+            "rounding": self.rounding.to_json(),
             "replayed": self.replayed,
             "by_order": self.by_order,
             "certified": bool(self.compared) and bool(self.certified().all()),
@@ -440,6 +463,7 @@ class Comparison:
             why = added if self.by_order else "nothing to explain"
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))
+        why += f"; {self.rounding.words}" * bool(self.rounding.words)
         return (
             f"{self._shared.label}: {sides}",
             counts + far * bool(differing),

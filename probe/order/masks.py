@@ -19,11 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from probe import floats, memory
-from probe.case import Case
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.order.tree import Tree
 from probe.progress import VOICE
+from probe.window import Summed
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
@@ -269,7 +269,7 @@ class SessionOperator:
     is never told that a product was fused. InputError: it needs more memory than is free.
     """
 
-    def __init__(self, session: AnySession, case: Case, select: np.ndarray | None = None) -> None:
+    def __init__(self, session: AnySession, case: Summed, select: np.ndarray | None = None) -> None:
         memory.require(case)
         self.session, self.case = session, case
         self.behind = getattr(session, "behind", None)  # what becomes of a sum: a recorded one

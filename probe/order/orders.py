@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 
 from probe import floats, operands, ulp, window
-from probe.case import Case
 from probe.errors import Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.order import zero
@@ -29,6 +28,7 @@ from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
 from probe.order.rounding import Revealed, reveal_roundings
 from probe.order.summation import Row, Summation, ranges
 from probe.order.tree import BIAS, Tree
+from probe.window import Summed
 
 CHUNK = 4096  # outputs replayed at once
 ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
@@ -48,7 +48,7 @@ class Orders:
     where that was not wanted. ``uncertified``: why some were not, or empty.
     """
 
-    case: Case
+    case: Summed
     summations: list[Summation]
     index: np.ndarray
     replayed: np.ndarray
@@ -137,7 +137,7 @@ class Operands:
     what becomes of a sum; None: it is the output.
     """
 
-    case: Case
+    case: Summed
     x: np.ndarray
     w: np.ndarray
     b: np.ndarray | None
@@ -195,7 +195,7 @@ def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.nda
 
 def reveal(
     session: AnySession,
-    case: Case,
+    case: Summed,
     known: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
     budget: int = 0,
@@ -281,8 +281,7 @@ class _Work:
 
     def _fresh(self, kind: str, seed: int) -> Operands:
         """Returns operands that the reveal did not use."""
-        bias = None if self.case.bias is None else "normal"
-        case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias, put=None)
+        case = self.case.drawn(kind, 0xC4EC + seed)
         x, w, b = (
             None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
         )

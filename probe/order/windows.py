@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     too. NotASum: the answers are no input's number, so the operator reads more than one element
     there, or they depend on how large the inputs are.
     """
-    case = operator.case
+    case: Any = operator.case  # a Case: no windows are read off recorded operations
     if case.pool:
         return as_windows(case, reveal_pool(operator.session, case))
     largest = 1 << (floats.FORMATS[case.dtype].precision - 1)
@@ -77,7 +78,7 @@ def as_predicted(case: Case) -> np.ndarray:
 def _named(operator: SessionOperator, base: int, doubt: float, scale: float) -> np.ndarray:
     """Returns the windows, by names in digits of ``base``, times ``scale``; answers may be off a
     whole number by doubt."""
-    case = operator.case
+    case: Any = operator.case  # a Case: no windows are read off recorded operations
     names = np.arange(1, np.prod(case.input_shape()) + 1).reshape(case.input_shape())
     found = np.zeros((case.groups, operator.positions, operator.summands), np.int64)
     weight = 1
@@ -91,7 +92,7 @@ def _named(operator: SessionOperator, base: int, doubt: float, scale: float) -> 
 
 def _digit(operator: SessionOperator, digits: np.ndarray, doubt: float, scale: float) -> np.ndarray:
     """Returns one digit of the names that every leaf meets: int64 (groups, positions, leaves)."""
-    case = operator.case
+    case: Any = operator.case  # a Case: no windows are read off recorded operations
     width = case.filters // case.groups
     n = operator.summands
     calls = -(-n // width)

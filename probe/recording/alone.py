@@ -23,7 +23,7 @@ import numpy as np
 from probe import budget, floats, ulp
 from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
 from probe.recording.recording import Operation, Side, Value
-from probe.recording.view import Again
+from probe.recording.sums import Again, Sum, sum_of
 from probe.semantics import Passes
 
 FILLS = (0xFF, 0x3F)
@@ -107,6 +107,13 @@ class Alone:
         shape = self.value.shape
         every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
         return np.asarray(self.pair.selection.taken(every, self.place)).reshape(-1)
+
+    @property
+    def asked(self) -> Sum:
+        """Returns the sum that it is. InputError: it is none."""
+        values, one = self.side.recording.values, self.operation
+        shapes = [values[n].shape for n in one.reads]
+        return sum_of(one.meaning, shapes, self.value.shape, self.dtypes)
 
     def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
         """Returns the elements of the output that must agree, flat."""
@@ -335,13 +342,13 @@ def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
             measure(fresh, mine[pair.left], arrays[pair.right], dtype)
         gives.append(fresh)
     reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
-    return Healed(right, arrays), replace(one, reads=reads, gives=gives, verdict="source")
+    return Healed(right, arrays), replace(one, reads=reads, gives=gives)
 
 
 def _paired(found: Difference, one: Aligned) -> bool:
     """Returns whether everything that both sides' operation reads and gives has a counterpart."""
     ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
-    if one.groups is not None or isinstance(theirs.meaning, Passes):  # its parts are asked
+    if one.joint or isinstance(theirs.meaning, Passes):  # its parts are asked
         return False
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 

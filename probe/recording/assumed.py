@@ -251,7 +251,7 @@ def _only_weights(found: Difference) -> bool:
     it belongs to two groups of the same operations."""
     ours, theirs = found.left, found.right
     held = [{v.digest for v in run.values if v.role == WEIGHT} for run in (ours, theirs)]
-    groups = [one.groups for one in found.operations if one.assumed and one.groups is not None]
+    groups = [one.inside for one in found.operations if one.assumed and one.joint]
     for mine, other in align(ours, theirs):
         if mine is None or other is None:
             continue

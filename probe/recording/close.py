@@ -102,7 +102,7 @@ def _follows(found: Difference, mine: int, other: int) -> bool:
         return False
     return any(
         (one.left, one.right) == given
-        and one.groups is None
+        and not one.joint
         and all(pair.selection.whole for pair in one.reads)
         for one in found.operations
     )

@@ -183,11 +183,10 @@ def of(left: Side, right: Side, one: Aligned) -> tuple[Side, Side, Aligned]:
     Of what is given the first value that differs is looked at, with the operations that it comes
     from. Only values that both groups read themselves stay among its ``reads``.
     """
-    assert one.groups is not None
     pair = next((each for each in one.gives if not each.equal), one.gives[0])
     sides = (
-        Composed(left, _before(left.recording, one.groups[0], pair.left), [pair.left]),
-        Composed(right, _before(right.recording, one.groups[1], pair.right), [pair.right]),
+        Composed(left, _before(left.recording, one.inside[0], pair.left), [pair.left]),
+        Composed(right, _before(right.recording, one.inside[1], pair.right), [pair.right]),
     )
     reads = [side.recording.operations[side.number].reads for side in sides]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]

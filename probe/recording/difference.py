@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from operator import eq
 from typing import Any, TypeVar
 
 import numpy as np
@@ -71,16 +72,18 @@ class Pair:
 
 @dataclass
 class Aligned:
-    """An operation of both runs, or of one.
+    """A region: the operations of both runs, or of one, between values that are matched.
 
-    ``verdict``: ``source``, ``carried``, ``healed``, ``equal``, ``left``, ``right`` or ``unknown``.
+    ``left``, ``right``: the operations that give its results; ``inside``: all of either side, in
+    order, one each as a rule. ``joint``: where these don't read the same values one by one, they
+    are run and explained as a whole, and ``reads`` are those values before them that are matched.
     ``assumed``: its results are taken for the same as they are close, whatever the formulas.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
-    was not asked. ``groups``: where labels have paired what does not read the same values one by
-    one, the operations of either side that belong together; ``reads`` are then those values before
-    them that have a counterpart. ``arguments``: how the two are asked for different things, in
-    words: ``eps 1e-05 against 1e-06``; empty where they aren't. ``reason``: why nothing is known
-    of it (:class:`probe.recording.reasons.Reason`).
+    was not asked. ``arguments``: how the two are asked for different things, in words: ``eps 1e-05
+    against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its
+    verdict, as ``note`` says, which is ``unknown`` then. ``handed``: what it gives was computed by
+    operations that are compared themselves. ``reason``: why nothing is known of it
+    (:class:`probe.recording.reasons.Reason`).
     """
 
     name: str
@@ -90,14 +93,36 @@ class Aligned:
     right: int | None
     reads: list[Pair] = field(default_factory=list)
     gives: list[Pair] = field(default_factory=list)
-    verdict: str = ""
     cause: str = ""
     note: str = ""
     own: int | None = None
-    groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    inside: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    joint: bool = False
     assumed: bool = False
     arguments: str = ""
+    doubt: bool = False
+    handed: bool = False
     reason: Any = None
+
+    @property
+    def verdict(self) -> str:
+        """``left`` or ``right``: one run alone has it. ``unknown``: nothing is compared, or there
+        is a ``doubt``. Else by what it reads and gives: ``source`` or ``carried`` where its results
+        differ, ``equal`` or ``healed`` where they agree, though its inputs do or don't.
+        """
+        if self.left is None or self.right is None:
+            return "left" if self.right is None else "right"
+        hollow = all((pair.selection.whole and pair.known) or pair.hollow for pair in self.gives)
+        if self.doubt or not (self.compared or hollow):
+            return "unknown"
+        before = not self.compared or all(pair.equal for pair in self.reads)
+        if all(pair.equal for pair in self.gives):
+            return "equal" if before else "healed"
+        return "source" if before and not self.handed else "carried"
+
+    def doubted(self, why: str) -> None:
+        """Has its verdict be ``unknown``, because ``why``."""
+        self.doubt, self.note = True, why
 
     @property
     def differing(self) -> int:
@@ -206,7 +231,7 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
     filled(right, ours)
     same = same or {}
     found = _by_labels(ours, theirs, same)
-    aligned = [(one.left, one.right) for one in found.operations if one.groups is None]
+    aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = arguments.every(ours, theirs, aligned)
     alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
     if argued.keys() - alike:  # else labels say the same of both, as of another momentum
@@ -218,26 +243,21 @@ def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> D
         if not any(one.selection.empty for one in again.outputs):
             found = again
     judge(left, right, _of(found.operations, found.outputs))
+    apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
+    differing = {pair.left for pair in apart}, {pair.right for pair in apart}
     for each in found.operations:
         each.arguments = _arguments(each, ours, theirs, argued)
-        each.verdict = each.verdict or _verdict(each)
         each.note = "" if each.verdict == "equal" else each.note
-    _handed_on(found)
+        ends = zip((ours, theirs), (each.left, each.right), differing, strict=True)
+        each.handed = any(_handed(*one) for one in ends)
     return found
 
 
-def _handed_on(found: Difference) -> None:
-    """A program that was looked into gives what was computed inside: where that has a counterpart,
-    nothing differs by itself in giving it."""
-    apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
-    sides = [(found.left, {p.left for p in apart}), (found.right, {p.right for p in apart})]
-    for one in found.operations:
-        if one.verdict != "source" or one.left is None or one.right is None:
-            continue
-        for (side, differing), number in zip(sides, (one.left, one.right), strict=True):
-            op = side.operations[number]
-            if isinstance(op.meaning, Passes) and differing & set(op.reads):
-                one.verdict = "carried"
+def _handed(run: Recording, number: int | None, differing: set[int]) -> bool:
+    """Whether an operation is a program that was looked into, and gives what was computed inside:
+    where that has a counterpart, nothing differs by itself in giving it."""
+    op = None if number is None else run.operations[number]
+    return op is not None and isinstance(op.meaning, Passes) and bool(differing & {*op.reads})
 
 
 def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued) -> str:
@@ -245,10 +265,10 @@ def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued)
     to be the same, as their results are close."""
     if one.left is None or one.right is None or not one.compared:
         return ""
-    if one.groups is None:
+    if not one.joint:
         told = argued.get((one.left, one.right))
     else:
-        single = one.assumed and one.groups == ((one.left,), (one.right,))
+        single = one.assumed and one.inside == ((one.left,), (one.right,))
         told = arguments.between(ours, theirs, one.left, one.right) if single else None
     return "" if told is None else told.text
 
@@ -320,8 +340,8 @@ def _aligned(
     mine, other = both
     one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
     made = Aligned(one.name, one.op, one.path, mine, other)
+    made.inside = tuple(() if n is None else (n,) for n in both)  # type: ignore[assignment]
     if mine is None or other is None:
-        made.verdict = "left" if other is None else "right"
         return made
     two = theirs.operations[other]
     reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
@@ -381,14 +401,13 @@ def _grouped(
     values = {(n, told.values[0][n]) for n in one.reads}
     values |= {(told.values[1][n], n) for n in two.reads}
     made.reads = [pair(*numbers) for numbers in sorted(values)]
-    made.groups = one.operations, two.operations
+    made.inside, made.joint = (one.operations, two.operations), True
     made.path = made.path if len(one.operations) == 1 else ""
     _named(made, ours, theirs)
 
 
 def _named(made: Aligned, ours: Recording, theirs: Recording) -> None:
-    assert made.groups is not None
-    texts = [counterparts.named(*one) for one in zip((ours, theirs), made.groups, strict=True)]
+    texts = [counterparts.named(*one) for one in zip((ours, theirs), made.inside, strict=True)]
     made.op = " against ".join(dict.fromkeys(texts))
     made.note = (
         f"the right run's {texts[1]} is taken for the same, as the results are close"
@@ -403,15 +422,14 @@ def _joined(found: list[Aligned], ours: Recording, theirs: Recording) -> list[Al
     kept: list[Aligned] = []
     grouped: list[Aligned] = []
     for one in found:
-        some = grouped if one.groups is not None else []
+        some = grouped if one.joint else []
         before = next((each for each in some if _overlap(each, one, (ours, theirs))), None)
         if before is None:
             kept.append(one)
-            grouped += [one] if one.groups is not None else []
+            grouped += [one] if one.joint else []
             continue
-        assert before.groups is not None and one.groups is not None
-        first, second = ({*a, *b} for a, b in zip(before.groups, one.groups, strict=True))
-        before.groups = tuple(sorted(first)), tuple(sorted(second))
+        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+        before.inside = tuple(sorted(first)), tuple(sorted(second))
         before.left, before.right = max(first), max(second)
         before.gives += one.gives
         every = list({id(pair): pair for pair in (*before.reads, *one.reads)}.values())
@@ -428,11 +446,9 @@ def _joined(found: list[Aligned], ours: Recording, theirs: Recording) -> list[Al
 def _overlap(one: Aligned, other: Aligned, sides: tuple[Recording, Recording]) -> bool:
     """Whether two groups are the same on one side, share what computes on the other, and neither
     reads what comes after the first."""
-    if one.groups is None or other.groups is None:
+    if not (one.joint and other.joint) or not any(map(eq, one.inside, other.inside)):
         return False
-    if one.groups[0] != other.groups[0] and one.groups[1] != other.groups[1]:
-        return False
-    shared = (set(a) & set(b) for a, b in zip(one.groups, other.groups, strict=True))
+    shared = (set(a) & set(b) for a, b in zip(one.inside, other.inside, strict=True))
     both = zip(sides, shared, strict=True)
     if not all(any(counterparts.computes(run.operations[n]) for n in some) for run, some in both):
         return False
@@ -450,15 +466,6 @@ def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
         return int(np.prod(shape, dtype=int))
     rest = [n for axis, n in enumerate(shape) if axis not in chosen.axes and not chosen.flat]
     return int(len(chosen.left) * np.prod(rest if not chosen.flat else (), dtype=int))
-
-
-def _verdict(one: Aligned) -> str:
-    if not one.compared:  # nothing was given, or labels say that other things were computed
-        hollow = all((pair.selection.whole and pair.known) or pair.hollow for pair in one.gives)
-        return "equal" if hollow else "unknown"
-    if all(pair.equal for pair in one.gives):
-        return "equal" if all(pair.equal for pair in one.reads) else "healed"
-    return "source" if all(pair.equal for pair in one.reads) else "carried"
 
 
 def judge(left: Side, right: Side, pairs: list[Pair]) -> None:

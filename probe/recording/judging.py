@@ -28,9 +28,10 @@ from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.recording import Side
-from probe.recording.source import Known, begins, compared_cases, first_meaning
+from probe.recording.source import Known, begins, compared_sums, first_meaning
 from probe.semantics import (
     Contracts,
+    Convolution,
     Each,
     Exact,
     Meaning,
@@ -141,7 +142,9 @@ def adds(meaning: Meaning) -> bool:
     first = first_meaning(meaning)
     if isinstance(first, Reduces):
         return first.word in ("sum", "mean")
-    return isinstance(first, Contracts) or (isinstance(first, Windows) and first.kind != "max")
+    return isinstance(first, Contracts | Convolution) or (
+        isinstance(first, Windows) and first.kind != "max"
+    )
 
 
 def judged(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
@@ -201,17 +204,15 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
             if not all(_as_recorded(side) for side in sides):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
-            for told in compared_cases(sides, known, lambda: Revealer(kept=None, budget=budget)):
-                if told.unknown or told.left.orders is None or told.right.orders is None:
-                    some = told.unknown or len(told.pairs)
-                    why = (
-                        f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"
-                    )
-                    return Judged("", why)
-                for some_apart in told.apart.values():
-                    apart[told.chosen[some_apart]] = True
-                made.outputs += len(told.pairs)
-                made.certified &= bool(told.certified().all())
+            told = compared_sums(sides, known, lambda: Revealer(kept=None, budget=budget))
+            if told.unknown or told.left.orders is None or told.right.orders is None:
+                some = told.unknown or len(told.pairs)
+                why = f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"
+                return Judged("", why)
+            for some_apart in told.apart.values():
+                apart[some_apart] = True
+            made.outputs += len(told.pairs)
+            made.certified &= bool(told.certified().all())
         except (ProbeError, ValueError, IndexError, KeyError) as error:
             return Judged("", str(getattr(error, "why", error)))
         made.apart.append(apart)
@@ -368,7 +369,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return ""
     if one.left is None or one.right is None:
         return "it exists in one run only"
-    if one.groups is not None:
+    if one.joint:
         return "it is one of several operations that together match several others"
     if not one.compared:
         return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"

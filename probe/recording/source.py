@@ -9,7 +9,7 @@ neither explains has no class: it is said, and nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,13 +25,11 @@ from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import composed, place
 from probe.recording.alone import Alone, same, unequal
-from probe.recording.cases import as_cases
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.recording import Side, name_of
-from probe.recording.session import Session
+from probe.recording.sums import Session, Sum
 from probe.recording.terms import of_terms
-from probe.recording.view import AsCase
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -104,12 +102,7 @@ class Cause:
 
 
 class Recorded(Comparison):
-    """Outputs of two recorded operations, whose operands were compared before.
-
-    ``chosen``: which of the outputs that must agree its pairs are.
-    """
-
-    chosen: np.ndarray
+    """Outputs of two recorded operations, whose operands were compared before."""
 
     def __post_init__(self) -> None:
         """Nothing is left to be checked."""
@@ -144,7 +137,7 @@ def explain(
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]
     made = Cause("", "", pair.compared, pair.differing, output=output)
-    if aligned.groups is not None:
+    if aligned.joint:
         left, right, aligned = composed.of(left, right, aligned)
         output = 0
     assert aligned.left is not None and aligned.right is not None
@@ -177,7 +170,7 @@ def explain(
         made.causes = {made.kind: made.differing} if made.kind else {}
         return made
     made.alone = True
-    if aligned.assumed and aligned.groups is not None:
+    if aligned.assumed and aligned.joint:
         apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
         if added := of_terms(sides[0], sides[1], aligned.reads, apart):
             return _placed(made, added)
@@ -333,7 +326,7 @@ def refuted(left: Side, right: Side, aligned: Aligned) -> str:
         return ""
     pair = aligned.gives[output]
     try:
-        if aligned.groups is not None:
+        if aligned.joint:
             left, right, aligned = composed.of(left, right, aligned)
             output = 0
         assert aligned.left is not None and aligned.right is not None
@@ -361,7 +354,7 @@ def _classed(made: Cause, sides: list[Alone], reads: list[Pair], most: int, know
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     first = first_meaning(meaning)
-    if isinstance(first, Contracts | Windows | Reduces):
+    if isinstance(first, Contracts | Windows | Convolution | Reduces):
         return _of_sums(made, sides, most, known)
     if isinstance(first, Each):
         along = getattr(first, "along", getattr(meaning, "axis", None))
@@ -391,19 +384,15 @@ def first_meaning(meaning: Meaning) -> Meaning:
 
 
 def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
-    """Fills in how both sides add, revealed and replayed: case by case, of which there is one.
-
-    (A transposed convolution has one for each of its phases.)
-    """
+    """Fills in how both sides add, revealed and replayed."""
     try:
-        for views in zip(*(_views(one) for one in sides), strict=False):
-            told = _compared(sides, views)
-            if not len(told.differing):
-                continue
-            shapes = tuple(str(view.case.to_json()) for view in views)
+        asked = [one.asked for one in sides]
+        told = _compared(sides, asked)
+        if len(told.differing):
+            shapes = tuple(str(one.to_json()) for one in asked)
             key = sides[0].operation.op, shapes, *map(_begins, sides)
             revealer = known.setdefault(key, Revealer(kept=None, small=0))
-            _told(made, told, _revealed(sides, views, told, most, revealer))
+            _told(made, told, _revealed(sides, asked, told, most, revealer))
     except TimeOver:
         raise
     except (ProbeError, ValueError, IndexError) as error:
@@ -412,7 +401,7 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
 
 
 def _revealed(
-    sides: list[Alone], views: Sequence[AsCase], told: Recorded, most: int, known: Revealer
+    sides: list[Alone], asked: Sequence[Sum], told: Recorded, most: int, known: Revealer
 ) -> np.ndarray:
     """Reveals differing outputs; which pairs were examined.
 
@@ -420,19 +409,19 @@ def _revealed(
     shape is replayed first, then what a few outputs told, and only what that does not give to the
     bit is asked. Of short sums, whose orders round alike by luck, all that may be are asked.
     """
-    each = _each(sides, views, told)
-    long = min(view.case.summands for view in views) > SHORT
-    asked = np.zeros(0, int)
-    if long and all(known.recall(side, _session(one, view)) for one, view, side, _ in each):
-        examined = _settled(told, asked)
+    each = _each(sides, asked, told)
+    long = min(one.summands for one in asked) > SHORT
+    chosen = np.zeros(0, int)
+    if long and all(known.recall(side, session) for session, side, _ in each):
+        examined = _settled(told, chosen)
         if told.proved(told.differing).all():
             return examined
     for count in sorted({min(FEW, most), most}) if long else [most]:
-        rest = told.differing[~told.proved(told.differing)] if len(asked) else told.differing
-        asked = np.union1d(asked, _evenly(rest, count))
-        for one, view, side, places in each:
-            known.reveal(side, _session(one, view), side.mask(places[asked]))
-        examined = _settled(told, asked)
+        rest = told.differing[~told.proved(told.differing)] if len(chosen) else told.differing
+        chosen = np.union1d(chosen, _evenly(rest, count))
+        for session, side, places in each:
+            known.reveal(side, session, side.mask(places[chosen]))
+        examined = _settled(told, chosen)
         if told.left.refusal or told.right.refusal or told.proved(told.differing).all():
             break
     return examined
@@ -456,50 +445,39 @@ def _begins(one: Alone) -> Hashable:
     return tuple(map(begins, one.addresses))
 
 
-def compared_cases(
-    sides: list[Alone], known: Known, made: Callable[[], Revealer]
-) -> Iterator[Recorded]:
-    """Yields an operation's sums on both sides, case by case, all pairs revealed.
+def compared_sums(sides: list[Alone], known: Known, made: Callable[[], Revealer]) -> Recorded:
+    """Returns an operation's sums on both sides, all pairs revealed.
 
     ``made``: gives the revealer of a kind of operation that ``known`` does not have.
     """
-    for views in zip(*(_views(one) for one in sides), strict=True):
-        told = _compared(sides, views)
-        for one, view, side, places in _each(sides, views, told):
-            key = sides[0].operation.op, str(view.case.to_json()), _begins(one)
-            revealer = known.setdefault(key, made())
-            revealer.reveal(side, _session(one, view), side.mask(places))
-        yield told
+    asked = [one.asked for one in sides]
+    told = _compared(sides, asked)
+    for number, (session, side, places) in enumerate(_each(sides, asked, told)):
+        shapes = str(asked[number].to_json())
+        key = sides[0].operation.op, shapes, _begins(sides[number])
+        known.setdefault(key, made()).reveal(side, session, side.mask(places))
+    return told
 
 
-def _views(one: Alone) -> list[AsCase]:
-    recording, operation = one.side.recording, one.operation
-    shapes = [recording.values[n].shape for n in operation.reads]
-    outputs = [recording.values[operation.gives[one.output]].shape]
-    return as_cases(operation.meaning, shapes, outputs, one.dtypes)
-
-
-def _session(one: Alone, view: AsCase) -> Session:
+def _session(one: Alone, asked: Sum) -> Session:
     assert one.again is not None
-    return Session(one.side.recording.target, view, one.reads, one.again)
+    return Session(one.side.recording.target, asked, one.reads, one.again)
 
 
-def _compared(sides: list[Alone], views: Sequence[AsCase]) -> Recorded:
-    runs = []
-    for one, view in zip(sides, views, strict=True):
-        runs.append(comparison.run(_session(one, view), view.case, view.operands(one.reads)))
-    places = [view.places(one.index) for one, view in zip(sides, views, strict=True)]
-    kept = (places[0][:, 0] >= 0) & (places[1][:, 0] >= 0)
-    pairs = Pairs(places[0][kept], places[1][kept], np.ones(int(kept.sum()), bool))
-    found = Recorded(views[0].case, runs[0], runs[1], pairs)
-    found.chosen = np.flatnonzero(kept)
-    return found
+def _compared(sides: list[Alone], asked: Sequence[Sum]) -> Recorded:
+    runs: list[Any] = []
+    for one, own in zip(sides, asked, strict=True):
+        runs.append(comparison.run(_session(one, own), own, own.of(one.reads)))  # type: ignore[arg-type]
+    places = [own.places(one.index) for one, own in zip(sides, asked, strict=True)]
+    pairs = Pairs(places[0], places[1], np.ones(len(places[0]), bool))
+    return Recorded(asked[0], runs[0], runs[1], pairs)  # type: ignore[arg-type]
 
 
-def _each(sides: list[Alone], views: Sequence[AsCase], told: Comparison) -> list[tuple[Any, ...]]:
-    """Both sides, the shorter sums first: what is found there is tried on the other side."""
+def _each(sides: list[Alone], asked: Sequence[Sum], told: Comparison) -> list[tuple[Any, ...]]:
+    """Session, run and places of both sides."""
     runs, places = (told.left, told.right), (told.pairs.left, told.pairs.right)
-    return list(zip(sides, views, runs, places, strict=True))
+    sessions = map(_session, sides, asked)
+    return list(zip(sessions, runs, places, strict=True))
 
 
 def _settled(told: Comparison, chosen: np.ndarray) -> np.ndarray:

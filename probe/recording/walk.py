@@ -302,7 +302,7 @@ def _orphaned(found: Difference) -> None:
             continue
         behind = any(pair.left in apart[0] or pair.right in apart[1] for pair in one.reads)
         if not behind:
-            one.verdict, one.note = "unknown", NO_SOURCE
+            one.doubted(NO_SOURCE)
 
 
 def _refute(found: Walk, seconds: float) -> None:
@@ -322,7 +322,7 @@ def _refute(found: Walk, seconds: float) -> None:
         except TimeOver:
             return
         if why:
-            one.verdict, one.note = "unknown", why
+            one.doubted(why)
 
 
 def _set_aside(found: Walk) -> None:
@@ -332,8 +332,7 @@ def _set_aside(found: Walk) -> None:
         return
     for one in sources:
         if not _repeat(found, [one]):
-            one.verdict = "unknown"
-            one.note = "gives different bits each time it is run: memory not initialised"
+            one.doubted("gives different bits each time it is run: memory not initialised")
 
 
 def _suspect(found: Walk) -> None:
@@ -382,7 +381,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         found.causes[number] = cause
         one.cause = cause.kind
         if cause.refuted and not one.own:
-            one.verdict, one.note = "unknown", cause.why
+            one.doubted(cause.why)
         done += 1
     if done < len(asked) + len(behind):
         some = f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were"

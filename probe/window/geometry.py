@@ -7,14 +7,76 @@ A *leaf* is one product of an output, counted row by row over (*kernel, in_chann
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from probe import floats, operands
 from probe.case import Case
 from probe.errors import InputError
-from probe.geometry import Pair, Windows
+from probe.geometry import Pair
+
+
+class Sliding(Protocol):
+    """Where windows lie: :class:`probe.geometry.Windows`, or a list of what each output reads."""
+
+    def pads(self, sizes: Sequence[int]) -> tuple[Pair, ...]:
+        """Returns the padding (before, after) of every axis."""
+
+    def outputs(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Returns how many outputs there are on every axis."""
+
+    def reads(self, axis: int, size: int) -> np.ndarray:
+        """Returns what each output reads along an axis, int64 (outputs, taps); outside of [0, size)
+        is padding."""
+
+
+class Summed(Protocol):
+    """What the engine has to know of sums of products: a :class:`probe.case.Case`, or what a
+    recorded operation adds (:class:`probe.recording.sums.Sum`).
+
+    An output is at a batch entry, a place of each spatial axis, and a filter. It multiplies the
+    channels of its filter's group at the places that ``windows`` says with the filter's weights,
+    and may add a bias. ``weighted``: False where there are no weights to choose. ``spec``: what a
+    session is told to run it; ``drawn``: the same with other operands, which ``operands`` gives.
+    """
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def in_channels(self) -> int: ...
+    @property
+    def filters(self) -> int: ...
+    @property
+    def groups(self) -> int: ...
+    @property
+    def group_channels(self) -> int: ...
+    @property
+    def summands(self) -> int: ...
+    @property
+    def weight_shape(self) -> tuple[int, ...]: ...
+    @property
+    def spatial_rank(self) -> int: ...
+    @property
+    def weighted(self) -> bool: ...
+    @property
+    def bias(self) -> Any: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def pool(self) -> str: ...
+    @property
+    def windows(self) -> Sliding: ...
+    def spatial(self, length: int | None = None) -> tuple[int, ...]: ...
+    def input_shape(self) -> tuple[int, ...]: ...
+    def output_shape(self) -> tuple[int, ...]: ...
+    def spec(self) -> dict[str, Any]: ...
+    def drawn(self, kind: str, seed: int) -> Summed: ...
+    def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]: ...
 
 
 @dataclass(frozen=True)
@@ -24,7 +86,7 @@ class Geometry:
     ``sizes``, ``around`` and ``outputs``: of every spatial axis.
     """
 
-    windows: Windows
+    windows: Any
     sizes: tuple[int, ...]
     around: tuple[Pair, ...]
     outputs: tuple[int, ...]
@@ -33,7 +95,7 @@ class Geometry:
     filters: int
 
     @classmethod
-    def of(cls, case: Case, length: int | None = None) -> Geometry:
+    def of(cls, case: Summed, length: int | None = None) -> Geometry:
         """Returns the geometry at ``length``; None takes the case's own.
         InputError if there is none."""
         sizes = case.spatial(length)
@@ -94,7 +156,7 @@ class Geometry:
         return np.arange(group * self.group_channels, (group + 1) * self.group_channels)
 
 
-def read_classes(case: Case, length: int | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+def read_classes(case: Summed, length: int | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
     """Returns positions grouped by the leaves they read, padding excluded.
 
     Returns (class of every position, int64 (positions,); for every class its sorted leaves, int64).
@@ -143,7 +205,7 @@ def gather(
     return values.reshape(len(entries), -1).T, met, read.T
 
 
-def columns(case: Case, x: np.ndarray) -> list[np.ndarray]:
+def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
     """Returns for every group what its leaves meet: (leaves, batch * positions), 0 at padding.
 
     Filters of one group share it, so it costs what one filter of each group would with ``gather``.
@@ -161,7 +223,7 @@ def columns(case: Case, x: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def padded(case: Case, x: np.ndarray) -> np.ndarray:
+def padded(case: Summed, x: np.ndarray) -> np.ndarray:
     """Returns which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
     geometry = _geometry(case, x)
     met = np.repeat(geometry.reads() < 0, geometry.group_channels, axis=1)
@@ -214,7 +276,7 @@ def _magnitudes(array: np.ndarray, dtype: str) -> np.ndarray:
     return np.abs(floats.widen(floats.to_container(array, dtype), dtype))
 
 
-def _geometry(case: Case, x: np.ndarray) -> Geometry:
+def _geometry(case: Summed, x: np.ndarray) -> Geometry:
     """Returns the windows over an input of this shape."""
     geometry = Geometry.of(case, x.shape[-2] if case.spatial_rank else None)
     if x.shape[1:] != (*geometry.sizes, geometry.in_channels):

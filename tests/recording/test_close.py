@@ -58,7 +58,7 @@ def test_several_operations_are_one_group_with_what_they_read() -> None:
         [step("square", lambda x: x * x), step("times", lambda y, x: x * y * UP, 0, "x")],
     )
     one = found.first
-    assert one is not None and one.differing and one.groups == ((0,), (0, 1))
+    assert one is not None and one.differing and one.joint and one.inside == ((0,), (0, 1))
 
 
 FAR = {
@@ -118,7 +118,7 @@ def test_what_only_has_the_same_name_is_compared_with_what_comes_before_it() -> 
     left = [step("cube", lambda x: x**3), step("sum", lambda y, x: x + y / 4096, 0, "x")]
     right = [step("far", lambda x: x**3 + 1), step("sum", lambda y, x: x + y / 4096, 0, "x")]
     (one,) = (one for one in compared(left, right).operations if one.assumed)
-    assert one.groups == ((0, 1), (0, 1)) and one.op == "cube + sum against far + sum"
+    assert one.inside == ((0, 1), (0, 1)) and one.op == "cube + sum against far + sum"
 
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -278,4 +278,4 @@ def test_what_reads_a_part_of_the_same_is_compared_with_what_comes_before_it() -
     found = probe.first_difference(lambda: convolution(PICTURE).relu(), by_hand).found
     assert [one.verdict for one in found.operations if one.assumed] == ["source", "carried"]
     last = [one for one in found.operations if one.assumed][-1]
-    assert last.groups is not None and not last.own
+    assert last.joint and not last.own

@@ -48,7 +48,7 @@ def three(x=X):
 def found_at(operations):
     """Verdict and groups' sizes of what has a counterpart."""
     both = [n for n in operations if n.left is not None and n.right is not None]
-    return [(n.op, n.verdict, n.groups and tuple(map(len, n.groups))) for n in both]
+    return [(n.op, n.verdict, n.joint and tuple(map(len, n.inside))) for n in both]
 
 
 def searched(right):
@@ -63,7 +63,7 @@ def searched(right):
 def test_a_fused_operation_is_paired_with_the_last_of_those_that_it_stands_for():
     found = walk.walk(one(), three(), explain=False)
     op = "FusedDense against Dense + Add + Relu"
-    assert found_at(found.operations) == [(op, "equal", (1, 3)), ("Softmax", "equal", None)]
+    assert found_at(found.operations) == [(op, "equal", (1, 3)), ("Softmax", "equal", False)]
     alone = [(n.op, n.verdict) for n in found.operations if None in (n.left, n.right)]
     assert alone == [("Dense", "right"), ("Add", "right")]
     assert found.difference.verdict == "equal" and not found.notes
@@ -100,7 +100,7 @@ def test_one_operation_of_two_outputs_that_stands_for_several_is_one_source():
         found = walk.walk(Taped(apart), Taped(lambda tape, n=blocks: both(tape, n)))
         if found.difference.verdict == "differs":
             break
-    told = [(n.op, n.verdict, n.groups, len(n.gives)) for n in found.operations if n.groups]
+    told = [(n.op, n.verdict, n.inside, len(n.gives)) for n in found.operations if n.joint]
     op = "Dense + Add + Relu against Compiled"
     assert told == [(op, "source", ((0, 1, 2), (0,)), 2)]
     assert len(found.difference.sources) == 1 and found.first.cause == "order"
@@ -108,7 +108,7 @@ def test_one_operation_of_two_outputs_that_stands_for_several_is_one_source():
 
 def test_rows_of_a_batch_are_paired_too():
     found = walk.walk(one(X[:2]), three(), explain=False)
-    first = next(n for n in found.operations if n.groups)
+    first = next(n for n in found.operations if n.joint)
     assert first.verdict == "equal" and first.compared == 2 * 24
     assert found.difference.verdict == "equal"
 
@@ -121,7 +121,7 @@ def test_other_weights_of_a_group_have_no_counterpart():
         return tape.softmax(fused(tape, X, tape.weight(scaled), tape.weight(B)))
 
     found = walk.walk(Taped(program), three(), explain=False)
-    assert found_at(found.operations) == [("Softmax", "unknown", None)]
+    assert found_at(found.operations) == [("Softmax", "unknown", False)]
 
 
 def test_another_formula_has_no_counterpart():
@@ -130,7 +130,7 @@ def test_another_formula_has_no_counterpart():
         return tape.softmax(tape.add(y, tape.weight(B)))
 
     found = walk.walk(one(), Taped(program), explain=False)
-    assert not [n for n in found.operations if n.groups]
+    assert not [n for n in found.operations if n.joint]
 
 
 def branches(order, blocks=1):
@@ -194,7 +194,7 @@ def test_an_operation_that_nobody_described_is_paired_by_name_alone():
         return Taped(run)
 
     found = walk.walk(program(True), program(False), explain=False)
-    assert not [n for n in found.operations if n.groups]
+    assert not [n for n in found.operations if n.joint]
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_a_compiled_function_is_what_it_is_uncompiled():
     except Exception as error:  # no compiler here
         pytest.skip(f"torch.compile can't compile here: {type(error).__name__}")
     found = walk.walk(Recorder(lambda: layers(x)), Recorder(lambda: made(x)), explain=False)
-    last = next(n for n in found.operations if n.groups)
+    last = next(n for n in found.operations if n.joint)
     assert last.verdict in ("equal", "source") and last.compared == 21
     assert last.op.endswith("against compiled")
 
@@ -314,4 +314,4 @@ def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
     found = walk.walk(left, right, explain=False)
     both = [n for n in found.operations if n.left is not None and n.right is not None]
     assert len(both) >= 5 and both[-1].compared == 10
-    assert found.first is None or found.first.groups is not None
+    assert found.first is None or found.first.joint

@@ -13,7 +13,16 @@ from probe import layout
 from probe.recording import judging, source
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import Live
-from probe.semantics import Contracts, Each, Meaning, Normalises, Reduces, Unknown, Windows
+from probe.semantics import (
+    Contracts,
+    Convolution,
+    Each,
+    Meaning,
+    Normalises,
+    Reduces,
+    Unknown,
+    Windows,
+)
 from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(0)
@@ -134,27 +143,45 @@ class TestSums:
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
     @pytest.mark.parametrize(
-        ("kernel", "stride", "pad", "flipped"),
-        [(4, 2, 1, False), (3, 2, 0, False), (2, 2, 0, False), (3, 2, 1, True)],
+        ("kernel", "stride", "pad", "flipped", "groups"),
+        [(4, 2, 1, 0, 1), (3, 2, 0, 0, 1), (2, 2, 0, 0, 1), (3, 2, 1, 1, 1), (3, 2, 1, 0, 2)],
     )
-    def test_transposed_convolutions_have_a_case_a_phase(
-        self, kernel: int, stride: int, pad: int, flipped: bool
+    def test_transposed_convolutions_read_what_each_output_meets(
+        self, kernel: int, stride: int, pad: int, flipped: int, groups: int
     ) -> None:
         x, w = normal(2, 4, 6), normal(4, 3, kernel)
 
         def spread(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-            y = np.zeros((len(x), 3, (6 - 1) * stride + kernel), np.float32)
+            y = np.zeros((len(x), 3 * groups, (6 - 1) * stride + kernel), np.float32)
             terms = [(c, i, k) for c in range(4) for i in range(6) for k in range(kernel)]
             for c, i, k in terms if len(x) == 1 else terms[::-1]:
-                tap = kernel - 1 - k if flipped else k
-                y[:, :, i * stride + k] += x[:, c, i, None] * w[c, :, tap]
+                tap, first = kernel - 1 - k if flipped else k, c * groups // 4 * 3
+                y[:, first : first + 3, i * stride + k] += x[:, c, i, None] * w[c, :, tap]
             return y[..., pad : y.shape[-1] - pad]
 
-        more: Any = {"kind": "transposed", "weights": (2, 0, 1), "flipped": flipped}
+        more: Any = {"kind": "transposed", "weights": (2, 0, 1), "flipped": bool(flipped)}
+        more |= {"groups": groups}
         meaning = Windows((2,), 1, (kernel,), (stride,), (1,), ((pad, pad),), **more)
         _, cause = explained(meaning, spread, {"x": x[:1], "w": w}, {"x": x, "w": w})
         assert cause.kind == "order" and cause.examined == cause.differing
         assert cause.replayed == cause.examined > 0
+
+    def test_holes_between_inputs_are_read_as_such(self) -> None:
+        """As ``lhs_dilation`` of JAX has them, with the input's axes in another order."""
+        x, w = normal(6, 2, 4), normal(3, 4, 5)
+
+        def dilated(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+            spread = np.zeros((13, x.shape[1], 4), np.float32)
+            spread[1:12:2] = x
+            terms = [spread[k : k + 11, :, c, None] * w[k, c] for k in range(3) for c in range(4)]
+            order = list(range(12))
+            y = added(np.stack(terms, -2), order if x.shape[1] == 1 else order[::-1])
+            return y.transpose(1, 2, 0)
+
+        windows = Windows((2,), 1, (3,), (1,), (1,), ((1, 1),), weights=(0, 1, 2))
+        meaning = Convolution(windows, (1, 2, 0), (2,))
+        _, cause = explained(meaning, dilated, {"x": x[:, :1], "w": w}, {"x": x, "w": w})
+        assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
     @pytest.mark.parametrize("word", ["sum", "mean"])
     def test_sums_and_means_are_asked_through_their_input(self, word: str) -> None:
@@ -191,7 +218,7 @@ class TestSums:
         assert cause.replayed == cause.examined and cause.kind == "order"
 
     def test_a_mean_of_another_number_is_divided_behind_its_sum(self) -> None:
-        x = normal(9, 3, 6)
+        x = normal(9, 30, 6)
 
         def mean(x: np.ndarray) -> np.ndarray:
             order = list(range(6))

@@ -31,7 +31,6 @@ def cause(
     given = {n: one.astype(dtype) for n, one in TERMS.items()}
     runs = [Live(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
     found = compare(*runs, {4: 4})
-    found.operations[0].verdict = "source"
     return source.explain(runs[0], runs[1], found.operations[0])
 
 
@@ -92,4 +91,4 @@ def test_what_grapplers_addn_does_to_a_residual_is_an_order() -> None:
         assert found.verdict == "equal"
         return
     (cause,) = found.found.causes.values()
-    assert first.groups is not None and cause.kind == "order" and "(a + b) + c" in cause.why
+    assert first.joint and cause.kind == "order" and "(a + b) + c" in cause.why

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: E402, N812
 
 import probe  # noqa: E402
 from probe.errors import InputError  # noqa: E402
-from probe.recording.cases import as_cases  # noqa: E402
+from probe.recording.sums import sum_of  # noqa: E402
 from probe.semantics import Contracts, Each, Reshapes, Step, Steps  # noqa: E402
 
 DRAW = torch.Generator().manual_seed(5)
@@ -100,13 +100,8 @@ def test_a_product_its_shape_and_its_bias_are_one_case() -> None:
         Step(Each("add", "adds"), (4, 2), (2, 3, 4)),
     )
     shapes = [(6, 5), (5, 4), (4,)]
-    (one,) = as_cases(Steps(steps), shapes, [(2, 3, 4)], ["float32"] * 4)
-    assert (one.case.op, one.case.in_channels, one.case.filters, one.case.batch) == (
-        "dense",
-        5,
-        4,
-        6,
-    )
+    one = sum_of(Steps(steps), shapes, (2, 3, 4), ["float32"] * 4)
+    assert (one.summands, one.filters, one.batch, one.output_shape()) == (5, 4, 6, (6, 4))
     assert one.b is not None and one.b.number == 2 and not one.functions
     values = np.arange(24.0).reshape(2, 3, 4)
     assert np.array_equal(one.y.taken(values).reshape(6, 4), values.reshape(6, 4))

@@ -104,7 +104,9 @@ def headline(found: Comparison) -> Text:
             f" ({found.signed_zero:,} are zeros of different signs: --zeros differ counts them)"
         )
     style = "green" if found.replayed == compared else "yellow"
-    return text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
+    text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
+    words = found.rounding.words
+    return text.append("; ").append(words, "bold red") if words else text
 
 
 def _sides(found: Comparison) -> Text:

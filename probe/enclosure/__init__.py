@@ -1,0 +1,12 @@
+"""Encloses all results that rounding can give: what lies outside is no rounding.
+
+``sums`` encloses sums of products, whatever the order of their additions, the fusing of their
+products and the formats of their accumulators. A result outside is *beyond rounding*: a bug,
+another formula, or other inputs. A result inside is *within rounding*: not refuted, which does not
+mean that some order gives it.
+"""
+
+from probe.enclosure.enclosure import BEYOND, UNKNOWN, WITHIN, Enclosure, Rounding
+from probe.enclosure.sums import of_operands, of_sums
+
+__all__ = ["BEYOND", "UNKNOWN", "WITHIN", "Enclosure", "Rounding", "of_operands", "of_sums"]

@@ -1,0 +1,715 @@
+"""A recorded operation as the sums that it is: which inputs each output multiplies, and with what.
+
+That is read off its semantics. What the operation reads becomes x, w and b, channels last, what it
+gives becomes outputs by position and filter, and the engine's questions are put to the operation
+itself: alone, at its own shapes and layouts, in this process. What it does with a sum before it
+gives it (a mean's division, a bias, a fused ReLU) is taken into account.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from probe import budget, floats, operands, ulp, window
+from probe.backends.contract import Backend, Operator
+from probe.errors import InputError
+from probe.launch import Answer, InlineSession
+from probe.layout import CONTIGUOUS
+from probe.order.functions import Own
+from probe.order.orders import Behind
+from probe.semantics import (
+    Contracts,
+    Convolution,
+    Each,
+    Meaning,
+    Reduces,
+    Reshapes,
+    Same,
+    Step,
+    Windows,
+)
+from probe.worker import child
+
+Again = Callable[[list[np.ndarray]], list[np.ndarray]]
+Shape = tuple[int, ...]
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+Function = tuple[str, tuple[Any, ...]]
+
+FAINT = 30
+"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
+
+KEPT_BITS = 20
+"""Significant bits of an answer that is told from its quotient by a divisor."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operand in what is read: split into ``pieces``, these in another order, given ``shape``.
+
+    ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
+    """
+
+    number: int
+    whole: Shape
+    pieces: Shape
+    axes: tuple[int, ...]
+    shape: Shape
+
+    @staticmethod
+    def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> Part:
+        """Returns all of an array with its axes in another order, in another shape."""
+        return Part(number, whole, whole, tuple(axes), shape)
+
+    def taken(self, array: np.ndarray) -> np.ndarray:
+        """Returns the operand, from what is read or given: a copy."""
+        turned = array.reshape(self.pieces).transpose(self.axes)
+        return np.array(turned, order="C").reshape(self.shape)
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        """Returns what is read, from the operand: a copy."""
+        turned = array.reshape([self.pieces[axis] for axis in self.axes])
+        back = np.argsort(np.array(self.axes, int))
+        return np.array(turned.transpose(back), order="C").reshape(self.whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """One side's operation: what the engine has to know of it (:class:`probe.window.Summed`), and
+    where operands and outputs are.
+
+    ``index``: for each spatial axis which place every output reads at each tap, int64 (outputs,
+    taps); what is outside of ``sizes`` is padding. ``scale``: outputs times this power of two are
+    the sums, as those of a mean of so many. ``divides``: sums are divided behind, by a number that
+    has to be asked. ``pooled``: a pool, whose weights of 1 are put into its input. ``functions``:
+    what each sum goes through before it is given, as (word, numbers); of an addition the number of
+    what is added. ``kind`` and ``seed``: of operands that are generated.
+    """
+
+    dtype: str
+    batch: int
+    in_channels: int
+    filters: int
+    x: Part
+    w: Part | None
+    b: Part | None
+    y: Part
+    groups: int = 1
+    sizes: Shape = ()
+    index: tuple[np.ndarray, ...] = ()
+    scale: int = 1
+    divides: bool = False
+    pooled: bool = False
+    functions: tuple[Function, ...] = ()
+    kind: str = "normal"
+    seed: int = 0
+
+    op, pool, layout, label = "sum", "", CONTIGUOUS, "a recorded operation"
+    weights = put = bias_values = None
+
+    @property
+    def weighted(self) -> bool:
+        """Returns whether weights can be chosen; of a pool they are put into the input."""
+        return self.w is not None or self.pooled
+
+    @property
+    def bias(self) -> str | None:
+        """Returns how a bias is generated; None where there is none."""
+        return None if self.b is None else "normal"
+
+    @property
+    def kernel(self) -> Shape:
+        """Returns how many taps there are along each spatial axis."""
+        return tuple(one.shape[1] for one in self.index)
+
+    @property
+    def group_channels(self) -> int:
+        """Returns how many channels one filter reads."""
+        return self.in_channels // self.groups
+
+    @property
+    def summands(self) -> int:
+        """Returns the number of products in each output, without the bias."""
+        return prod(self.kernel) * self.group_channels
+
+    @property
+    def weight_shape(self) -> Shape:
+        """(*kernel, in_channels / groups, filters)."""
+        return (*self.kernel, self.group_channels, self.filters)
+
+    @property
+    def spatial_rank(self) -> int:
+        """Returns how many spatial axes there are."""
+        return len(self.sizes)
+
+    @property
+    def length(self) -> int | None:
+        """Returns the size of the last spatial axis."""
+        return self.sizes[-1] if self.sizes else None
+
+    def spatial(self, length: int | None = None) -> Shape:
+        """Returns the sizes of the spatial axes."""
+        return self.sizes
+
+    def input_shape(self) -> Shape:
+        """(batch, *spatial, in_channels)."""
+        return (self.batch, *self.sizes, self.in_channels)
+
+    def output_shape(self) -> Shape:
+        """(batch, *output positions, filters)."""
+        return (self.batch, *self.outputs(self.sizes), self.filters)
+
+    @property
+    def windows(self) -> Sum:
+        """Returns what says where windows lie: as :class:`probe.geometry.Windows`."""
+        return self
+
+    def outputs(self, sizes: Sequence[int]) -> Shape:
+        """Returns how many outputs there are on every axis."""
+        return tuple(map(len, self.index))
+
+    def pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Returns no padding: ``reads`` says where there is any."""
+        return ((0, 0),) * len(self.index)
+
+    def reads(self, axis: int, size: int) -> np.ndarray:
+        """Returns ``index`` of an axis."""
+        return self.index[axis]
+
+    def drawn(self, kind: str, seed: int) -> Sum:
+        """Returns the same with other generated operands."""
+        return replace(self, kind=kind, seed=seed)
+
+    def operands(self) -> Arrays:
+        """Returns generated x, w and b."""
+        return operands.generate(self)  # type: ignore[arg-type]
+
+    def spec(self) -> dict[str, Any]:
+        """Returns what tells it from other operators of its session."""
+        return {"dtype": self.dtype, "filters": self.filters, "bias": self.b is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what says how many of what are added where: orders go with it."""
+        index = [(one.shape, xxhash.xxh3_64_hexdigest(one.tobytes())) for one in self.index]
+        names = ("dtype", "batch", "in_channels", "filters", "groups", "sizes", "bias", "pooled")
+        return {name: getattr(self, name) for name in names} | {"index": index}
+
+    def of(self, reads: Sequence[np.ndarray]) -> Arrays:
+        """x, w and b, from all that is read (container arrays)."""
+        x = self.x.taken(reads[self.x.number])
+        if self.w is None:
+            w = floats.round_to(np.ones(self.weight_shape), self.dtype)
+        else:
+            w = self.w.taken(reads[self.w.number])
+        return x, w, None if self.b is None else self.b.taken(reads[self.b.number])
+
+    @property
+    def added(self) -> list[int]:
+        """Returns the numbers of what is added to the sums behind."""
+        return [numbers[0] for word, numbers in self.functions if word == "add"]
+
+    def filled(self, array: np.ndarray, number: int) -> np.ndarray:
+        """Returns what is added to the outputs, as (positions, filters).
+        InputError: it is broadcast."""
+        if array.shape != self.y.whole:
+            why = "it is added behind the sum, and not of the output's shape"
+            raise InputError(f"x{number}", array.shape, why, "")
+        return self.y.taken(array).reshape(-1, self.filters)
+
+    def places(self, flat: np.ndarray) -> np.ndarray:
+        """(position, filter) of outputs by their flat index as the operation gives them."""
+        index = self.y.taken(np.arange(prod(self.y.whole)).reshape(self.y.whole)).reshape(-1)
+        where = np.empty(index.size, np.int64)
+        where[index] = np.arange(index.size)
+        return np.stack(np.divmod(where[flat], self.filters), axis=1)
+
+
+# the sum that an operation is
+
+
+def sum_of(meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Sequence[str]) -> Sum:
+    """Returns the sum that an operation is. InputError: it is none, with what stands against it.
+
+    ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
+    """
+    steps = getattr(meaning, "steps", ())
+    meaning, functions = behind_of(meaning, shapes)
+    others = [numbers[0] for word, numbers in functions if word == "add"]
+    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+    used: Sequence[int] = (0,)
+    if isinstance(inner, Contracts):
+        used = [*inner.reads, *([] if inner.bias is None else [inner.bias])]
+    elif isinstance(inner, Windows) and not inner.pool:
+        used = inner.reads
+    mixed = {dtypes[n] for n in (*used, *others)} | {dtypes[-1]}
+    if len(mixed) > 1:
+        why = "its operands have different formats"
+        raise InputError("dtype", "+".join(sorted(mixed)), why, "")
+    if isinstance(inner, Contracts):
+        found = _product(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
+        found = replace(found, y=replace(found.y, whole=output))
+    elif isinstance(inner, Windows):
+        found = _windows(meaning, inner, shapes, output, dtypes[-1])
+    elif isinstance(inner, Reduces):
+        found = _reduced(inner, shapes[0], output, dtypes[-1])
+    else:
+        raise InputError("operation", type(meaning).__name__, "it is not a sum of products", "")
+    return replace(found, functions=functions)
+
+
+def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple[Function, ...]]:
+    """An operation that is several in one: the sum that it starts with, and functions behind it.
+
+    ``shapes``: of the arrays it reads. A bias that is added behind becomes the sum's own.
+    InputError: what is behind is not of this kind.
+    """
+    behind, count = list(getattr(meaning, "behind", ())), len(shapes)
+    if steps := _without_shapes(getattr(meaning, "steps", ()), count):
+        first = steps[0].meaning
+        if steps[0].reads != tuple(range(len(steps[0].reads))):
+            raise InputError("operation", type(first).__name__, "several operations in one", "")
+        for number, one in enumerate(steps[1:]):
+            if count + number not in one.reads:
+                raise InputError("operation", meaning.word, "several operations in one", "")
+            behind.append((one.meaning, tuple(n for n in one.reads if n != count + number)))
+    else:
+        first = getattr(meaning, "first", meaning)
+    functions: list[Function] = []
+    for one, others in behind:
+        each = getattr(one, "each", one)
+        if each.word == "add" and len(others) == 1:
+            biased = None if functions else _with_bias(first, others[0], shapes)
+            if biased is None:
+                functions.append(("add", others))
+            else:
+                first = biased
+        elif isinstance(each, Each) and not others:
+            functions.append((each.word, each.numbers))
+        else:
+            raise InputError("operation", each.word, "it is computed after the sum", "")
+    return first, tuple(functions)
+
+
+def _without_shapes(steps: Sequence[Step], count: int) -> Sequence[Step]:
+    """Leaves out steps behind a product that give its sums another shape and move none.
+
+    The last axis has to stay: what is added behind lies along it. ``count``: of what is read.
+    """
+    if not steps or not isinstance(steps[0].meaning, Contracts):
+        return steps
+    kept: list[Step] = []
+    numbers, last = {n: n for n in range(count)}, steps[0].shape[-1:]
+    for number, one in enumerate(steps):
+        reads = tuple(numbers[n] for n in one.reads if n in numbers)
+        shaped = isinstance(one.meaning, Reshapes | Same) and one.shape[-1:] == last
+        if number and shaped and len(reads) == 1 and reads[0] >= count:
+            numbers[count + number] = reads[0]
+            continue
+        numbers[count + number] = count + len(kept)
+        kept.append(replace(one, reads=reads))
+    return kept
+
+
+def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meaning | None:
+    """The sum with an addend as its bias; None where it has one, or the addend is an array."""
+    if sum(size > 1 for size in shapes[number]) > 1:
+        return None
+    if isinstance(meaning, Windows) and len(meaning.reads) == 2 and not meaning.pool:
+        return replace(meaning, reads=(*meaning.reads, number))
+    if isinstance(meaning, Contracts) and meaning.bias is None:
+        return replace(meaning, bias=number)
+    return None
+
+
+def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> Sum:
+    """Rows times weights; where both operands have a batch, its entries are groups of filters.
+
+    The weights are the operand that the bias goes with, or else the one with more of its own.
+    """
+    texts, letters = meaning.spelled(*(shapes[number] for number in meaning.reads))
+    sizes: dict[str, int] = {}
+    own = []  # an axis of length 1 that is broadcast belongs to the other operand alone
+    for text, number in zip(texts, meaning.reads, strict=True):
+        if len(set(text)) < len(text):
+            raise InputError("equation", meaning.equation, "it reads a diagonal", "")
+        for letter, size in zip(text, shapes[number], strict=True):
+            sizes[letter] = max(sizes.get(letter, 1), size)
+    for text, number in zip(texts, meaning.reads, strict=True):
+        own.append({x for x, n in zip(text, shapes[number], strict=True) if n == sizes[x]})
+    if (own[0] ^ own[1]) - set(letters):
+        raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
+    both = [x for x in letters if x in own[0] and x in own[1]]
+    alone = [[x for x in letters if x not in own[1 - n]] for n in (0, 1)]
+    summed = [[x for x in text if x in own[0] & own[1] and x not in letters] for text in texts]
+
+    def count(some: Sequence[str]) -> int:
+        return prod(sizes[letter] for letter in some)
+
+    def part(which: int, some: Sequence[str], *shape: int) -> Part:
+        """An operand with its axes in this order; those that are broadcast come first."""
+        text, number = texts[which], meaning.reads[which]
+        rest = [axis for axis, letter in enumerate(text) if letter not in some]
+        return Part.of(number, shapes[number], [*rest, *map(text.index, some)], *shape)
+
+    bias = None if meaning.bias is None else shapes[meaning.bias]
+    for rows in sorted((0, 1), key=lambda n: -count(alone[1 - n])):
+        filters = [*both, *alone[1 - rows]]
+        if bias is not None and not _fits(bias, letters, filters, sizes):
+            continue
+        m, g, k, every = (count(some) for some in (alone[rows], both, summed[rows], filters))
+        return Sum(
+            *(dtype, m, g * k, every),
+            x=part(rows, [*alone[rows], *both, *summed[rows]], m, g * k),
+            w=part(1 - rows, [*summed[rows], *filters], k, every),
+            b=None if bias is None else Part.of(meaning.bias or 0, bias, range(len(bias)), every),
+            y=Part.of(0, out, [letters.index(x) for x in (*alone[rows], *filters)], m, every),
+            groups=g,
+        )
+    raise InputError("bias", bias, "it is not one number for each filter", "")
+
+
+def _fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    """Returns whether a bias has one number for each filter, in the filters' order."""
+    if len(bias) > len(out):
+        return False
+    both = list(zip(out[len(out) - len(bias) :], bias, strict=True))
+    full = [letter for letter, size in both if size > 1]
+    fits = all(size in (1, sizes[letter]) for letter, size in both)
+    return fits and full == [x for x in filters if sizes[x] > 1]
+
+
+def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
+    """Returns a sum or a mean along some axes: each row is a place."""
+    if meaning.word not in ("sum", "mean"):
+        raise InputError("operation", meaning.word, "it is not a sum", "")
+    axes = sorted(axis % len(shape) for axis in meaning.axes)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
+    mean = meaning.word == "mean" and count > 1
+    exact = not count & (count - 1)
+    return Sum(
+        *(dtype, 1, count, 1),
+        x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
+        w=None,
+        b=None,
+        y=Part.of(0, out, range(len(out)), 1, rows, 1),
+        sizes=(rows,),
+        index=(np.arange(rows)[:, None],),
+        scale=count if mean and exact else 1,
+        divides=mean and not exact,
+    )
+
+
+def _windows(
+    meaning: Meaning, inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str
+) -> Sum:
+    """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
+    if inner.kind == "max":
+        why = "only sums of products in windows can be revealed"
+        raise InputError("kind", inner.kind, why, "")
+    if getattr(meaning, "batches", 1) > 1:
+        raise InputError("batch_group_count", getattr(meaning, "batches", 1), "it is not 1", "")
+    number, channels = inner.reads[0], inner.channels
+    turned = getattr(meaning, "turned", tuple(range(len(shapes[number]))))
+    shape = [shapes[number][axis] for axis in turned]
+    batch = [a for a in range(len(shape)) if a not in inner.spatial and a != channels]
+    order = [*batch, *inner.spatial, channels]
+    sizes, positions = (tuple(one[axis] for axis in inner.spatial) for one in (shape, out))
+    filters, entries = out[channels], prod(shape[axis] for axis in batch)
+    holes = getattr(meaning, "holes", (1,) * len(sizes))
+    along = enumerate(zip(sizes, positions, holes, strict=True))
+    found = Sum(
+        *(dtype, entries, shape[channels], filters),
+        x=Part.of(
+            number, shapes[number], [turned[a] for a in order], entries, *sizes, shape[channels]
+        ),
+        w=None,
+        b=None,
+        y=Part.of(0, out, order, entries, *positions, filters),
+        groups=filters if inner.pool else inner.groups,
+        sizes=sizes,
+        index=tuple(_index(inner, k, *each) for k, each in along),
+    )
+    if inner.pool:
+        return replace(found, divides=inner.kind == "average", pooled=True)
+    w, b = inner.reads[1], inner.reads[2] if len(inner.reads) > 2 else None
+    if b is not None and prod(shapes[b]) != filters:
+        raise InputError("bias", shapes[b], "it is not one number for each filter", "")
+    weights = Part.of(w, shapes[w], inner.weights, *found.weight_shape)
+    if inner.groups > 1 and shapes[w][inner.weights[-2]] == found.in_channels:
+        # as (in, out / groups) of transposed convolutions in PyTorch: the groups lie there
+        at, every = inner.weights[-2], [n + (n > inner.weights[-2]) for n in inner.weights]
+        pieces = (*shapes[w][:at], inner.groups, found.group_channels, *shapes[w][at + 1 :])
+        axes = (*every[:-2], at + 1, at, every[-1])
+        weights = replace(weights, pieces=pieces, axes=axes)
+    return replace(
+        found,
+        w=weights,
+        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
+    )
+
+
+def _index(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarray:
+    """Returns which place of a spatial axis each output reads at each tap, -1 for none.
+
+    ``hole``: how far apart the input's elements are. A transposed convolution is one whose elements
+    are a stride apart, seen from its outputs: output o reads i where o = i * stride + tap.
+    """
+    taps = np.arange(one.kernel[k]) * one.dilation[k] - one.padding[k][0]
+    step = one.stride[k]
+    if one.kind == "transposed":
+        taps, step, hole = -taps[::-1] if one.flipped else -taps, 1, step
+    place, rest = np.divmod(np.arange(outputs)[:, None] * step + taps, hole)
+    return np.where((rest == 0) & (place >= 0) & (place < size), place, -1)
+
+
+# the operation as a target of the engine's questions
+
+
+class Session(InlineSession):
+    """A recorded operation as a started target of its sum. InputError: its last step is not known.
+
+    ``behind``: what becomes of each sum before it is given; None: nothing.
+    """
+
+    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Again) -> None:
+        self.target = Own(name)  # type: ignore[assignment]
+        self.variables, self.facts = {}, {}
+        self._worker, self.alive = child.Worker(), True
+        self._of = _Library(asked, reads, again)
+        self._worker.backend = self._of  # type: ignore[assignment]
+        self.asked, self.faint = asked, 0
+        self.behind: Behind | None = None
+        self.divisors: np.ndarray | None = None
+        if asked.divides:
+            self.behind = self._divided()
+        elif asked.functions:
+            added = {n: asked.filled(reads[n], n) for n in asked.added}
+            self.behind = _functions(asked.functions, asked.dtype, added)
+            bounded = any(word in ("relu6", "clip") for word, _ in asked.functions)
+            self.faint = FAINT * (bounded and asked.dtype != "float16")
+
+    def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
+        """As ``InlineSession.stream``; questions are put so that answers get through ``behind``."""
+        if header["do"] != "masks" or self.behind is None:
+            yield from super().stream(header, arrays)
+            return
+        names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
+        given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
+        recorded = self._of.reads
+        self._of.reads = [
+            np.zeros_like(r) if n in self.asked.added else r for n, r in enumerate(recorded)
+        ]  # what is added behind answers nothing
+        try:
+            for answer, found in super().stream(header, given):
+                yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
+        finally:
+            self._of.reads = recorded
+
+    def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
+        dtype = self.asked.dtype
+        return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
+
+    def _answers(self, found: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns the sums that were answered: those with few bits are told from their quotient."""
+        if self.divisors is None:
+            return self._faint(found, self.faint) if self.faint else found
+        dtype, filters = self.asked.dtype, self.asked.filters
+        select = arrays.get("select", np.arange(found[0].size))
+        times = self.divisors[select // filters].reshape(found[0].shape)
+        digits, power = np.frexp(floats.widen(found, dtype) * times)
+        bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
+        return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
+
+    def _divided(self) -> Behind:
+        """By what each sum is divided, and how: asked with ones, and with a number in each sum."""
+        asked = self.asked
+        dtype, shape = asked.dtype, asked.weight_shape
+        ones, w = (floats.round_to(np.ones(s), dtype) for s in (asked.input_shape(), shape))
+        counts = self._read(ones, None)
+        given = floats.widen(self._outputs(ones, w), dtype).reshape(-1, asked.filters)
+        self.divisors = np.rint(counts[:, 0] / given[:, 0])
+        x = floats.round_to(operands.normal(0, "x", asked.input_shape()), dtype)
+        leaf = asked.summands // 2
+        single = np.zeros((asked.summands, asked.filters))
+        single[leaf] = 1
+        w = floats.round_to(single.reshape(shape), dtype)
+        if not asked.weighted:  # what the weights would make of it is put there
+            x = floats.round_to(floats.widen(x, dtype) * single[:, 0], dtype)
+        sums = self._read(x, leaf)
+        found = self._outputs(x, w).reshape(sums.shape)
+        for apply in _divisions(self.divisors, dtype):
+            wanted = apply(floats.round_to(sums, dtype), np.arange(len(sums)), np.zeros(1, int))
+            if ulp.equal(wanted, found, dtype):
+                return Behind(apply, True)
+        why = "its sums are divided in a way that is not known"
+        raise InputError("count", asked.summands, why, "")
+
+    def _outputs(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        request = {"do": "run", "spec": self.asked.spec()}
+        y: np.ndarray = super().request(request, {"x": x, "w": w})[1]["y"]
+        return y
+
+    def _read(self, x: np.ndarray, leaf: int | None) -> np.ndarray:
+        """Returns what one leaf meets, or all together, as float64 (positions, filters)."""
+        asked, found = self.asked, []
+        for column in window.columns(asked, x):
+            values = floats.widen(np.ascontiguousarray(column), asked.dtype)
+            line = values.sum(axis=0) if leaf is None else values[leaf]
+            found += [line] * (asked.filters // asked.groups)
+        return np.stack(found, axis=1)
+
+
+def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[..., np.ndarray]]:
+    """Ways of dividing by counts (positions,): at once, or by their rounded reciprocals."""
+    inverse = floats.widen(floats.round_to(1 / counts, dtype), dtype)
+
+    def made(
+        array: np.ndarray, positions: np.ndarray, _: np.ndarray, by: np.ndarray, how: Any
+    ) -> np.ndarray:
+        each = by[positions].reshape(-1, *(1,) * (array.ndim - 1))
+        return floats.round_to(how(floats.widen(array, dtype), each), dtype)
+
+    return [partial(made, by=counts, how=np.divide), partial(made, by=inverse, how=np.multiply)]
+
+
+def _functions(
+    functions: Sequence[Function], dtype: str, added: Mapping[int, np.ndarray]
+) -> Behind:
+    """Functions one after the other: those that round nothing, and additions.
+
+    ``added``: arrays (positions, filters) by the numbers of what is read.
+    """
+    steps = [numbers if word == "add" else _bounds(word, numbers) for word, numbers in functions]
+
+    def apply(array: np.ndarray, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        values = floats.widen(array, dtype)
+        for (word, _), numbers in zip(functions, steps, strict=True):
+            if word == "add":
+                more = floats.widen(added[numbers[0]][positions, filters], dtype)
+                values = floats.widen(floats.round_to(values + more, dtype), dtype)
+            else:
+                values = np.clip(values, *numbers)
+        return floats.round_to(values, dtype)
+
+    return Behind(apply)
+
+
+def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
+    """Between which numbers a function keeps what it is given. InputError: it does differently."""
+    if word in ("relu", "relu6"):
+        return 0.0, 6.0 if word == "relu6" else None
+    if word == "clip" and len(numbers) == 2:
+        low, high = (None if one is None else float(one) for one in numbers)
+        if (low is None or low <= 0) and (high is None or high > 0):
+            return low, high
+    raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
+
+
+class _Library(Backend):
+    """The library that has this one operation."""
+
+    name = "recorded"
+
+    def __init__(self, asked: Sum, reads: Sequence[np.ndarray], again: Again) -> None:
+        self.asked, self.reads, self.again = asked, reads, again
+
+    def start(self, switches: Any, device: str | None) -> dict[str, Any]:
+        """Says nothing of itself: it runs in this process already."""
+        return {}
+
+    def operator(self, spec: dict[str, Any]) -> Operator:
+        return (_Pool if self.asked.pooled else _Operation)(spec, self)
+
+
+class _Operation(Operator):
+    """The operation; what it reads besides its operands stays as it was recorded."""
+
+    def __init__(self, spec: dict[str, Any], owner: _Library) -> None:
+        super().__init__(spec)
+        self.asked = asked = owner.asked
+
+        def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+            budget.check()
+            reads = list(owner.reads)
+            for part, array in ((asked.x, x), (asked.w, w), (asked.b, b)):
+                if part is not None and array is not None:
+                    reads[part.number] = array
+            with np.errstate(all="ignore"):
+                return owner.again(reads)[asked.y.number]
+
+        self.call = call
+
+    def input(self, x: np.ndarray) -> np.ndarray:
+        return self.asked.x.put(x)
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return w if self.asked.w is None else self.asked.w.put(w)
+
+    def bias(self, b: np.ndarray | None) -> np.ndarray | None:
+        return None if b is None or self.asked.b is None else self.asked.b.put(b)
+
+    def output(self, y: np.ndarray) -> np.ndarray:
+        found = self.asked.y.taken(np.asarray(y))
+        if self.asked.scale == 1:
+            return found
+        with np.errstate(over="ignore"):  # times a power of two: exact, but for what overflows
+            wide = floats.widen(found, self.asked.dtype) * self.asked.scale
+            return floats.round_to(wide, self.asked.dtype)
+
+
+class _Pool(_Operation):
+    """A pool with weights: each window is put into the input as what its weights make of it.
+
+    Windows overlap, so that outputs are computed in as many calls as there are sets of windows that
+    don't; the rest of the input is 0 then.
+    """
+
+    def __init__(self, spec: dict[str, Any], owner: _Library) -> None:
+        super().__init__(spec, owner)
+        pool, asked = self.call, owner.asked
+        reads, sets = window.Geometry.of(asked).reads(), _disjoint(asked)
+
+        def call(x: np.ndarray, w: np.ndarray, b: None) -> np.ndarray:
+            weights = floats.widen(w, asked.dtype).reshape(-1, asked.filters)
+            if (weights == 1).all():
+                return pool(asked.x.put(x), w, b)
+            flat, found = x.reshape(asked.batch, -1, asked.filters), None
+            for chosen in sets:
+                rows = reads[chosen]
+                inside = rows >= 0
+                met = floats.widen(flat[:, rows], asked.dtype) * weights
+                given = np.zeros_like(flat)
+                given[:, rows[inside]] = floats.round_to(met, asked.dtype)[:, inside]
+                y = asked.y.taken(np.asarray(pool(asked.x.put(given), w, b)))
+                lines = y.reshape(asked.batch, -1, asked.filters)
+                found = np.zeros_like(lines) if found is None else found
+                found[:, chosen] = lines[:, chosen]
+            assert found is not None
+            return asked.y.put(found)
+
+        self.call = call
+
+    def input(self, x: np.ndarray) -> np.ndarray:
+        return np.array(x, order="C")
+
+
+def _disjoint(asked: Sum) -> list[np.ndarray]:
+    """Returns the output positions in sets whose windows have no element in common."""
+    number = np.zeros(1, np.int64)
+    for index in asked.index:  # so many outputs on, a window begins behind the end of the first
+        starts = np.where(index < 0, index.max(initial=0), index).min(axis=1)
+        every = next(
+            n
+            for n in itertools.count(1)
+            if n >= len(index) or (index[:-n].max(axis=1) < starts[n:]).all()
+        )
+        number = (number[:, None] * every + np.arange(len(index)) % every).reshape(-1)
+    return [np.flatnonzero(number == one) for one in np.unique(number)]
