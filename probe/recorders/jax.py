@@ -33,7 +33,7 @@ from probe.recorders.jax_programs import (
     lines,
     unrolled,
 )
-from probe.recorders.jax_table import Program, direct, folded, meaning, noticed, only
+from probe.recorders.jax_table import Program, folded, meaning, noticed, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.recording import SMALL, digest
 from probe.semantics import Meaning, Passes
@@ -51,7 +51,7 @@ class Recorder:
     """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
 
     ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
-    that it also returns (:mod:`probe.recorders.jax_opened`), or "" for not at all.
+    that it also returns (``Opened``), or "" for not at all.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -264,7 +264,7 @@ class _Trace(Base):  # type: ignore[misc]
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
-                if direct(flat(within)):
+                if flat(within).direct:
                     return _own(one.primitive, one.params, args, gives, value)
                 if (means := folded(flat(within), one)) is not None:
                     return means

@@ -30,6 +30,7 @@ INNER = {
     "custom_vmap_call": "call",
     "checkpoint": "jaxpr",
     "remat2": "jaxpr",
+    "shard_map": "jaxpr",
 }
 """Primitives that run a jaxpr once, and the parameter that has it."""
 
@@ -169,8 +170,9 @@ class Flat:
     """A jaxpr with those of the functions that it calls in their place, its values numbered: its
     inputs, then what its equations give. Loops are equations.
 
-    ``ins``: abstract values of its inputs; ``consts``: the arrays that functions closed over, numbered -1, -2, ...; ``outputs``: numbers,
-    or literals. ``every``: these arrays, and those of functions that its loops run.
+    ``ins``: abstract values of its inputs; ``consts``: the arrays that functions closed over,
+    numbered -1, -2, ...; ``every``: these, and those of functions that its loops run;
+    ``outputs``: numbers, or literals.
     """
 
     def __init__(self, closed: Any) -> None:
@@ -217,6 +219,14 @@ class Flat:
         return list(found.values())
 
     @property
+    def direct(self) -> bool:
+        """Returns whether it is one equation on its own inputs, in order."""
+        if len(self.equations) != 1:
+            return False
+        one, inputs = self.equations[0], tuple(range(len(self.ins)))
+        return one.reads == inputs and list(one.gives) == self.outputs
+
+    @property
     def loops(self) -> bool:
         """Returns whether any of its equations is a loop."""
         return any(one.primitive.name in LOOPS for one in self.equations)
@@ -260,6 +270,8 @@ def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
     """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
     name = INNER.get(primitive.name)
     found = params.get(name) if name else None
+    if primitive.name == "shard_map" and params["mesh"].size > 1:
+        return None  # it runs on parts of its inputs
     if found is None or hasattr(found, "consts"):
         return found
     return core.ClosedJaxpr(found, ())
@@ -387,36 +399,27 @@ class Unlike(Exception):
 def differing(one: Flat, two: Flat) -> Iterator[tuple[str, Any, Any]]:
     """Yields the numbers and parameters in which two programs differ: a name and both values.
     Raises Unlike."""
-    if len(one.equations) != len(two.equations) or len(one.ins) != len(two.ins):
+    if len(one.equations) != len(two.equations) or _wired(one.outputs) != _wired(two.outputs):
         raise Unlike
     for a, b in zip(one.consts, two.consts, strict=True):
         if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
             raise Unlike
-    for a, b in zip(one.equations, two.equations, strict=True):
-        name = a.primitive.name
-        if name != b.primitive.name or list(map(str, a.ins)) != list(map(str, b.ins)):
+    for mine, other in zip(one.equations, two.equations, strict=True):
+        name = mine.primitive.name
+        heads = [(e.primitive, _wired(e.reads), *map(str, e.ins)) for e in (mine, other)]
+        if heads[0] != heads[1] or (name in LOOPS and str(mine.params) != str(other.params)):
             raise Unlike
-        for place, both in enumerate(zip(a.reads, b.reads, strict=True), 1):
-            numbers = _literals(*both)
-            if numbers is not None and str(numbers[0]) != str(numbers[1]):
-                yield f"operand {place} of {name}", *map(float, numbers)
-        if name in LOOPS and str(a.params) != str(b.params):
-            raise Unlike
-        mine, other = attributes(a.params), attributes(b.params)
-        for key, value in mine.items():
-            if " at 0x" not in str(value) and value != other.get(key):
-                yield f"{key} of {name}", value, other.get(key)
-    for both in zip(one.outputs, two.outputs, strict=True):
-        _literals(*both)
+        for place, (a, b) in enumerate(zip(mine.reads, other.reads, strict=True), 1):
+            if not isinstance(a, int) and str(a.val) != str(b.val):
+                yield f"operand {place} of {name}", float(number(a)), float(number(b))
+        theirs = attributes(other.params)
+        for key, value in attributes(mine.params).items():
+            if " at 0x" not in str(value) and value != theirs.get(key):
+                yield f"{key} of {name}", value, theirs.get(key)
 
 
-def _literals(one: Any, two: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns two literals; None of values of the same number. Raises Unlike of others."""
-    if isinstance(one, int) or isinstance(two, int):
-        if one is not two and one != two:
-            raise Unlike
-        return None
-    return np.asarray(one.val), np.asarray(two.val)
+def _wired(reads: Sequence[Any]) -> list[int | None]:
+    return [one if isinstance(one, int) else None for one in reads]
 
 
 # as text
@@ -433,13 +436,11 @@ def lines(primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> Line
     if within is not None:
         return _program(flat(within), len(ins))
     text = written(primitive, params, ins)
-    if text is None:
-        return None
-    return lambda names, y: [f"{y} = {text(list(names)[: len(ins)])}"]
+    return text and (lambda names, y: [f"{y} = {text(list(names)[: len(ins)])}"])
 
 
 class Unwritten(Exception):
-    """What has no text, or can't be said as steps, each once."""
+    """An equation that has no text."""
 
 
 def _program(program: Flat, count: int) -> Lines | None:
@@ -473,40 +474,34 @@ def _literal(atom: Any) -> str:
     return f"jnp.{'bool_' if dtype == 'bool' else dtype}({text})"
 
 
-Spelled = Callable[[str, Callable[[str], str]], str]
-"""The text of a call, of its operands and of what gives the text of a parameter."""
-
-
-def _window(start: str, function: str) -> Spelled:
-    names = "window_dimensions window_strides padding base_dilation window_dilation".split()
-    return lambda reads, p: (
-        f"lax.reduce_window({reads}, {start}, lax.{function}, "
-        f"{', '.join(f'{name}={p(name)}' for name in names)})"
-    )
-
-
-SPELLED: dict[str, Spelled] = {
-    **{name: lambda r, p, name=name: f"lax.{name}({r}, ({p('axes')})[0], {p('index_dtype')})"
-       for name in ("argmax", "argmin")},
-    "concatenate": lambda r, p: f"lax.concatenate([{r}], {p('dimension')})",
-    "sort": lambda r, p: f"lax.sort(({r},), dimension={p('dimension')}, "
-                         f"is_stable={p('is_stable')}, num_keys={p('num_keys')})",
-    "iota": lambda r, p: f"lax.broadcasted_iota({p('dtype')}, {p('shape')}, {p('dimension')})",
-    "dynamic_slice": lambda r, p: "lax.dynamic_slice({}, [{}], {})".format(
-        *r.split(", ", 1), p("slice_sizes")),
-    "dynamic_update_slice": lambda r, p: "lax.dynamic_update_slice({}, {}, [{}])".format(
-        *r.split(", ", 2)),
-    "reduce_window_sum": _window("0.0", "add"),
-    "reduce_window_max": _window("-jnp.inf", "max"),
-    "reduce_window_min": _window("jnp.inf", "min"),
-}  # fmt: skip
+WINDOW = "window_dimensions window_strides padding base_dilation window_dilation".split()
+POOLED = ", ".join(f"{name}={{{name}}}" for name in WINDOW)
+SPELLED = {
+    "argmax": "lax.argmax({reads}, {axes}[0], {index_dtype})",
+    "argmin": "lax.argmin({reads}, {axes}[0], {index_dtype})",
+    "concatenate": "lax.concatenate([{reads}], {dimension})",
+    "sort": "lax.sort(({reads},), {dimension}, {is_stable}, {num_keys})",
+    "iota": "lax.broadcasted_iota({dtype}, {shape}, {dimension})",
+    "dynamic_slice": "lax.dynamic_slice({first}, [{others}], {slice_sizes}, "
+    "allow_negative_indices=False)",
+    "copy": "jnp.copy({reads})",
+    "stack": "jnp.stack([{reads}], {axis})",
+    "cholesky": "lax.linalg.cholesky({reads}, symmetrize_input=False)",
+    "reduce_window_sum": f"lax.reduce_window({{reads}}, 0.0, lax.add, {POOLED})",
+    "reduce_window_max": f"lax.reduce_window({{reads}}, -jnp.inf, lax.max, {POOLED})",
+    "reduce_window_min": f"lax.reduce_window({{reads}}, jnp.inf, lax.min, {POOLED})",
+}
 """Primitives that the function of ``jax.lax`` takes in other words than its own parameters."""
 
-NAMED = {**{name: f"bitwise_{name}" for name in ("and", "or", "xor", "not")}, "add_any": "add"}
+NAMED = {**{name: f"bitwise_{name}" for name in ("and", "or", "xor", "not")}, "add_any": "add",
+         "regularized_incomplete_beta": "betainc"}  # fmt: skip
 """What functions of ``jax.lax`` are called where it isn't their primitives' name."""
 
 BESIDE = ("weak_type", "out_sharding", "sharding")
 """Parameters that decide no bits."""
+
+ROOMS = {"lax": lax, "lax.linalg": lax.linalg}
+SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
 
 
 def written(
@@ -515,24 +510,22 @@ def written(
     """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
     has its name, with its own parameters; None where that text, traced, isn't that primitive."""
     name = NAMED.get(primitive.name, primitive.name).replace("-", "_")
-    row = SPELLED.get(primitive.name)
+    form, words = SPELLED.get(primitive.name), {key: plain(one) for key, one in params.items()}
     room = next((room for room in ROOMS if hasattr(ROOMS[room], name)), "")
-    if row is None and not room:
-        return None
+    if form is None:
+        if not room:
+            return None
+        known = inspect.signature(getattr(ROOMS[room], name)).parameters
+        own = [
+            f"{key}={{{key}}}" for key, one in params.items() if key in known and one is not None
+        ]
+        form = f"{room}.{name}({', '.join(['{reads}', *own])})"
 
     def text(reads: Sequence[str]) -> str:
-        given = ", ".join(reads)
-        if row is not None:
-            return row(given, lambda key: plain(params[key]))
-        known = inspect.signature(getattr(ROOMS[room], name)).parameters
-        words = [f"{k}={plain(v)}" for k, v in params.items() if k in known and v is not None]
-        return f"{room}.{name}({', '.join([given, *words])})"
+        first, others = ", ".join(reads[:1]), ", ".join(reads[1:])
+        return form.format(reads=", ".join(reads), first=first, others=others, **words)
 
     return text if _is(text, primitive, params, ins) else None
-
-
-ROOMS = {"lax": lax, "lax.linalg": lax.linalg}
-SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
 
 
 def _is(
@@ -545,47 +538,34 @@ def _is(
     names = [f"x{n}" for n in range(len(ins))]
     given = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins]
     try:
-        code = text(names)
-        made = jax.make_jaxpr(lambda *x: eval(code, SPACE, dict(zip(names, x, strict=True))))(
-            *given
-        )
+        code = compile(text(names), "<text>", "eval")
+        traced = lambda *x: eval(code, SPACE, dict(zip(names, x, strict=True)))  # noqa: E731
+        found = Flat(jax.make_jaxpr(traced)(*given))
     except Exception:  # whatever the function says of words that aren't its own
         return False
-    jaxpr = made.jaxpr
-    if len(jaxpr.eqns) != 1 or jaxpr.constvars:
-        return False
-    (one,) = jaxpr.eqns
-    name = NAMED.get(primitive.name) if primitive.name == "add_any" else primitive.name
+    if not found.equations:  # of what stays as it is
+        return found.outputs == list(range(len(ins)))
+    one, wanted = found.equations[0], "add" if primitive.name == "add_any" else primitive.name
     keys = {*params, *one.params}.difference(BESIDE)
     return (
-        one.primitive.name == name
-        and list(one.invars) == list(jaxpr.invars)
-        and list(one.outvars) == list(jaxpr.outvars)
-        and all(_alike(one.params.get(key), params.get(key)) for key in keys)
+        found.direct
+        and one.primitive.name == wanted
+        and all(plain(one.params.get(key)) == plain(params.get(key)) for key in keys)
     )
 
 
-def _alike(one: Any, two: Any) -> bool:
-    return bool(one == two) or str(one) == str(two)
-
-
 def plain(value: Any) -> str:
-    """Returns a parameter as it is written. Raises Unwritten where it has no text."""
+    """Returns a parameter as it is written; what has no text, as what doesn't run."""
     kind = type(value).__name__
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+    if isinstance(value, np.dtype | type):
         name = np.dtype(value).name
         return "jnp.bool_" if name == "bool" else f"jnp.{name}"
     if isinstance(value, Enum) and hasattr(lax, kind):
         return f"lax.{kind}.{value.name}"
     if isinstance(value, tuple | list):
-        inside = [plain(one) for one in value]
-        names = getattr(value, "_fields", ())
-        if names and hasattr(lax, kind):
-            pairs = zip(names, inside, strict=True)
-            return f"lax.{kind}({', '.join(f'{name}={one}' for name, one in pairs)})"
-        return f"({', '.join(inside)}{',' * (len(inside) == 1)})"
-    if isinstance(value, np.integer):
-        return str(int(value))
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
-    raise Unwritten
+        inside = ", ".join(map(plain, value))
+        named = hasattr(value, "_fields") and hasattr(lax, kind)
+        return f"lax.{kind}({inside})" if named else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float({str(value)!r})"
+    return str(int(value)) if isinstance(value, np.integer) else repr(value)

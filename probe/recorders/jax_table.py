@@ -65,27 +65,25 @@ FUNCTIONS = named(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
-    "population_count igamma igammac igamma_grad_a random_gamma_grad eq_to le_to lt_to zeta mulhi "
+    "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
     "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul div pow min log "
     "sin tanh logistic rsqrt add add_any:add threefry2x32"
 )
 """Functions of the elements at one place; some have a parameter for how accurate they are."""
 
-SAME = "copy stop_gradient sharding_constraint name reshard pvary stage random_wrap random_unwrap "
+SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
 REDUCES = named("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all "
                 "reduce_or:any reduce_xor:xor argmax argmin")  # fmt: skip
 SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
-MATRICES = "cholesky lu eig schur hessenberg qr eigh svd geqrf geqp3 tridiagonal"
+MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
 """What reads one matrix of a stack, or several that are stacked alike."""
 
 SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "ormqr": (2, 1, 2),
-          "cholesky_update": (2, 1)}  # fmt: skip
+          "cholesky_update": (2, 1), "symmetric_product": (2, 2)}  # fmt: skip
 """What reads operands of a stack of systems: how many of each one's last axes are a system's."""
 
 RANDOM = "random_bits random_split random_fold_in random_gamma random_seed"
-EVERYTHING = "rng_uniform rng_bit_generator ragged_dot_general"
-"""Everything reads everything."""
 
 
 def _known(c: Call, slot: int) -> np.ndarray | None:
@@ -97,8 +95,11 @@ def _known(c: Call, slot: int) -> np.ndarray | None:
 
 
 def _function(c: Call, word: str) -> Meaning:
-    accuracy = c.get("accuracy")
-    return o.function(word, **({} if accuracy is None else {"accuracy": repr(accuracy)}))
+    if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
+        word = f"bitwise_{word}"
+    # how accurate it is, or the format of its result, where a call says that
+    numbers: dict[str, Any] = {key: repr(n) for key, n in c.attributes.items() if n is not None}
+    return o.function(word, **numbers)
 
 
 def _exp(c: Call) -> Meaning:
@@ -163,6 +164,19 @@ def _product(c: Call) -> Meaning:
     return Contracts(f"{one},{two}->{''.join(out)}", word=word)
 
 
+def _ragged(c: Call) -> Meaning:
+    """Rows one behind the other in groups, each with a matrix of its own, as of experts."""
+    ends, (rows_, inner), out = np.cumsum(c.value(2)), c.shape(), c.gives[0]
+    numbers = c["ragged_dot_dimension_numbers"]
+    axes = numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions
+    plain = str(axes).replace("[", "(").replace("]", ")") == "((((1,), (1,)), ((), ())), (0,))"
+    if not plain or ends[-1] < rows_:
+        return Unknown("its groups are no rows, or not all of them")
+    own = np.searchsorted(ends, np.arange(rows_), side="right")
+    taken = Step(o.take(0, own), (1,), (rows_, inner, out[1]))
+    return Steps((taken, Step(Contracts("ab,abc->ac"), (0, c.count), out)))
+
+
 def _convolution(c: Call) -> Meaning:
     lhs, weights, out = (tuple(axes) for axes in c["dimension_numbers"])
     apart, stride, dilation = (
@@ -208,7 +222,7 @@ def _pool(kind: str) -> Row:
             for name in ("window_dimensions", "window_strides", "window_dilation", "padding")
         )
         padding = tuple((int(low), int(high)) for low, high in padding)
-        frame = slid, rest[-1], kernel, stride, dilation, padding
+        frame = tuple(slid), rest[-1], kernel, stride, dilation, padding
         return Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
 
     return row
@@ -272,9 +286,9 @@ def _triangular(c: Call) -> Meaning:
 
 
 def _solved(c: Call) -> Meaning:
-    """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside works
-    on a stack of systems, if all that it reads is such a stack; every other one takes all that it
-    reads as one system."""
+    """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside
+    works on a stack of systems, if all that it reads is such a stack; every other one takes all
+    that it reads as one system."""
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
@@ -298,7 +312,11 @@ def _moved(*slots: int) -> Row:
     in their place."""
 
     def row(c: Call) -> Meaning:
-        every = [one if one.dtype in BITS else one._replace(dtype="int32") for one in c.reads]
+        every = [
+            one if one.dtype in BITS else one._replace(dtype="int32")
+            for one in c.reads
+            if one is not None
+        ]
         return moved(replace(c, reads=every), *slots)
 
     return row
@@ -312,7 +330,7 @@ def _slice(c: Call) -> Meaning:
 
 def _along(c: Call, index: Mapping[int, np.ndarray]) -> Meaning:
     """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
-    shape, steps = list(c.shape()), []
+    shape, steps = list(c.shape()), list[Step]()
     for axis, places in index.items():
         if not np.array_equal(places, np.arange(shape[axis])):
             shape[axis] = len(places)
@@ -380,9 +398,12 @@ TABLE: dict[str, Row] = {
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
     "select_n": _select,
     "dot_general": _product,
+    "ragged_dot_general": _ragged,
     "conv_general_dilated": _convolution,
     **worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
-    "reduce": lambda c: o.along("reduce", c.rank(), c["dimensions"], c.numbers(), keep=False),
+    "reduce": lambda c: o.along(
+        *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
+    ),
     "reduce_window_sum": _pool("sum"),
     "reduce_window_max": _pool("max"),
     "reduce_window_min": _minimum_pool,
@@ -394,7 +415,7 @@ TABLE: dict[str, Row] = {
     "fft": _fourier,
     **rows(MATRICES, _matrices),
     "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **{op: lambda c, own=own: _stacked(c, own) for op, own in SOLVES.items()},
+    **rows(SOLVES, lambda c: _stacked(c, SOLVES[c.op])),
     "triangular_solve": _triangular,
     "custom_linear_solve": _solved,
     **rows("dynamic_slice tile", _moved(0)),
@@ -416,7 +437,7 @@ TABLE: dict[str, Row] = {
     "iota": lambda c: Made(("iota", c["dimension"]), c.dtypes[0], places=True),
     # of each key of an array its own numbers; a key's data is one axis more
     **rows(RANDOM, lambda c: Whole(tuple((k, k) for k in range(c.rank() - 1)), c.op, c.numbers())),
-    **rows(EVERYTHING, lambda c: Whole((), c.op, c.numbers())),
+    "rng_bit_generator": lambda c: Whole((), c.op, c.numbers()),
 }
 """What each primitive computes."""
 
@@ -444,14 +465,6 @@ def only(program: Flat) -> Equation | None:
         return None
     found = found or program.equations[-1:]
     return found[0] if found else None
-
-
-def direct(program: Flat) -> bool:
-    """Returns whether a program is one equation on its own inputs, in order."""
-    if len(program.equations) != 1:
-        return False
-    (one,) = program.equations
-    return one.reads == tuple(range(len(program.ins))) and list(one.gives) == program.outputs
 
 
 def folded(program: Flat, one: Equation) -> Meaning | None:
@@ -535,11 +548,11 @@ class _Writing:
         return program.run(given, consts, step, self._literal)[1]
 
     def run(self, closed: Any, given: Sequence[Known]) -> list[Known]:
-        """As of ``Looping``."""
+        """As of ``looped``."""
         return self.program(flat(closed), given, {})
 
     def lines(self, value: Known) -> list[Known]:
-        """As of ``Looping``."""
+        """As of ``looped``."""
         count, *rest = value.shape
         contents = [None] * count if value.content is None else [*value.content]
         return self._entered(
@@ -547,11 +560,11 @@ class _Writing:
         )
 
     def stacked(self, values: Sequence[Known]) -> Known:
-        """As of ``Looping``."""
+        """As of ``looped``."""
         return self._entered(o.stack(0), values, [(len(values), *values[0].shape)])[0]
 
     def whole(self, value: Known) -> int | None:
-        """As of ``Looping``."""
+        """As of ``looped``."""
         return None if value.content is None else int(value.content)
 
     def _entered(
@@ -590,6 +603,8 @@ class _Writing:
             if found is not None:
                 return found
             self.steps, self.count = self.steps[: before[0]], before[1]
+        if not one.outs:  # it prints
+            return []
 
         def content(n: int) -> Callable[[], np.ndarray] | None:
             known = reads[n].content
