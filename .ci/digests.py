@@ -1,4 +1,4 @@
-"""Digests of what every target here computes, to hold a rewrite against what was before it.
+"""Digests of what every target here computes: the part ``bits`` of oracle.py, or by themselves.
 
     python .ci/digests.py record build/before     # before the first step
     python .ci/digests.py record build/after      # any time later, in the same environment

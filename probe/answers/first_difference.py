@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -20,11 +21,12 @@ from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import alone, composed, reasons
+from probe.recording import enclosed, reasons
 from probe.recording.apart import Trusted, before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
-from probe.recording.folder import Stored
+from probe.recording.folder import read
+from probe.recording.recording import Made, Run
 from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import Walk, compared, walk
 from probe.target import Target
@@ -98,6 +100,8 @@ class Walked(Answer):
             "window": self.window,
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
+            "rounding": found.rounding.to_json(),
+            "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
                 for why, some in reasons.groups(found.difference)
@@ -138,8 +142,10 @@ class Walked(Answer):
     def _operation(self, number: int) -> dict[str, Any]:
         told = self.found.operations[number].to_json()
         cause = self.found.causes.get(number)
+        told["rounding"] = None
         if cause is not None:
             told["explanation"] = cause.to_json()
+            told["rounding"] = told["explanation"].pop("rounding")
         return told
 
     def report_output(self, one: Pair) -> dict[str, Any]:
@@ -186,6 +192,23 @@ class Walked(Answer):
             known[key] = [] if both is None else list(_decided(*both, dtype))
         return known[key]
 
+    def decided(self) -> dict[str, int]:
+        """Returns how many decisions there are, change, and cannot change: of those it is proved
+        that any order of the additions in all operations of the left run takes them alike."""
+        found = {"total": 0, "changed": 0, "proved": 0}
+        outputs = [one for one in self.found.difference.outputs if self.decisions(one)]
+        known = enclosed.outputs(self.found.left) if outputs else {}
+        for one in outputs:
+            rows = known.get(one.left)
+            rows = None if rows is None else rows.map(partial(_chosen, one=one, side=0))
+            for each in self.decisions(one):
+                found["total"] += each.taken
+                found["changed"] += each.crossed
+                if rows is not None:
+                    count = comparison.TOP if each.decision.startswith("top") else 1
+                    found["proved"] += int(enclosed.kept(rows, each.decision, count).sum())
+        return found
+
     def crossed(self) -> list[str]:
         """Returns the decisions that differ between the two runs, in words."""
         found = []
@@ -215,7 +238,8 @@ class Walked(Answer):
         causes = self.found.causes.values()
         sought = any(one.kind or NOT_SOUGHT not in one.why for one in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
-        return f"{inside}{said(first, sought)}", self.outcome()
+        words = self.found.rounding.words  # ahead, as long lines are cut
+        return f"{words}{'; ' * bool(words)}{inside}{said(first, sought)}", self.outcome()
 
     def _elsewhere(self) -> str:
         """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
@@ -301,7 +325,11 @@ class Walked(Answer):
         if cause is not None and not cause.alone:
             return []
         ends = (self.found.left, first.left), (self.found.right, first.right)
-        if any(getattr(side, "scripted", {}).get(number) is False for side, number in ends):
+        if any(
+            not side.untried and side.recording.operations[number].lines is None
+            for side, number in ends
+            if number is not None
+        ):
             return []  # the recorder has no lines of it: reproduce() would refuse
         return [f"try {how} for a report"]  # it is written if a script repeats the difference
 
@@ -353,12 +381,6 @@ class Walked(Answer):
             raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
-        if one.own:  # what it reads differs too: its right side is run on what agrees
-            right, one = alone.as_source(one, *sides)
-            sides = sides[0], right
-        if one.joint:
-            first, second, one = composed.of(*sides, one)
-            sides = first, second
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
@@ -426,10 +448,13 @@ def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
     other = found.right.arrays({one.right}).get(one.right)
     if mine is None or other is None:
         return None
-    both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
-    if _rows(one.selection, mine.ndim):
-        return both
-    return np.atleast_1d(both[0])[:, None], np.atleast_1d(both[1])[:, None]
+    return _chosen(mine, one, 0), _chosen(other, one, 1)
+
+
+def _chosen(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
+    """Returns the elements of a side's output that must agree, as rows of decisions."""
+    taken = one.selection.taken(array, side)
+    return taken if _rows(one.selection, array.ndim) else np.atleast_1d(taken)[:, None]
 
 
 def _rows(chosen: Selection, rank: int) -> bool:
@@ -520,7 +545,7 @@ def diff(
 
 def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Walked:
     if not trust:
-        sides = [Stored(one) for one in folders]
+        sides = [read(one) for one in folders]
         found = of_stored(sides[0], sides[1], explain, progress)
         if found.found.first is not None and not found.found.first.cause:
             found.found.notes.append(UNTRUSTED)
@@ -538,8 +563,8 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
 
 def _folder(given: str | Path | Recorded) -> Path:
     """Returns a recording's folder, from its path or its answer."""
-    found = getattr(given, "found", None)
-    return found.folder if isinstance(found, Stored) else Path(given)  # type: ignore[arg-type]
+    found = getattr(getattr(given, "found", None), "made", None)
+    return found.folder if isinstance(found, Made) else Path(given)  # type: ignore[arg-type]
 
 
 UNTRUSTED = (
@@ -549,15 +574,16 @@ UNTRUSTED = (
 
 
 def of_stored(
-    left: Stored,
-    right: Stored,
+    left: Run,
+    right: Run,
     explain: bool = True,
     progress: Say | None = None,
     asked: Asked | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
-    notes = [*left.notes, *(one for one in right.notes if one not in left.notes)]
-    for name, one in (("left", left), ("right", right)):
+    ours, theirs = _made(left), _made(right)
+    notes = [*ours.notes, *(one for one in theirs.notes if one not in ours.notes)]
+    for name, one in (("left", ours), ("right", theirs)):
         if one.left_out["values"]:
             notes.append(f"the {name} recording left out {left_out(one.left_out)}")
     notes += _elsewhere(left, right)
@@ -565,13 +591,13 @@ def of_stored(
         found = compared(left, right, explain, progress or silent, notes=notes)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
-        both = f"{left.folder} and {right.folder}"
+        both = f"{ours.folder} and {theirs.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
     told = asked or Asked(_model(left, right), *(_told(one) for one in (left, right)))
     return Walked(found, told, {"before": _switches(left, right)})
 
 
-def _switches(left: Stored, right: Stored) -> tuple[Sequence[str], Sequence[str]]:
+def _switches(left: Run, right: Run) -> tuple[Sequence[str], Sequence[str]]:
     """Lines that set the switches of either recording's target; none where it has no target."""
     try:
         where = [Target.parse(one.recording.target) for one in (left, right)]
@@ -586,8 +612,8 @@ def left_out(told: Any) -> str:
     return f"{values} ({told['bytes']:,} bytes), of which it has digests alone"
 
 
-def _model(left: Stored, right: Stored) -> str:
-    subjects = dict.fromkeys((left.subject, right.subject))
+def _model(left: Run, right: Run) -> str:
+    subjects = dict.fromkeys((_made(left).subject, _made(right).subject))
     return " and ".join(one for one in subjects if one)
 
 
@@ -596,13 +622,19 @@ def _fact(made: Mapping[str, Any], name: str) -> str:
     return str(made[name]) if made.get(name) is not None else "not recorded"
 
 
-def _told(one: Stored) -> str:
-    return f"{one.folder.name} ({one.recording.target})"
+def _made(one: Run) -> Made:
+    assert one.made is not None
+    return one.made
 
 
-def _elsewhere(left: Stored, right: Stored) -> list[str]:
+def _told(one: Run) -> str:
+    return f"{_made(one).folder.name} ({one.recording.target})"
+
+
+def _elsewhere(left: Run, right: Run) -> list[str]:
     """Returns where two recordings were made differently, as far as it decides bits."""
-    ours, theirs = ({**one.made, **one.made.get("libraries", {})} for one in (left, right))
+    facts = (_made(one).made for one in (left, right))
+    ours, theirs = ({**one, **one.get("libraries", {})} for one in facts)
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
     return [

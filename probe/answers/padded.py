@@ -287,14 +287,16 @@ def _started(
     """Watches the full run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
     if target is None:
-        _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
+        recorder = graph.opened.recorder(graph.inputs(content, graph.fixed))
+        graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
         graph.doubt = next((one for one in notes if CHANGED in one), "")
         return notes
     folder = Path(tempfile.mkdtemp(prefix="probe-"))
     running.callback(shutil.rmtree, folder, ignore_errors=True)
     process = running.enter_context(Apart(text_of(model, "target"), target_of(target), {}))
     graph.opened = Elsewhere(process, folder, trust)
-    found = [str(one) for one in graph.whole(content).notes]
+    made = graph.whole(content).made
+    found = [] if made is None else made.notes
     graph.doubt = next((one for one in found if CHANGED in one), "")
     return found
 
@@ -400,7 +402,7 @@ def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
         return None
     graph = answer.graph
     sides = graph.side(one.content, one.least), graph.whole(one.content)
-    found = compared(sides[0].side, sides[1].side, explain, tell)
+    found = compared(sides[0], sides[1], explain, tell)
     left = f"{one.content:,} padded to {one.least:,}"
     todo = f"pad to {one.safe:,}"
     return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))

@@ -15,8 +15,11 @@ from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
 from probe.recording.apart import Apart
-from probe.recording.folder import MOST, Stored, write
+from probe.recording.folder import MOST, new, size, write
+from probe.recording.folder import read as read_folder
+from probe.recording.recording import Made, Run
 from probe.recording.subject import is_function, opened
+from probe.recording.walk import watched
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -27,34 +30,40 @@ if TYPE_CHECKING:
 class Recorded(Answer):
     """Holds a recording on disk: ``found`` is read from its folder."""
 
-    found: Stored
+    found: Run
     bytes: int
 
+    @property
+    def made(self) -> Made:
+        """Returns where and of what it was made."""
+        assert self.found.made is not None
+        return self.found.made
+
     def report(self) -> dict[str, Any]:
-        run = self.found.recording
+        run, made = self.found.recording, self.made
         return {
-            "folder": str(self.found.folder),
-            "subject": self.found.subject,
+            "folder": str(made.folder),
+            "subject": made.subject,
             "target": run.target,
             "operations_total": len(run.operations),
             "values": len(run.values),
             "bytes": self.bytes,
-            "left_out": self.found.left_out,
-            "made": self.found.made,
-            "notes": [*self.found.notes],
+            "left_out": made.left_out,
+            "made": made.made,
+            "notes": [*made.notes],
         }
 
     def lines(self) -> tuple[str, str, str]:
-        run, told = self.found.recording, self.found.left_out
-        libraries = self.found.made["libraries"]
+        run, made = self.found.recording, self.made
+        libraries = made.made["libraries"]
         where = ", ".join(f"{name} {version}" for name, version in libraries.items())
         kept = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"
-        kept += f"; left out: {left_out(told)}" if told["values"] else ""
-        subject = f"{self.found.subject}: " if self.found.subject else ""
+        kept += f"; left out: {left_out(made.left_out)}" if made.left_out["values"] else ""
+        subject = f"{made.subject}: " if made.subject else ""
         return (
             f"{subject}{counted(len(run.operations), 'operation')} on {run.target} ({where})",
             kept,
-            "; ".join(self.found.notes) or f"compare: probe diff {self.found.folder} OTHER",
+            "; ".join(made.notes) or f"compare: probe diff {made.folder} OTHER",
         )
 
     def drawn(self) -> Figure | None:
@@ -80,7 +89,7 @@ def record(
     shapes, with ``shapes`` for what it leaves open. ``target``: run it in a process of its own with
     this target's switches; ``model`` is a file or ``"module:function"`` then. ``most``: bytes of
     values; of what is beyond them digests are kept. ``trust``: read a file that runs code of its
-    own. It is run five times. Errors: InputError; TargetError; Nondeterministic where two runs of
+    own. It is run three times. Errors: InputError; TargetError; Nondeterministic where two runs of
     it differ.
     """
     folder = Path(out)
@@ -96,14 +105,15 @@ def record(
                 opened(model, trust, library=where.name), inputs, shapes or {}, seed
             )
         with Apart(text, where, arrays) as process:
-            ran = process.record(folder, trust, most)
-        return Recorded(Stored(folder), int(ran.kept["bytes"]))
+            process.record(folder, trust, most)
+        return Recorded(read_folder(folder), size(folder))
     subject = opened(model, trust)
     arrays = arrays_for(subject, inputs, shapes or {}, seed)
     named = str(model) if is_function(model) else ""
     named = Path(model).name if not named and isinstance(model, str | Path) else named
-    kept = write(subject.recorder(arrays), folder, named, most)
-    return Recorded(Stored(folder), kept.bytes)
+    new(folder)
+    run, notes = watched(subject.recorder(arrays), "the run")
+    return Recorded(write(run, folder, named, most, notes), size(folder))
 
 
 def text_of(model: Any, option: str) -> str:

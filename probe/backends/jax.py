@@ -19,6 +19,7 @@ from probe.backends.source import (
     inputs_of,
     keywords,
     number,
+    release,
     straight,
 )
 
@@ -28,12 +29,20 @@ LAYOUTS = {
     3: '("NDHWC", "DHWIO", "NDHWC")',
 }
 
+ISA = {"sse42": "SSE4_2", "avx": "AVX", "avx2": "AVX2", "avx512": "AVX512"}
+"""XLA's names of instruction sets."""
+
+SINCE = {"isa": (0, 6), "ynn": (0, 9)}
+"""Releases of jaxlib from which on XLA has the flag; it ends the process at flags it lacks."""
+
 KEYS = {
     "threads": Key(None, "one per core", "threads of XLA's CPU client"),
+    "isa": Key(tuple(ISA), "all of the processor's", "newest instructions that XLA may use; CPUs"),
+    "ynn": Key(("0", "1"), "1", "YNNPACK's kernels for sums and products inside XLA; CPUs"),
     "deterministic": Key(("0", "1"), "0", "XLA's deterministic operators; GPUs alone"),
     "tf32": Key(("0", "1"), "1 where the GPU has it", "float32 products in TF32; GPUs alone"),
 }
-GPU_KEYS = ("deterministic", "tf32")
+GPU_KEYS, CPU_KEYS = ("deterministic", "tf32"), ("isa", "ynn")
 
 PRODUCTS = {
     "matmul": "jnp.matmul({x}, {w})",
@@ -55,7 +64,15 @@ class Jax(Writing):
     keys = KEYS
     devices = ("cpu", "gpu:N")
     doc = "jax.lax.conv_general_dilated and jnp.matmul, jitted, channels last"
-    suggestions = (",threads=1", ",threads=2", "@gpu:0", "@gpu:0,tf32=0", "@gpu:0,deterministic=1")
+    suggestions = (
+        ",threads=1",
+        ",threads=2",
+        ",ynn=0",
+        ",isa=avx2",
+        "@gpu:0",
+        "@gpu:0,tf32=0",
+        "@gpu:0,deterministic=1",
+    )
     title = "JAX"
     version_text = "jax.__version__"
     imports = ("import jax", "import jax.numpy as jnp", "from jax import lax")
@@ -70,10 +87,17 @@ class Jax(Writing):
         }
         if "threads" in switches:
             variables.update(NPROC=switches["threads"], PJRT_NPROC=switches["threads"])
+        flags = []
         if device == "cpu":
             variables["CUDA_VISIBLE_DEVICES"] = "-1"
+            if "isa" in switches:
+                flags.append("--xla_cpu_max_isa=" + ISA[switches["isa"]])
+            if switches.get("ynn") == "0":  # no fusion is given to YNNPACK
+                flags.append("--xla_cpu_experimental_ynn_fusion_type=")
         elif switches.get("deterministic") == "1":
-            variables["XLA_FLAGS"] = "--xla_gpu_deterministic_ops=true"
+            flags.append("--xla_gpu_deterministic_ops=true")
+        if flags:
+            variables["XLA_FLAGS"] = " ".join(flags)
         return variables
 
     def start(self, switches, device):
@@ -84,6 +108,12 @@ class Jax(Writing):
                 )
         import jax
 
+        for key in CPU_KEYS:
+            if key in switches and device != "cpu":
+                raise Unavailable(f"{key} is a switch of XLA's CPU kernels: use @cpu, or no {key}")
+            if key in switches and release(jax.lib.__version__) < SINCE[key]:
+                since = ".".join(map(str, SINCE[key]))
+                raise Unavailable(f"{key} is a flag of jaxlib {since} and newer")
         found = self._seen(jax, device)
         self.refusals = (NotImplementedError, TypeError, ValueError, RuntimeError)
         self.opened(switches, device, jax.__version__)

@@ -61,7 +61,7 @@ def record(
       probe diff run_a run_b
 
     MODEL is module:function, which is called with the inputs in order, or a model file as `probe
-    network` takes it. It runs five times, to check that two runs give the same bits and that
+    network` takes it. It runs three times, to check that two runs give the same bits and that
     recording does not change them. The folder has no host name, user name or path, and nothing in
     it is pickled, so you may send it to others.
     """

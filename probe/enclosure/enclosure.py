@@ -53,6 +53,11 @@ class Rounding:
             int((rest & ~out & ~known & flush).sum()),
         )
 
+    @property
+    def total(self) -> int:
+        """Returns how many outputs are counted."""
+        return self.explained + self.within + self.beyond + self.unknown
+
     def to_json(self) -> dict[str, object]:
         """Returns the counts as ``rounding`` of the commands' JSON has them."""
         found: dict[str, object] = {

@@ -85,7 +85,6 @@ def of_operands(given: Operands, positions: np.ndarray, filters: np.ndarray) -> 
 
 
 def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclosure:
-    form = floats.format_of(dtype)
     terms = [*x * w, *([] if bias is None else [bias])]
     count = x.shape[1]
     products = np.stack(terms) if terms else np.zeros((1, count))
@@ -99,17 +98,11 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     # the sums above are rounded themselves: made larger by more than that
     slack = 1 + (summands + 2) * 2.0**-52
     sizes, most = (up + down) * slack, np.maximum(up, down) * slack
-    unit, smallest = 2.0**-form.precision * TWICE, 2.0 ** (form.emin - form.precision + 1)
-    steps = summands + 1  # a rounding more where the sum is converted to the result's format
-    bound = np.expm1((steps + 1) * np.log1p(unit)) * sizes
-    if steps * unit < 0.5:
-        bound = np.minimum(bound, unit * (sizes + steps * most) / (1 - steps * unit))
-    # products that underflow, and the error of ``exact``
-    bound = bound * (1 + 2.0**-40) + steps * smallest + 2.0**-53 * np.abs(exact)
+    error = bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
     if dtype != "float64":
-        bound = bound + summands * 2.0**-52 * sizes
-    overflow = ~(sizes + bound < floats.largest(dtype))
-    low, high = _grid(exact - bound, dtype, up=True), _grid(exact + bound, dtype, up=False)
+        error = error + summands * 2.0**-52 * sizes
+    overflow = ~(sizes + error < floats.largest(dtype))
+    low, high = _grid(exact - error, dtype, up=True), _grid(exact + error, dtype, up=False)
     rounded = floats.nearest(exact, dtype)
     if summands <= FEW:
         low, high = _of_few(x, w, bias, dtype)
@@ -117,8 +110,24 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     sure = np.where(whole, 0.0, _settled(x, w, bias))
     tiny = floats.tiny(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
-    flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * steps * tiny
+    flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
     return Enclosure(dtype, low, high, exact, overflow, sure, flushed)
+
+
+def bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
+    """Returns by how much a sum of ``count`` products can err in any order.
+
+    ``sizes``: the sum of the products' magnitudes; ``most``: the larger of the sum of all positive
+    and the sum of all negative ones. Includes the rounding of the products, products that
+    underflow, and a conversion of the sum to ``dtype``.
+    """
+    form = floats.format_of(dtype)
+    unit, smallest = 2.0**-form.precision * TWICE, 2.0 ** (form.emin - form.precision + 1)
+    steps = count + 1  # a rounding more where the sum is converted to the result's format
+    found = np.expm1((steps + 1) * np.log1p(unit)) * sizes
+    if steps * unit < 0.5:
+        found = np.minimum(found, unit * (sizes + steps * most) / (1 - steps * unit))
+    return np.asarray(found * (1 + 2.0**-40) + steps * smallest)
 
 
 def _total(

@@ -30,9 +30,10 @@ from probe.network.kept import Box, apart, index, where_kept
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
 from probe.operation import SPLICE
-from probe.recording.followed import Held, aligned, labels_of, marked, reading, relabelled
+from probe.recording.followed import aligned, marked, reading, relabelled
 from probe.recording.judging import Judged, judged, settled
-from probe.recording.recording import digest
+from probe.recording.labelling import labels_of
+from probe.recording.recording import Side, digest
 from probe.semantics.labels import Labels
 
 CUT = 500_000
@@ -229,7 +230,7 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
 class _Followed:
     """One size: labels of the short run, with those of the full one where constants are put in."""
 
-    def __init__(self, graph: Graph, content: int, size: int, side: Held) -> None:
+    def __init__(self, graph: Graph, content: int, size: int, side: Side) -> None:
         self.graph, self.content, self.size, self.side = graph, content, size, side
         self.whole = graph.whole(content)
         self.left, self.right = labels_of(side, self.whole)
@@ -314,7 +315,7 @@ class _Followed:
         return True
 
 
-def _proved(graph: Graph, side: Held, found: Between) -> bool:
+def _proved(graph: Graph, side: Side, found: Between) -> bool:
     """Runs the short run operation by operation with the constants put in, on several contents."""
     nothing = graph.nothing
     operations = zip(side.recording.operations, nothing.recording.operations, strict=True)
@@ -341,7 +342,7 @@ def _proved(graph: Graph, side: Held, found: Between) -> bool:
 
 def _interpreted(
     graph: Graph,
-    side: Held,
+    side: Side,
     found: Between,
     agains: Mapping[int, Any],
     constants: Mapping[int, np.ndarray],

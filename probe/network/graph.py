@@ -22,11 +22,12 @@ from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.network.kept import NEAR, Box, Part, apart, box_of, index, place_of, where_kept
 from probe.operands import normal
+from probe.recording.adding import Known
 from probe.recording.difference import Aligned
-from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
+from probe.recording.followed import Followed, Told, follow, reading
 from probe.recording.judging import Judged, judged
-from probe.recording.recording import Live, Side
-from probe.recording.source import Known
+from probe.recording.labelling import labels_of
+from probe.recording.recording import Run, recorded
 from probe.semantics import (
     MOVED,
     Joins,
@@ -114,7 +115,7 @@ class Graph:
         self.own_places = False
         self.doubt = ""
         self.near = NEAR
-        self._sides: dict[tuple[int, int], Held | str] = {}
+        self.sides: dict[tuple[int, int], Run | str] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
         self._sized: dict[int, Sized] = {}
@@ -136,30 +137,30 @@ class Graph:
             found[name] = np.ascontiguousarray(array)
         return found
 
-    def side(self, content: int, size: int) -> Held:
+    def side(self, content: int, size: int) -> Run:
         """Returns a watched run. InputError where the model does not take the size."""
         key = content, size
-        if key not in self._sides:
-            for old in list(self._sides)[:-6]:
-                del self._sides[old]
+        if key not in self.sides:
+            for old in list(self.sides)[:-6]:
+                del self.sides[old]
             try:
-                self._sides[key] = Held(self._recorded(self.inputs(content, size)))
+                self.sides[key] = self._recorded(self.inputs(content, size))
             except (Nondeterministic, KeyboardInterrupt, MemoryError):
                 raise
             except Exception as error:  # a library refuses a size as it likes
-                self._sides[key] = " ".join(str(getattr(error, "why", error)).split())[:200]
-        found = self._sides[key]
+                self.sides[key] = " ".join(str(getattr(error, "why", error)).split())[:200]
+        found = self.sides[key]
         if isinstance(found, str):
             raise InputError("size", size, f"the model does not run at it: {found}", "")
         return found
 
-    def _recorded(self, given: Mapping[str, np.ndarray]) -> Side:
+    def _recorded(self, given: Mapping[str, np.ndarray]) -> Run:
         """Records it: in this process, or where the model is opened in another one, there."""
         elsewhere = getattr(self.opened, "side", None)
-        found: Side = elsewhere(given) if elsewhere else Live(self.opened.recorder(given))
+        found: Run = elsewhere(given) if elsewhere else recorded(self.opened.recorder(given))
         return found
 
-    def whole(self, content: int) -> Held:
+    def whole(self, content: int) -> Run:
         """Returns the run at the full size."""
         return self.side(content, self.fixed)
 
@@ -176,7 +177,7 @@ class Graph:
         return found
 
     @cached_property
-    def nothing(self) -> Held:
+    def nothing(self) -> Run:
         """Returns the run of padding alone, at the full size."""
         return self.side(0, self.fixed)
 
@@ -282,7 +283,7 @@ class Graph:
         why = "its outputs read the whole padded axis, so they depend on the padded size"
         return Serves(False, "unknown", name, why, lacking=True)
 
-    def _carried(self, content: int, side: Held) -> bool:
+    def _carried(self, content: int, side: Run) -> bool:
         """Whether an output that has fewer entries in the short run reads content in all."""
         run = self.whole(content).recording
         both = zip(side.recording.outputs, run.outputs, self.boxes(content), strict=True)
@@ -327,7 +328,7 @@ class Graph:
             self._followed[key] = follow(self.side(content, size), self.whole(content))
         return self._followed[key]
 
-    def _kept(self, content: int, side: Held, followed: Followed) -> tuple[Box | None, ...] | None:
+    def _kept(self, content: int, side: Run, followed: Followed) -> tuple[Box | None, ...] | None:
         """Returns where the short run has what is kept of each output; None where it hasn't all."""
         both = side.recording.outputs, self.whole(content).recording.outputs
         labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
@@ -384,7 +385,7 @@ class Graph:
             return Serves(True, "same", certified=certified, boxes=boxes)
         return Serves(True, "unknown", *doubts[0], boxes=boxes)
 
-    def _culprit(self, content: int, side: Held, told: Sequence[Told]) -> tuple[str, str, str]:
+    def _culprit(self, content: int, side: Run, told: Sequence[Told]) -> tuple[str, str, str]:
         """The first operation that, were it alone to compute differently, loses what is kept."""
         guilty = [each for each in told if each.found.differing]
         for each in guilty:

@@ -42,33 +42,39 @@ class Own:
         return self.text
 
 
-class FunctionSession(InlineSession):
+class OwnSession(InlineSession):
+    """A started target that is no library. ``made``: gives its operator for a worker's spec."""
+
+    def __init__(self, text: str, made: Callable[[dict[str, Any]], Operator]) -> None:
+        self.target = Own(text)  # type: ignore[assignment]
+        self.variables, self.facts = {}, {}
+        self._worker, self.alive = child.Worker(), True
+        self._worker.backend = _Library(made)  # type: ignore[assignment]
+
+
+class FunctionSession(OwnSession):
     """``f`` as a started target of ``case``: a sum, or a product with one row and one filter."""
 
     def __init__(self, f: Function, case: Case) -> None:
         module = (getattr(f, "__module__", None) or "").partition(".")[0]
         name = getattr(f, "__qualname__", None) or type(f).__name__
         plain = name.rpartition(">.")[2]
-        self.target = Own(  # type: ignore[assignment]
-            plain if module in ("", "__main__", "builtins") else f"{module}.{plain}"
-        )
-        self.variables, self.facts = {}, {}
-        self._worker, self.alive = child.Worker(), True
-        self._worker.backend = _Functions(f, case.weighted)  # type: ignore[assignment]
+        text = plain if module in ("", "__main__", "builtins") else f"{module}.{plain}"
+        super().__init__(text, lambda spec: _Call(spec, f, case.weighted))
 
 
-class _Functions(Backend):
-    """The library that has one function."""
+class _Library(Backend):
+    """The library that has one operator."""
 
-    def __init__(self, f: Function, two: bool) -> None:
-        self.f, self.two = f, two
+    def __init__(self, made: Callable[[dict[str, Any]], Operator]) -> None:
+        self.made = made
 
     def start(self, switches: Any, device: str | None) -> dict[str, Any]:
         """Says nothing of itself: it runs in this process already."""
         return {}
 
     def operator(self, spec: dict[str, Any]) -> Operator:
-        return _Call(spec, self.f, self.two)
+        return self.made(spec)
 
 
 class _Call(Operator):

@@ -66,7 +66,7 @@ FUNCTIONS = named(
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
     "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
-    "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul div pow min log "
+    "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow min:minimum log "
     "sin tanh logistic rsqrt add add_any:add threefry2x32"
 )
 """Functions of the elements at one place; some have a parameter for how accurate they are."""
@@ -388,6 +388,8 @@ def _accumulated(c: Call) -> Meaning:
 TABLE: dict[str, Row] = {
     **worded(FUNCTIONS, _function),
     **rows(SAME, lambda c: Same() if len(c.gives) == 1 else Passes(tuple(range(c.count)))),
+    # XLA multiplies by the reciprocal where it knows the divisor
+    "div": lambda c: o.approximate("divide"),
     "max": _maximum,
     "exp": _exp,
     "clamp": _clamp,
@@ -672,7 +674,7 @@ class Program(Meaning):
     def written(self, reads: Shapes, gives: Shapes) -> Meaning:
         return self.said
 
-    def parts(self) -> list[Meaning] | None:
+    def parts(self) -> Sequence[Meaning] | None:
         """What its equations mean, one by one; None where some are loops."""
         within = inner(self.primitive, self.params)
         if within is None or not flat(within).equations or flat(within).loops:

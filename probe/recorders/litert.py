@@ -3,130 +3,292 @@
 The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
 the file runs alone, under the same delegate or without one, which also keeps memory flat; after the
 first recording several in a row run as one model that gives all their results, if these have the
-same bits (:mod:`probe.recorders.litert_file`). That the outputs have the bits of an unwatched run
-is checked at the first recording; where they don't, the whole model is one operation.
+same bits. That the outputs have the bits of an unwatched run is checked at the first recording;
+where they don't, the whole model is one operation.
+
+A piece keeps its operators' constants, their options and what the file says of quantisation; what
+it reads else are inputs of the shapes that they have in the run. Its schema is an installed
+LiteRT's. Models wait on disk, where they take no memory, and an interpreter lives only while its
+operators run; small ones stay.
 """
 
 from __future__ import annotations
 
 import base64
+import shutil
+import tempfile
+import weakref
 import zlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
-from probe.recorders.litert_file import DTYPES, KEPT, NESTED, File, Rows, invoked
-from probe.recorders.litert_table import meaning, quantised
-from probe.recorders.node import Nodes, same_bits
-from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.recording import digest
-from probe.semantics.call import Call, Operand, positions
+from probe.recorders import graphs
+from probe.recorders.graphs import (
+    Fed,
+    Graph,
+    Held,
+    Node,
+    Nodes,
+    Opened,
+    Runner,
+    refused,
+    unreadable,
+)
+from probe.recorders.litert_table import Scale, meaning, quantised
+from probe.recording.contract import Input
+from probe.semantics import Meaning
+from probe.semantics.call import Call
 
 ENDINGS = (".tflite",)
 LONGEST = 1 << 15
 """Characters up to which an operator's model is written into a script."""
 
-LINES = (
-    *("import base64", "import zlib"),
-    "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
-)
-"""What an operator's lines need."""
+NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}
+DTYPES = {
+    getattr(schema.TensorType, name.upper()): name
+    for name in "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "complex64 complex128".split()
+}
+NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
+"""Operators that run other subgraphs of the file; these go with them."""
 
 
-class Recorder(Nodes):
-    """A model with its inputs.
+class File:
+    """A model as it is read. ``nodes``: of its first subgraph, in the order in which they run."""
 
-    ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
-    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where
-    LiteRT refuses the model or the inputs.
-    """
+    def __init__(self, content: bytes) -> None:
+        root = schema.Model.GetRootAs(content, 0)
+        self.model = schema.ModelT.InitFromObj(root)
+        self.graph = self.model.subgraphs[0]
+        self.tensors = self.graph.tensors
+        self.constants: dict[int, np.ndarray] = {}
+        for number, tensor in enumerate(self.tensors):
+            data = self._data(tensor)
+            if data is not None and tensor.type in DTYPES:
+                shape = () if tensor.shape is None else tuple(tensor.shape)
+                self.constants[number] = data.view(DTYPES[tensor.type]).reshape(shape)
+        self.nodes = list(filter(None, map(self._node, self.graph.operators)))
+
+    def _data(self, tensor: Any) -> np.ndarray | None:
+        """Returns the bytes of a constant tensor."""
+        data = self.model.buffers[tensor.buffer].data
+        return np.asarray(data, np.uint8) if data is not None and len(data) else None
+
+    def _node(self, operator: Any) -> Node | None:
+        """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
+        weight: then that is a constant."""
+        code = self.model.operatorCodes[operator.opcodeIndex]
+        op = NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
+        if op == "CUSTOM":
+            op = str((code.customCode or b"custom").decode(errors="replace"))
+        for name in ("inputs", "outputs"):
+            given = getattr(operator, name)
+            setattr(operator, name, [] if given is None else [int(n) for n in given])
+        # variables an operator keeps for itself
+        slots = [n if n >= 0 and not self.tensors[n].isVariable else None for n in operator.inputs]
+        gives = operator.outputs
+        half = self.constants.get(slots[0]) if slots and slots[0] is not None else None
+        if op == "DEQUANTIZE" and half is not None and half.dtype == np.float16:
+            self.constants[gives[0]] = half.astype(np.float32)
+            return None
+        found = operator.builtinOptions or operator.builtinOptions2
+        words = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in ({} if found is None else vars(found)).items()
+        }
+        path = self.name(gives[0]).removesuffix(":0") if gives else op
+        return Node(operator, op, slots, gives, words=words, path=path)
+
+    def name(self, number: int) -> str:
+        """Returns a tensor's name."""
+        given = self.tensors[number].name
+        return given.decode(errors="replace") if isinstance(given, bytes) else str(given or number)
+
+    def scale(self, number: int) -> Scale | None:
+        """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
+        found = self.tensors[number].quantization
+        if found is None or found.scale is None or not len(found.scale):
+            return None
+        zeros = () if found.zeroPoint is None else found.zeroPoint
+        return tuple(map(float, found.scale)), tuple(map(int, zeros))
+
+    def keeps(self, node: Node) -> bool:
+        """Returns whether an operator keeps a state, or runs others."""
+        return node.op in NESTED or any(
+            self.tensors[n].isVariable for n in node.own.inputs if n >= 0
+        )
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Returns the model's inputs; None for the batch, and for sizes that are left open."""
+        found = []
+        for n in map(int, self.graph.inputs):
+            tensor, name = self.tensors[n], self.name(n)
+            if tensor.type not in DTYPES:
+                why = "this input is not an array"
+                raise InputError("network", name, why, "export it with arrays")
+            sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
+            shape = tuple(None if n < 0 else int(n) for n in ([] if sizes is None else sizes))
+            found.append(Input(name, shape, DTYPES[tensor.type]))
+        return tuple(found)
+
+    def piece(
+        self, nodes: Nodes, fed: Fed, shapes: Fed, held: Held
+    ) -> tuple[bytearray, dict[int, int]]:
+        """Returns a model of operators in a row, all of whose results are its outputs, and the
+        numbers of its constants' buffers.
+
+        ``fed``: what they read from before; ``shapes``: of values, where they aren't the file's;
+        ``held``: other numbers for constants.
+        """
+        every = dict.fromkeys(n for one in nodes for n in (*one.own.inputs, *one.gives))
+        numbers = [n for n in every if n >= 0]
+        places = {n: place for place, n in enumerate(numbers)}
+        made, graph = schema.ModelT(), schema.SubGraphT()
+        made.buffers, graph.tensors = [aligned_buffer(schema)], []
+        for n in numbers:
+            own = {**self.constants, **held}.get(n)
+            data = self._data(self.tensors[n]) if own is None else own
+            tensor = self._tensor(self.tensors[n], None if n in fed else data, made.buffers)
+            tensor.shapeSignature = None
+            if n in fed or n in shapes:
+                tensor.shape = list((fed.get(n) or shapes[n])[0])
+            graph.tensors.append(tensor)
+        graph.operators = []
+        for one in nodes:
+            graph.operators.append(copy(one.own))
+            graph.operators[-1].inputs = [places.get(n, -1) for n in one.own.inputs]
+            graph.operators[-1].outputs = [places[n] for n in one.gives]
+        graph.inputs = [places[n] for n in fed]
+        graph.outputs = [n for one in graph.operators for n in one.outputs]
+        graph.name = b"main"
+        made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
+        made.subgraphs = [graph]
+        if any(one.op in NESTED for one in nodes):
+            made.subgraphs += [self._copied(one, made.buffers) for one in self.model.subgraphs[1:]]
+        elif len(nodes) == 1:
+            (one,) = graph.operators
+            made.operatorCodes, one.opcodeIndex = [made.operatorCodes[one.opcodeIndex]], 0
+        size = sum(len(one.data) for one in made.buffers if one.data is not None)
+        builder = schema.flatbuffers.Builder(size + 4096)
+        builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
+        buffers = {n: graph.tensors[places[n]].buffer for n in numbers if n in self.constants}
+        return bytearray(builder.Output()), {n: place for n, place in buffers.items() if place}
+
+    @staticmethod
+    def _tensor(tensor: Any, data: np.ndarray | None, buffers: list[Any]) -> Any:
+        """Returns a tensor with its constant, if it has one, in a buffer of its own."""
+        made = copy(tensor)
+        made.buffer = 0
+        if data is not None:
+            made.buffer = len(buffers)
+            buffers.append(aligned_buffer(schema))
+            buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        return made
+
+    def _copied(self, graph: Any, buffers: list[Any]) -> Any:
+        made = copy(graph)
+        made.tensors = [self._tensor(one, self._data(one), buffers) for one in graph.tensors]
+        return made
+
+
+class Operators(Graph):
+    """A file's operators with the model's inputs."""
+
+    BY_SHAPE = frozenset(("SHAPE", "RANK"))
+    KEPT = 1 << 22
+    IMPORTS = (
+        *("import base64", "import zlib"),
+        "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
+    )
 
     def __init__(
-        self,
-        model: Path | str | bytes,
-        inputs: Mapping[str, np.ndarray],
-        switches: Mapping[str, str] | None = None,
+        self, file: File, inputs: Mapping[str, np.ndarray], switches: Mapping[str, str]
     ) -> None:
-        self.name = "model" if isinstance(model, bytes) else Path(model).name
-        self.content = model if isinstance(model, bytes) else content(Path(model))
-        self.inputs, self.switches = dict(inputs), dict(switches or {})
-        self.target = "litert" + "".join(f",{key}={value}" for key, value in self.switches.items())
-        self.note = ""
-        self.cut: _Cut | None = None
-        self.whole = False
+        self.file, self.switches = file, switches
+        given = {int(n): inputs[file.name(int(n))] for n in file.graph.inputs}
+        super().__init__(file.nodes, given, [int(n) for n in file.graph.outputs], file.constants)
+        self.folder = Path(tempfile.mkdtemp(prefix="probe"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self.files: dict[Any, Path] = {}
 
-    def plain(self) -> list[np.ndarray]:
-        """Runs the model unwatched."""
-        try:
-            made = interpreter(self.content, self.switches)
-        except Exception as error:
-            raise unreadable(self.name, error) from None
-        details = made.get_input_details()
-        for one in details:
-            if one["name"] not in self.inputs:
-                names = ", ".join(self.inputs)
-                raise InputError("inputs", names, f"{one['name']} is missing", "give it")
-        try:
-            for one in details:
-                array = self.inputs[one["name"]]
-                if tuple(one["shape"]) != array.shape:
-                    made.resize_tensor_input(one["index"], array.shape)
-            made.allocate_tensors()
-            for one in details:
-                made.set_tensor(one["index"], self.inputs[one["name"]])
-            made.invoke()
-        except Exception as error:
-            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
-            why = f"LiteRT refuses them: {' '.join(str(error).split())[:160]}"
-            raise InputError(
-                "inputs", shapes, why, "give the model's own shapes and types"
-            ) from None
-        return [made.get_tensor(one["index"]) for one in made.get_output_details()]
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        key = tuple(map(id, nodes))
+        if key not in self.files:
+            content = bytes(self.file.piece(nodes, fed, self.known, held)[0])
+            if once and self.pieces:  # the next run will want it too
+                self.files[key] = self.folder / f"{len(self.files)}.tflite"
+                self.files[key].write_bytes(content)
+        made = interpreter(self.files.get(key) or content, self.switches)
+        made.allocate_tensors()
+        return partial(_invoked, made, once)
 
-    def record(self, visit: Visit) -> list[Seen]:
-        """Runs it operator by operator, and calls ``visit`` behind each."""
-        if self.cut is None and not self.whole:
-            self._check()
-        return self.as_one(visit) if self.cut is None else self.cut.run(visit)
+    def meaning(self, node: Node, call: Call) -> Meaning:
+        scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
+        return quantised(meaning(call), *scales)
 
-    def _check(self) -> None:
-        """Whether its operators alone give the bits that it gives unwatched."""
-        wanted = self.plain()
-        try:
-            cut = _Cut(File(self.content), self.inputs, self.switches)
-            alone, together = list[str](), list[str]()
-            found = [one.array() for one in cut.run(_digests(alone))]
-            cut.join()
-            cut.run(_digests(together))
-            if alone != together:
-                cut.rows = None
-        except Exception as error:  # an operator that can't run alone, or a type without arrays
-            said = " ".join(str(error).split())[:120] or type(error).__name__
-            self.give_up(f"its operators can't be run one by one ({said})")
-            return
-        if any(not same_bits(*pair) for pair in zip(found, wanted, strict=True)):
-            self.give_up("its operators run one by one give different bits")
-            return
-        self.cut = cut
+    def joins(self, node: Node) -> bool:
+        return not self.file.keeps(node)
 
-    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of the same model with other inputs."""
-        return Recorder(self.content, inputs, self.switches)
+    def name(self, key: int) -> str:
+        return self.file.name(key)
+
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns a model of this one operator, whose weights are put into its bytes."""
+        words = ""
+        if "threads" in self.switches:
+            words += f", num_threads={int(self.switches['threads'])}"
+        if self.switches.get("xnnpack") == "0":
+            plain = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+            words += f", experimental_op_resolver_type={plain}"
+        fed = {n: self.described_at(n) for n in own if n not in self.constants}
+        empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
+        packed, places = self.file.piece([node], fed, self.known, empty)
+        root = schema.Model.GetRootAs(packed, 0)
+        begin = np.frombuffer(packed, np.uint8).ctypes.data
+        found = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(packed), ")))"]
+        for n in places.keys() & empty.keys():
+            data = root.Buffers(places[n]).DataAsNumpy()
+            start = data.ctypes.data - begin
+            span = f"{start}:{start + data.size}"
+            found.append(f"model[{span}] = np.ascontiguousarray({own[n]}).tobytes()")
+        given = ", ".join(own[n] for n in fed)
+        return [
+            *found,
+            f"one = Interpreter(model_content=bytes(model){words})",
+            "one.allocate_tensors()",
+            f"for detail, array in zip(one.get_input_details(), [{given}], strict=True):",
+            '    one.set_tensor(detail["index"], array)',
+            "one.invoke()",
+            'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
+            *(f"{out}{n or ''} = results[{n}]" for n in range(len(node.gives))),
+        ]
 
 
-def _digests(into: list[str]) -> Visit:
-    """Notes the digests of all that operators give."""
+def _quoted(data: bytes | bytearray) -> list[str]:
+    """Returns bytes as lines of text, compressed. ValueError: they are too many for a script."""
+    text = base64.b85encode(zlib.compress(data, 9)).decode()
+    if len(text) > LONGEST:
+        raise ValueError(f"{len(text)} characters")
+    return [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
 
-    def visit(event: Event) -> None:
-        into.extend(digest(one.array()) for one in event.gives)
 
-    return visit
+def _invoked(made: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Returns what an interpreter gives of these inputs. ``once``: its own memory, which lives as
+    long as they do."""
+    for one, array in zip(made.get_input_details(), arrays, strict=True):
+        made.set_tensor(one["index"], array)
+    made.invoke()
+    gives = [one["index"] for one in made.get_output_details()]
+    return [made.tensor(n)() if once else made.get_tensor(n) for n in gives]
 
 
 def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
@@ -142,248 +304,52 @@ def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
     return Interpreter(model_content=model, **words)
 
 
-class _Cut:
-    """A model cut into its operators, with its inputs."""
+class Recorder(graphs.Recorder):
+    """A model with its inputs.
+
+    ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
+    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where
+    LiteRT refuses the model or the inputs.
+    """
+
+    LIBRARY = "litert"
 
     def __init__(
-        self, file: File, inputs: Mapping[str, np.ndarray], switches: Mapping[str, str]
+        self,
+        model: Path | str | bytes,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
     ) -> None:
-        self.file, self.switches = file, switches
-        self.given = {int(n): inputs[file.name(int(n))] for n in file.graph.inputs}
-        self.outputs = [int(n) for n in file.graph.outputs]
-        self.operators = _folded(file)
-        self.values: dict[int, np.ndarray] = {}
-        self.settled = {n for n in self.given if "float" not in file.dtype(n)}
-        self.events: list[Event] = []
-        self.kept: dict[int, Any] = {}
-        self.size = self.most = 0
-        self.shapes: dict[int, tuple[int, ...]] = {}
-        self.rows: Rows | None = None
+        self.name = "model" if isinstance(model, bytes) else Path(model).name
+        content = model if isinstance(model, bytes) else graphs.content(Path(model))
+        super().__init__(content, inputs, switches)
 
-    def run(self, visit: Visit) -> list[Seen]:
-        """Runs all operators, and returns the outputs."""
-        self.values = dict(self.given)
-        left = Counter(self.outputs)
-        for operator in self.operators:
-            left.update(self.file.reads(operator))
-        for number, operator in enumerate(self.operators):
-            if self.rows is None or not self.rows.computed(number, self.values):
-                self._compute(number, operator)
-            if number == len(self.events):
-                self.events.append(self._event(operator))
-                self.shapes.update((n, self.values[n].shape) for n in self.file.gives(operator))
-                self.most = max(self.most, sum(one.nbytes for one in self.values.values()))
-            visit(self.events[number])
-            left.subtract(self.file.reads(operator))
-            for n in [*self.file.reads(operator), *self.file.gives(operator)]:
-                if left[n] <= 0:
-                    self.values.pop(n, None)
-        return [self.seen(n) for n in self.outputs]
-
-    def join(self) -> None:
-        """From now on runs operators in a row together, as long as what they give stays small
-        beside what is alive at once in any case."""
-        alone = {n for n, one in enumerate(self.operators) if self._keeps(one)}
-        self.kept.clear()
-        self.size = 0
-        start = partial(_started, switches=self.switches)
-        self.rows = Rows(self.file, self.operators, alone, self.shapes, self.most, start)
-
-    def _keeps(self, operator: Any) -> bool:
-        """Returns whether an operator keeps a state, or runs others."""
-        return self.file.kind(operator) in NESTED or any(
-            one.isVariable for one in self._tensors(operator)
-        )
-
-    def _fed(self, operator: Any) -> dict[int, tuple[int, ...]]:
-        reads = self.file.reads(operator)
-        return {n: self.values[n].shape for n in reads if n not in self.file.constants}
-
-    def _compute(self, number: int, operator: Any) -> None:
-        fed = self._fed(operator)
-        made = self.kept.get(number)
-        if made is None:
-            made = _started(self.file.piece([operator], fed).content(), self.switches)
-        found = invoked(made, [self.values[n] for n in fed])
-        self.values.update(zip(self.file.gives(operator), found, strict=True))
-        if number in self.kept or any(t.isVariable for t in self._tensors(operator)):
-            return
-        size = sum(self.array(n).nbytes for n in self.file.reads(operator))
-        size += sum(one.nbytes for one in found)
-        if self.size + size <= KEPT:
-            self.kept[number] = made
-            self.size += size
-
-    def _tensors(self, operator: Any) -> list[Any]:
-        given = [] if operator.inputs is None else operator.inputs
-        return [self.file.tensors[n] for n in given if n >= 0]
-
-    def array(self, number: int) -> np.ndarray:
-        """Returns a value's bits."""
-        held = number not in self.values
-        return self.file.constants[number] if held else self.values[number]
-
-    def seen(self, number: int) -> Seen:
-        """Returns a value as it is met."""
-        held = number not in self.values
-        array = self.array(number)
-        known = self.file.name(number) if held or number in self.given else ""
-        role = WEIGHT if held else INPUT
-        return Seen(number, array.shape, str(array.dtype), lambda: self.array(number), role, known)
-
-    def _event(self, operator: Any) -> Event:
-        file = self.file
-        op, words = file.kind(operator), file.options(operator)
-        every, gives = file.reads(operator), file.gives(operator)
-        reads = [] if op in ("SHAPE", "RANK") else every
-        if all(n in self.settled or n in file.constants for n in reads):
-            self.settled.update(gives)
-        slots = [] if operator.inputs is None else [int(n) for n in operator.inputs]
-        places = positions(slots, reads)
-        both = zip(slots, places, strict=True)
-        operands = [self._operand(n, at) if n in every else None for n, at in both]
-        given = [self.seen(n) for n in gives]
-        fed = {} if not reads else self._fed(operator)
-        again = self._again(operator, reads, fed)
-        shapes, dtypes = [one.shape for one in given], [one.dtype for one in given]
-        what = meaning(Call(op, words, operands, shapes, dtypes, run=again))
-        path = file.name(gives[0]).removesuffix(":0") if gives else op
-        return Event(
-            *(op, path, [self.seen(n) for n in reads], given),
-            quantised(what, [file.scale(n) for n in reads], [file.scale(n) for n in gives]),
-            {name: one for name, one in words.items() if _plain(one)},
-            *(again, self._lines(operator, reads, fed)),
-            LINES,
-        )
-
-    def _operand(self, number: int, at: int) -> Operand:
-        settled = number in self.file.constants or number in self.settled
-        content = (lambda: self.array(number)) if settled else None
-        array = self.array(number)
-        return Operand(at, array.shape, str(array.dtype), content)
-
-    def _again(
-        self, operator: Any, reads: list[int], fed: dict[int, tuple[int, ...]]
-    ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        last: list[Any] = []
-
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            given = dict(zip(reads, arrays, strict=True))
-            held = {n: given[n] for n in given if n not in fed}
-            if not last:
-                last[:] = [self.file.piece([operator], fed), b"", None]
-            model = last[0].content({n: one for n, one in held.items() if n in last[0].places})
-            if last[1] != model:
-                last[1:] = [model, _started(model, self.switches)]
-            return invoked(last[2], [given[n] for n in fed])
-
-        return again
-
-    def _lines(
-        self, operator: Any, reads: list[int], fed: dict[int, tuple[int, ...]]
-    ) -> Callable[[Sequence[str], str], list[str]]:
-        """Returns a model of this one operator, whose weights are put into its bytes."""
-        words = {"num_threads": int(self.switches["threads"])} if "threads" in self.switches else {}
-        plain = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
-        said = "".join(f", {name}={value}" for name, value in words.items())
-        said += f", experimental_op_resolver_type={plain}" * (self.switches.get("xnnpack") == "0")
-
-        def lines(names: Sequence[str], out: str) -> list[str]:
-            own, piece = dict(zip(reads, names, strict=True)), self.file.piece([operator], fed)
-            held = {n: place for n, place in piece.places.items() if n in own and n not in fed}
-            empty = piece.content({n: np.zeros_like(self.file.constants[n]) for n in held})
-            model = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(empty), ")))"]
-            for n, (start, end) in piece.spans(held).items():
-                model.append(f"model[{start}:{end}] = np.ascontiguousarray({own[n]}).tobytes()")
-            given = ", ".join(own[n] for n in fed)
-            found = [
-                *model,
-                f"one = Interpreter(model_content=bytes(model){said})",
-                "one.allocate_tensors()",
-                f"for detail, array in zip(one.get_input_details(), [{given}], strict=True):",
-                '    one.set_tensor(detail["index"], array)',
-                "one.invoke()",
-                'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
-            ]
-            gives = self.file.gives(operator)
-            return [*found, *(f"{out}{n or ''} = results[{n}]" for n in range(len(gives)))]
-
-        return lines
-
-
-def _quoted(data: bytes) -> list[str]:
-    """Returns bytes as lines of text, compressed. ValueError: they are too many for a script."""
-    text = base64.b85encode(zlib.compress(data, 9)).decode()
-    if len(text) > LONGEST:
-        raise ValueError(f"{len(text)} characters")
-    return [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str | list | type(None))
-
-
-def _folded(file: File) -> list[Any]:
-    """The operators without those that widen constants, which XNNPACK unpacks as weights."""
-    found = []
-    for operator in file.operators:
-        (source, *_) = file.reads(operator) or [-1]
-        constant = file.constants.get(source)
-        halves = constant is not None and constant.dtype == np.float16
-        if constant is not None and halves and file.kind(operator) == "DEQUANTIZE":
-            file.constants[file.gives(operator)[0]] = constant.astype(np.float32)
-        else:
-            found.append(operator)
-    return found
-
-
-def _started(model: bytes | Path, switches: Mapping[str, str]) -> Any:
-    made = interpreter(model, switches)
-    made.allocate_tensors()
-    return made
-
-
-class Opened:
-    """A model file and its inputs; None for the batch, and for sizes that the file leaves open."""
-
-    def __init__(self, path: Path, switches: Mapping[str, str] | None = None) -> None:
-        self.path, self.switches = path, dict(switches or {})
+    def plain(self) -> list[np.ndarray]:
+        """Runs the model unwatched."""
         try:
-            self.file = File(content(path))
-            numbers = [int(n) for n in self.file.graph.inputs]
-            self.inputs = tuple(self._declared(n) for n in numbers)
-        except InputError:
-            raise
+            made = interpreter(self.model, self.switches)
         except Exception as error:
-            raise unreadable(path.name, error) from None
+            raise unreadable(self.name, error, AGAIN) from None
+        details = made.get_input_details()
+        given = self.given(one["name"] for one in details)
+        try:
+            for one in details:
+                if tuple(one["shape"]) != given[one["name"]].shape:
+                    made.resize_tensor_input(one["index"], given[one["name"]].shape)
+            made.allocate_tensors()
+            for one in details:
+                made.set_tensor(one["index"], given[one["name"]])
+            made.invoke()
+        except Exception as error:
+            raise refused("LiteRT", self.inputs, error) from None
+        return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
-    def _declared(self, number: int) -> Input:
-        tensor, name = self.file.tensors[number], self.file.name(number)
-        if tensor.type not in DTYPES:
-            raise InputError("network", name, "this input is not an array", "export it with arrays")
-        sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
-        sizes = [] if sizes is None else list(sizes)
-        return Input(name, tuple(None if n < 0 else int(n) for n in sizes), self.file.dtype(number))
-
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of the model with these inputs."""
-        return Recorder(self.path, arrays, self.switches)
-
-
-def content(path: Path) -> bytes:
-    """Returns a file's bytes. InputError where it can't be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            "network", path.name, f"can't be read: {error.strerror}", "give a file"
-        ) from None
+    def cut(self, opens: bool) -> Operators:
+        """Returns the model's operators."""
+        return Operators(File(self.model), self.inputs, self.switches)
 
 
-def unreadable(name: str, error: Exception) -> InputError:
-    """Returns what is said of a file that LiteRT refuses."""
-    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
-    return InputError("network", name, f"can't be read: {said}", "convert or download it again")
+AGAIN = "convert or download it again"
 
 
 def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
@@ -391,7 +357,11 @@ def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None =
 
     ``switches``: of the target, ``threads`` and ``xnnpack``.
     """
-    return Opened(Path(path), switches)
-
-
-__all__ = ["ENDINGS", "Opened", "Recorder", "opened"]
+    path = Path(path)
+    try:
+        inputs = File(graphs.content(path)).inputs()
+    except InputError:
+        raise
+    except Exception as error:
+        raise unreadable(path.name, error, AGAIN) from None
+    return Opened(inputs, lambda arrays: Recorder(path, arrays, switches))

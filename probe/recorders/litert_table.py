@@ -121,23 +121,20 @@ def _dense(c: Call) -> Meaning:
 
 
 def _recurrent(c: Call) -> Meaning:
-    """Step t reads inputs up to t of its own batch row; first states are zero."""
-    shape, out = (*c.shape(0)[:2], 1), c.gives[0]
-    rest = tuple(n for n in range(c.count) if n != c.at(0))
-    scan = Scans(0 if c.get("timeMajor") else 1, f"{c.op.lower()} {c.numbers()}")
-    return Steps(
-        (
-            Step(Whole(((0, 0), (1, 1)), "features"), (c.at(0),), shape),
-            Step(scan, (c.count, *rest), shape),
-            Step(Whole(((0, 0), (1, 1)), "output"), (c.count + 1,), out),
-        )
-    )
-
-
-def _both_ways(c: Call) -> Meaning:
-    if c.get("timeMajor") or not c.has(0):
-        return Unknown("its batch comes second")
-    return Whole(((0, 0),), c.op.lower(), c.numbers())
+    """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
+    of other weights, is the second result, or stands behind the first."""
+    axis, reads = (0 if c.get("timeMajor") else 1), tuple(range(c.count))
+    if not c.op.startswith("BIDIRECTIONAL"):
+        return Scans(axis, c.op.lower(), mixes=(2,), numbers=c.numbers())
+    width = c.gives[0][-1] // (2 if c.get("mergeOutputs") else 1)
+    shape, count = (*c.shape(0)[:2], width), c.count
+    steps = [
+        Step(Scans(axis, c.op.lower(), back, (2,), c.numbers()), reads, shape)
+        for back in (False, True)
+    ]
+    if len(c.gives) == 2:
+        return Steps(tuple(steps), (count, count + 1))
+    return Steps((*steps, Step(o.concat(-1), (count, count + 1), c.gives[0])))
 
 
 def _select(c: Call) -> Meaning:
@@ -184,7 +181,7 @@ TABLE: dict[str, Row] = {
     "AVERAGE_POOL_2D": _pool("average"),
     "FULLY_CONNECTED": _dense,
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
-    "ADD_N": lambda c: o.function("add") if c.count == 2 else Each(f"add_of_{c.count}"),
+    "ADD_N": lambda c: o.several("add", c.count),
     **rows("SELECT_V2 STABLEHLO_SELECT", lambda c: o.where()),
     "SELECT": _select,
     # the operator's own types may be left out; those of its tensors are always there
@@ -212,7 +209,7 @@ TABLE: dict[str, Row] = {
         c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
     ),
     **rows("UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN", _recurrent),
-    **rows("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN", _both_ways),
+    **rows("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN", _recurrent),
     **rows(
         "SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN "
         "UNSORTED_SEGMENT_PROD",
@@ -244,10 +241,11 @@ TABLE: dict[str, Row] = {
 
 
 def meaning(c: Call) -> Meaning:
-    """Returns what an operator computes, with the activation that it applies behind."""
+    """Returns what an operator computes, with the activation that it applies behind; a recurrent
+    cell's is in the cell."""
     number = int(c.get("fusedActivationFunction") or 0)
-    found = by_table(TABLE, c)
-    return chain(c, found, FUSED[number]) if number else found
+    found, inside = by_table(TABLE, c), TABLE.get(c.op) is _recurrent
+    return chain(c, found, FUSED[number]) if number and not inside else found
 
 
 @dataclass(frozen=True)

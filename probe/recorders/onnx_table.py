@@ -8,7 +8,6 @@ integers alone; an operator that needs others is ``Unknown``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
 from typing import Any
@@ -125,12 +124,6 @@ def _activation(c: Call) -> tuple[Meaning, ...]:
     return (_function(name, alone or dict(zip(names, given, strict=False))),)
 
 
-def _variadic(c: Call, word: str) -> Meaning:
-    if c.count != 2:
-        return Same() if c.count == 1 else Each(f"{word}_of_{c.count}")
-    return o.function(word)
-
-
 def _clip(c: Call) -> Meaning:
     low, high = (
         float(c.value(slot).reshape(-1)[0]) if c.has(slot) else c.get(name)
@@ -183,36 +176,12 @@ def _quantised(c: Call) -> Meaning:
 # products and windows
 
 
-def _scaled(c: Call, product: Meaning, alpha: float) -> Meaning:
-    scale = () if alpha == 1.0 else (o.function("multiply", other=alpha),)
-    return chain(c, product, *scale, *_activation(c))
-
-
 def _matmul(c: Call) -> Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return Unknown("its batch axes are permuted")
-    if c.has(2):
-        return Unknown("it has an input that is not described in probe")
     turned = _on(c, "transA"), _on(c, "transB")
-    product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
-    return _scaled(c, product, float(c.get("alpha", 1.0)))
-
-
-def _gemm(c: Call) -> Meaning:
-    alpha, beta = float(c.get("alpha", 1.0)), float(c.get("beta", 1.0))
-    biased = c.has(2) and beta != 0
-    if biased and (alpha, beta) != (1.0, 1.0):
-        return Unknown("its product and its bias are scaled")
-    turned = _on(c, "transA"), _on(c, "transB")
-    bias = c.at(2) if biased else None
-    return _scaled(c, o.matmul((2, 2), turned, (c.at(0), c.at(1)), bias), alpha)
-
-
-def _einsum(c: Call) -> Meaning:
-    equation = str(c["equation"])
-    if "." in equation or not equation.partition("->")[2]:
-        return Unknown("its equation has dots, or gives one number")
-    return o.einsum(equation)
+    product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    return chain(c, product, *_activation(c))
 
 
 def _window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
@@ -350,35 +319,33 @@ def _skip_norm(c: Call, word: str) -> Meaning:
 
 
 def _recurrent(c: Call) -> Meaning:
-    """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states."""
+    """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states; in
+    the other direction those from t on."""
     if _on(c, "layout"):
         return Unknown("its batch comes first")
     length, batch, _ = c.shape()
     if c.has(4) and (c.value(4) != length).any():
         return Unknown("its sequences have several lengths")
-    weights, states = c.places(1, 2, 3, 7), [slot for slot in (5, 6) if c.has(slot)]
-    if c.get("direction", "forward") == "bidirectional":
-        return _both_ways(c, weights, states)
-    back, ahead, first = c.get("direction") == "reverse", len(states), c.count
-    lines = Step(Whole(((0, 0), (1, 1)), "features"), c.places(0), (length, batch, 1))
-    state = Whole(((0, 0), (1, 1)), "state")
-    steps = [lines, *(Step(state, c.places(slot), (1, batch, 1)) for slot in states)]
-    # states stand where the scan begins: one sequence with the steps
-    inputs = [*range(first + 1, first + 1 + ahead), first]
-    every = (ahead + length, batch, 1)
-    steps.append(Step(o.concat(0), tuple(inputs[::-1] if back else inputs), every))
-    scan = Scans(0, f"{c.op.lower()} {c.numbers()}", reverse=back)
-    steps.append(Step(scan, (first + len(steps) - 1, *weights), every))
-    scanned, gives = first + len(steps) - 1, []
-    for number, shape in enumerate(c.gives):
-        whole = len(shape) == 4  # of all steps; else of the last
-        start = (0 if back else ahead) if whole else (0 if back else ahead + length - 1)
-        size = length if whole else 1
-        steps.append(Step(o.take(0, range(start, start + size)), (scanned,), (size, batch, 1)))
-        kept = ((0, 0), (1, 2)) if whole else ((1, 1),)
-        steps.append(Step(Whole(kept, f"output {number}"), (first + len(steps) - 1,), shape))
-        gives.append(first + len(steps) - 1)
-    return Steps(tuple(steps), tuple(gives))
+    first = c.places(0, 1, 2, 3, 7)
+    reads = (*first, *c.places(5, 6))
+    states, each = tuple(range(len(first), len(reads))), (1, batch, c.gives[0][-1])
+    ways = {"reverse": [True], "bidirectional": [False, True]}
+    lasts = [shape for shape in c.gives if len(shape) == 3]
+    steps = [
+        Step(
+            Scans(0, c.op.lower(), back, (2,), c.numbers(), states, batch=1),
+            *(reads, (length, *each[1:]), (each,) * len(lasts)),
+        )
+        for back in ways.get(c.get("direction", "forward"), [False])
+    ]
+    every, size = len(steps), 1 + len(lasts)
+    for shape in c.gives:  # of all steps, (steps, directions, ...), or of the last
+        at = 0 if len(shape) == 4 else size - len(lasts)
+        lasts = lasts[len(shape) == 3 :]
+        parts = tuple(c.count + at + size * n for n in range(every))
+        steps.append(Step(o.concat(0) if at else o.stack(1), parts, shape))
+    first_given = c.count + size * every
+    return Steps(tuple(steps), tuple(range(first_given, first_given + len(c.gives))))
 
 
 def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
@@ -394,19 +361,6 @@ def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
         ends.append(count + len(steps) - 1)
     total = sum(step.shape[1] for step in steps[1::2])
     return [*steps, Step(o.concat(1), tuple(ends), (steps[1].shape[0], total))]
-
-
-def _both_ways(c: Call, weights: tuple[int, ...], states: Sequence[int]) -> Meaning:
-    """Every output reads its whole sequence, in both directions."""
-    steps = _merged(c, [0, *states], 1)
-    last, gives = c.count + len(steps) - 1, []
-    for number, shape in enumerate(c.gives):
-        axis = 2 if len(shape) == 4 else 1
-        word = f"{c.op.lower()} {number}"
-        kept = Whole(((0, axis),), word, (c.shape()[0], *c.numbers()))
-        steps.append(Step(kept, (last, *weights), shape))
-        gives.append(c.count + len(steps) - 1)
-    return Steps(tuple(steps), tuple(gives))
 
 
 def _stft(c: Call) -> Meaning:
@@ -538,7 +492,7 @@ def _regions(c: Call) -> Meaning:
 TABLE: dict[str, Row] = {
     **rows([*UNARY, *NUMBERED], lambda c: _function(c.op, c.attributes)),
     **worded(BINARY, lambda c, word: o.function(word)),
-    **worded(VARIADIC, _variadic),
+    **worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     **rows("Identity Dropout", _same),
     **rows("QuantizeLinear DequantizeLinear", _quantised),
     **rows("Cast CastLike", _cast),
@@ -558,9 +512,8 @@ TABLE: dict[str, Row] = {
     "GlobalAveragePool": _global_pool("mean"),
     "GlobalLpPool": lambda c: _global_pool(f"l{c.get('p', 2)}")(c),
     "LpPool": lambda c: Whole(((0, 0), (1, 1)), "lp_pool", (*c.numbers(), c.gives[0][2:])),
-    **rows("MatMul FusedMatMul", _matmul),
-    **rows("Gemm FusedGemm", _gemm),
-    "Einsum": _einsum,
+    **rows("MatMul FusedMatMul Gemm FusedGemm", _matmul),
+    "Einsum": lambda c: o.einsum(str(c["equation"])),
     **rows("QLinearConv ConvInteger", _of_rows(0)),
     **rows("MatMulInteger QLinearMatMul", _of_rows(-1)),
     **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _of_rows()),
@@ -573,9 +526,7 @@ TABLE: dict[str, Row] = {
     **rows("CumSum CumProd", _cumulated),
     **rows("Softmax LogSoftmax Hardmax", _softmax),
     "BatchNormalization": _batch_norm,
-    "InstanceNormalization": lambda c: o.norm(
-        range(2, c.rank()), c.get("epsilon", 1e-5), word="instance_norm", along=1
-    ),
+    "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
     "GroupNormalization": _group_norm,
     "LayerNormalization": lambda c: _layer_norm(c, "layer_norm"),
     **rows("SimplifiedLayerNormalization RMSNormalization", lambda c: _layer_norm(c, "rms_norm")),
@@ -593,6 +544,7 @@ TABLE: dict[str, Row] = {
     "Squeeze": lambda c: reading(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
     "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
     "Concat": lambda c: o.concat(int(c["axis"])),
+    **rows("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
     "Split": _split,
     "Gather": _taken,
     "Expand": lambda c: reading(c, o.expand(c.shape(), c.gives[0]), 0),
@@ -617,13 +569,11 @@ TABLE: dict[str, Row] = {
 }
 """What each operator computes."""
 
-DOMAINS = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
+DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 """Domains in which an operator's name means what it does here."""
 
 
 def meaning(c: Call) -> Meaning:
     """Returns what a node computes."""
-    if c.domain not in DOMAINS:
-        return Unknown(f"{c.op} is not described in probe")
-    # ai.onnx is the domain that has no name, too
-    return by_table(TABLE, replace(c, domain="") if c.domain == "ai.onnx" else c)
+    known = c.domain in DOMAINS
+    return by_table(TABLE, c) if known else Unknown(f"{c.op} is not described in probe")

@@ -4,29 +4,326 @@ The optimised model is saved and its nodes run one after the other, or a few in 
 outputs visible, without any more optimisation. Kernels, constant weights, layouts and threads are
 those of an unwatched run; that the outputs have its bits is checked at the first recording, and
 where they don't the whole model is one operation. A node alone runs as it did in the recording.
+Of an ``If`` the branch that runs is recorded, of a ``Loop`` and a ``Scan`` every iteration.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
+from onnx import helper
+from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
+from probe import layout
 from probe.errors import InputError
-from probe.recorders.node import Nodes, same_bits
-from probe.recorders.onnx_pieces import inputs_of
-from probe.recorders.onnx_run import LEVELS, PROVIDERS, Optimised, options
-from probe.recording.contract import Seen, Visit
+from probe.recorders import onnx_file, onnx_table
+from probe.recorders.graphs import (
+    Fed,
+    Graph,
+    Held,
+    Known,
+    Nodes,
+    Opened,
+    Runner,
+    refused,
+    unreadable,
+)
+from probe.recorders.graphs import Recorder as OfGraph
+from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
+from probe.recording.recording import digest
+from probe.semantics import Meaning
+from probe.semantics.call import Call
 
 ENDINGS = (".onnx",)
+PROVIDERS = ["CPUExecutionProvider"]
+BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
+LEVELS = {
+    "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+"""Values of the option ``optimisation``; a session's own default is ``all``."""
+
+MOST_THREADS = 512
+"""Threads that all pieces may have together: each has its own."""
+
+MOST_OPENED = 1 << 12
+"""Nodes of bodies up to which iterations are recorded."""
 
 
-class Recorder(Nodes):
+def options(switches: Mapping[str, str]) -> Any:
+    """Returns a session's options: ``threads``, ``deterministic`` and ``optimisation``."""
+    found = onnxruntime.SessionOptions()
+    found.log_severity_level = 4
+    found.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if "threads" in switches:
+        found.intra_op_num_threads = int(switches["threads"])
+        found.inter_op_num_threads = 1
+    if "deterministic" in switches:
+        found.use_deterministic_compute = switches["deterministic"] == "1"
+    if "optimisation" in switches:
+        found.graph_optimization_level = LEVELS[switches["optimisation"]]
+    return found
+
+
+@functools.cache
+def share_memory() -> None:
+    """Gives all pieces one arena: without it the heap is torn, and takes twice what is alive.
+
+    ONNX Runtime keeps it for the process; only sessions that ask for it use it.
+    """
+    kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
+    as_requested = 1
+    try:
+        onnxruntime.create_and_register_allocator(
+            memory, onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
+        )
+    except Exception:  # the program has registered one: it serves as well
+        return
+
+
+class Optimised(Graph):
+    """The optimised model's nodes. ``mapped``: the bytes of large weights; ``opens``: whether
+    iterations are recorded."""
+
+    BY_SHAPE = frozenset(("Shape", "Size"))
+    IMPORTS = ("import numpy as np", "import onnxruntime", "from onnx import numpy_helper, parser")
+    LAID = True
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str],
+        mapped: np.ndarray | None = None,
+        opens: bool = True,
+    ) -> None:
+        share_memory()
+        self.model, self.switches = model, {**switches, "optimisation": "none"}
+        self.mapped, self.opens, self.iterated = mapped, opens, 0
+        threads = int(switches.get("threads", 0)) or os.cpu_count() or 1
+        self.most_pieces = max(2, min(self.most_pieces, MOST_THREADS // threads))
+        self.sessions: dict[str, Any] = {}
+        self.blocks: dict[str, Block] = {}
+        self.made: dict[str, str] = {}
+        own = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+        self.opset = max(own, default=1)
+        nodes, constants, outputs = onnx_file.body(model.graph, {}, mapped)
+        del model.graph.initializer[:]
+        names = [one.name for one in model.graph.input if one.name not in constants]
+        kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input}
+        given = {name: _ort(inputs[name], onnx_file.dtype_of(kinds[name])) for name in names}
+        super().__init__(nodes, given, outputs, constants)
+        if any(one.domain == BLOCKED for one in nodes):
+            self.block = onnx_file.block_size(self._reordered)
+
+    def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
+        """Runs a node of the blocked layout's domain on an array."""
+        node = onnx_file.made(op, ["x"], "y", "", domain=BLOCKED)
+        run = self.started([node], {"x": (array.shape, "float32")}, {})
+        (found,) = run([_ort(array, "float32")])
+        return found.numpy()  # type: ignore[no-any-return]
+
+    # values
+
+    def described(self, value: Any) -> Known:
+        if isinstance(value, Constant):
+            return value.array.shape, onnx_file.dtype_of(value.kind)
+        return tuple(value.shape()), onnx_file.dtype_of(value.element_type())
+
+    def container(self, key: Any, value: Any) -> np.ndarray:
+        found: np.ndarray = value.array if isinstance(value, Constant) else value.numpy()
+        found = found.view(np.uint16) if found.dtype == BFLOAT16 else found
+        return self.blocks[key].turned(found, back=True) if key in self.blocks else found
+
+    def value(self, key: Any, array: np.ndarray) -> Any:
+        array = self.blocks[key].turned(array) if key in self.blocks else array
+        return _ort(np.ascontiguousarray(array).reshape(array.shape), self.described_at(key)[1])
+
+    def nbytes(self, value: Any) -> int:
+        return int((value.array if isinstance(value, Constant) else value.numpy()).nbytes)
+
+    def address(self, key: Any) -> int | None:
+        value = self.values[key]
+        plain = key not in self.blocks and value.is_tensor()
+        return value.data_ptr() % layout.BOUNDARY if plain else None
+
+    # nodes
+
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        if "stacked" in nodes[0].words:
+            return functools.partial(self._stacked, nodes[0])
+        keys = dict.fromkeys(key for node in nodes for key in node.uses if key in self.constants)
+        turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
+        weights = {key: (self.constants[key], turned.get(key)) for key in keys}
+        # of a node alone nothing has its own name, so that in other iterations it is the same model
+        every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives)) if len(nodes) == 1 else {}
+        called = {key: f"v{n}" for n, key in enumerate(every)}
+        content = onnx_file.piece(nodes, fed, weights, self.model, called).SerializeToString()
+        inside = bool(called) and nodes[0].within
+        name = digest(np.frombuffer(content, np.uint8)) if inside else ""
+        session = self.sessions.get(name)
+        if session is None:
+            made = options(self.switches)
+            made.enable_mem_pattern = False
+            made.add_session_config_entry("session.use_env_allocators", "1")
+            session = onnxruntime.InferenceSession(content, made, providers=PROVIDERS)
+            if once and name:  # other iterations run the same
+                self.sessions[name] = session
+        inputs, outputs = (
+            [one.name for one in some] for some in (session.get_inputs(), session.get_outputs())
+        )
+        return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
+            outputs, dict(zip(inputs, values, strict=True))
+        )
+
+    def _stacked(self, node: OnnxNode, values: Sequence[Any]) -> list[Any]:
+        """What every iteration gave as one array: bits are copied."""
+        both = zip(node.slots, values, strict=True)
+        every = [self.container(*one) for one in both]
+        return [self.value(node.slots[0], np.stack(every, node.words["stacked"]))]
+
+    def joins(self, node: OnnxNode) -> bool:
+        return "stacked" not in node.words
+
+    def _join(self) -> None:
+        self.sessions.clear()
+        super()._join()
+
+    def opened(self, node: OnnxNode) -> Sequence[OnnxNode] | None:
+        if node.domain or node.op not in ("If", "Loop", "Scan") or not self.joins(node):
+            return None
+        if node.op == "If":
+            taken = bool(self.array(node.slots[0]).any())
+            nodes, constants, _ = onnx_file.branch(node, taken, self.mapped)
+        elif not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
+            return None
+        else:
+            inputs, ahead = self._iteration(node)
+            if inputs is None:
+                return onnx_file.ended(node) if node.turn.number else None
+            nodes, constants = onnx_file.turned(node, inputs, self.mapped)
+            nodes[:0] = ahead
+            self.iterated += len(nodes)
+            if self.iterated > MOST_OPENED:
+                raise ValueError(f"have more than {MOST_OPENED} operations")
+        self.constants |= constants
+        return nodes
+
+    def _iteration(self, node: OnnxNode) -> tuple[list[str] | None, list[OnnxNode]]:
+        """Returns keys of what the body reads in the next iteration, None where there is none, and
+        nodes that give them."""
+        number, path, ahead = node.turn.number, node.name, list[OnnxNode]()
+
+        def given(op: str, reads: Sequence[Any], name: str, **words: Any) -> str:
+            key = f"{path}[{number}]/{name}"
+            ahead.append(onnx_file.made(op, reads, key, f"{path}[{number}]/", **words))
+            return key
+
+        def held(name: str, value: Any) -> str:
+            array = np.array(value)
+            self.constants[name] = Constant(onnx_file.kind_of(array.dtype.name), array)
+            return name
+
+        state = list(node.slots[2:] if node.op == "Loop" else node.slots[: node.carried])
+        # a body gets its first state as any other: what is constant, nodes run other kernels on
+        state = [given("Identity", [k], f"{k}") if k in self.constants else k for k in state]
+        if node.op == "Loop":
+            most, goes = node.slots[0], node.slots[1]
+            if most is not None and number >= int(self.array(most).reshape(-1)[0]):
+                return None, []
+            if goes is not None and not self.array(goes).any():
+                return None, []
+            goes = goes if goes is not None else held(f"{path}/goes on", True)
+            return [held(f"{path}/iteration {number}", number), goes, *state], ahead
+        rest, words = node.slots[node.carried :], node.words
+        axes, directions = (
+            words.get(f"scan_input_{name}", [0] * len(rest)) for name in ("axes", "directions")
+        )
+        for key, axis, back in zip(rest, axes, directions, strict=True):
+            length = self.described_at(key)[0][axis]
+            if number >= length:
+                return None, []
+            at = length - 1 - number if back else number
+            index = held(f"{path}/index {at}", at)
+            state.append(given("Gather", [key, index], f"{key}", axis=axis))
+        return state, ahead
+
+    # what is said of them
+
+    def met(self, node: OnnxNode) -> None:
+        """Settles a node's path, since ONNX Runtime draws the names of nodes that it adds anew in
+        every session; and notes which values are in its blocked layout."""
+        blocked = node.domain == BLOCKED
+        node.path = node.name.removesuffix("_nchwc") if blocked else node.name
+        if re.fullmatch(node.op + r"(_token_\d+)?", node.path):
+            node.path = f"{self.made.get(node.slots[0], node.slots[0])}/{node.op}"
+        self.made.update(dict.fromkeys(node.gives, node.path))
+        if blocked and node.op == "Conv":
+            shape = self.constants[node.slots[1]].array.shape
+            self.blocks[node.slots[1]] = onnx_file.block_of_filters(shape, self.block)
+        if blocked or self.blocks:
+            reads = [self.blocks.get(key) for key in node.slots]
+            size = getattr(self, "block", 0)
+            found = onnx_file.block_of_outputs(node.domain, node.op, reads, size)
+            if found is not None:
+                self.blocks |= dict.fromkeys(node.gives, found)
+
+    def meaning(self, node: OnnxNode, call: Call) -> Meaning:
+        block = self.blocks.get(node.slots[0]) if node.slots else None
+        if node.op == "Reshape" and block is not None:
+            return onnx_file.reshaped_block(block.size, call.shape(), block.inner == SPLIT)
+        return onnx_table.meaning(call)
+
+    def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
+        outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
+        if not self.joins(node):
+            every = ", ".join(own[key] for key in node.slots)
+            return [f"{out} = np.stack([{every}], {node.words['stacked']})"]
+        found = list[str]()
+        for key in own.keys() & self.blocks.keys():
+            found += self.blocks[key].lines(own[key], self.described_at(key)[0])
+        fed = {key: self.described_at(key) for key in own if key not in self.constants}
+        model = onnx_file.piece([node], fed, {}, self.model, {**own, **outs})
+        found += onnx_file.written(model, [(own[k], own[k]) for k in own if k not in fed])
+        found.append("options = onnxruntime.SessionOptions()")
+        if "threads" in self.switches:
+            found.append(f"options.intra_op_num_threads = {self.switches['threads']}")
+        if "deterministic" in self.switches:
+            on = self.switches["deterministic"] == "1"
+            found.append(f"options.use_deterministic_compute = {on}")
+        arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
+        found += [
+            "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
+            "session = onnxruntime.InferenceSession(model.SerializeToString(), options, "
+            'providers=["CPUExecutionProvider"])',
+            f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
+        ]
+        for key in outs.keys() & self.blocks.keys():
+            found += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
+        return found
+
+
+def _ort(array: np.ndarray, dtype: str) -> Any:
+    """Returns an array, which must be contiguous, as ONNX Runtime's value, in its own memory."""
+    made = onnxruntime.OrtValue
+    if dtype == "bfloat16":
+        return made.ortvalue_from_numpy_with_onnx_type(array, onnx.TensorProto.BFLOAT16)
+    return made.ortvalue_from_numpy(array)
+
+
+class Recorder(OfGraph):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
@@ -34,65 +331,43 @@ class Recorder(Nodes):
     where ONNX Runtime refuses the model or the inputs.
     """
 
+    LIBRARY = "onnxruntime"
+
     def __init__(
         self,
         model: Path | str | bytes,
         inputs: Mapping[str, np.ndarray],
         switches: Mapping[str, str] | None = None,
     ) -> None:
-        self.model = model if isinstance(model, bytes) else str(model)
-        self.inputs, self.switches = dict(inputs), dict(switches or {})
-        words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
-        self.target, self.note = "onnxruntime" + "".join(words), ""
+        super().__init__(model if isinstance(model, bytes) else str(model), inputs, switches)
         level = self.switches.get("optimisation", "all")
         if level not in LEVELS:
-            raise InputError(
-                "optimisation", level, "no such level", f"use one of {', '.join(LEVELS)}"
-            )
-        self.optimised: Optimised | None = None
-        self.whole = False
+            why = f"use one of {', '.join(LEVELS)}"
+            raise InputError("optimisation", level, "no such level", why)
 
     def plain(self) -> list[np.ndarray]:
         """Runs the model unwatched."""
-        return self._run(self._session(options(self.switches)))
+        session = self._session(options(self.switches))
+        given = self.given(one.name for one in session.get_inputs())
+        try:
+            return [np.asarray(one) for one in session.run(None, given)]
+        except Exception as error:
+            raise refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
 
-    def record(self, visit: Visit) -> list[Seen]:
-        """Runs it node by node, and calls ``visit`` behind each."""
-        if self.optimised is None and not self.whole:
-            self._optimise()
-        if self.optimised is None:
-            return self.as_one(visit)
-        return self.optimised.run(self.inputs, visit)
-
-    def _optimise(self) -> None:
-        """Has the model optimised, runs it, and checks that its nodes alone give the same bits."""
+    def cut(self, opens: bool) -> Optimised:
+        """Has the model optimised, and returns its nodes."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            path = Path(folder, "optimised.onnx")
+            path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
             made = options(self.switches)
             made.optimized_model_filepath = str(path)
-            made.add_session_config_entry(
-                "session.optimized_model_external_initializers_file_name", "weights"
-            )
-            made.add_session_config_entry(
-                "session.optimized_model_external_initializers_min_size_in_bytes", str(1 << 12)
-            )
-            session = self._session(made)
-            wanted = self._run(session)
-            del session
-            model, beside = onnx.load(path, load_external_data=False), Path(folder, "weights")
+            external = "session.optimized_model_external_initializers_"
+            made.add_session_config_entry(f"{external}file_name", beside.name)
+            made.add_session_config_entry(f"{external}min_size_in_bytes", str(1 << 12))
+            self._session(made)
             some = beside.exists() and beside.stat().st_size > 0
             mapped = np.memmap(beside, np.uint8, "r") if some else None
-            optimised = Optimised(model, self.switches, mapped)
-        try:
-            found = [one.array() for one in optimised.run(self.inputs, lambda _: None)]
-        except Exception as error:  # an operator's kernel, or a type that only a whole model has
-            self.give_up(f"its nodes can't be run one by one ({str(error).splitlines()[0][:120]})")
-            return
-        for got, due in zip(found, wanted, strict=True):
-            if not same_bits(got, due):
-                self.give_up("its nodes run one by one give different bits")
-                return
-        self.optimised = optimised
+            model = onnx.load(path, load_external_data=False)
+            return Optimised(model, self.inputs, self.switches, mapped, opens)
 
     def _session(self, made: Any) -> Any:
         try:
@@ -101,54 +376,15 @@ class Recorder(Nodes):
             name = "model" if isinstance(self.model, bytes) else Path(self.model).name
             raise unreadable(name, error) from None
 
-    def _run(self, session: Any) -> list[np.ndarray]:
-        names = [one.name for one in session.get_inputs()]
-        for name in names:
-            if name not in self.inputs:
-                raise InputError("inputs", ", ".join(self.inputs), f"{name} is missing", "give it")
-        given = {name: self.inputs[name] for name in names}
-        try:
-            return [np.asarray(one) for one in session.run(None, given)]
-        except Exception as error:
-            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in given.items())
-            why = f"ONNX Runtime refuses them: {str(error).splitlines()[0][:160]}"
-            raise InputError(
-                "inputs", shapes, why, "give the model's own shapes and types"
-            ) from None
-
-    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of the same model with other inputs."""
-        return Recorder(self.model, inputs, self.switches)
-
-
-class Opened:
-    """A model file. ``inputs``: those that no constant of the file fills."""
-
-    def __init__(self, path: Path, switches: Mapping[str, str] | None = None) -> None:
-        self.path, self.switches = path, dict(switches or {})
-        try:
-            graph = onnx.load(path, load_external_data=False).graph
-        except Exception as error:
-            raise unreadable(path.name, error) from None
-        self.inputs = inputs_of(graph)
-
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of the model with these inputs."""
-        return Recorder(self.path, arrays, self.switches)
-
-
-def unreadable(name: str, error: Exception) -> InputError:
-    """Returns what is said of a file that ONNX Runtime refuses."""
-    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
-    return InputError("network", name, f"can't be read: {said}", "export or download it again")
-
 
 def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
     """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, such as ``threads``.
     """
-    return Opened(Path(path), switches)
-
-
-__all__ = ["ENDINGS", "LEVELS", "Opened", "Recorder", "opened"]
+    path = Path(path)
+    try:
+        graph = onnx.load(path, load_external_data=False).graph
+    except Exception as error:
+        raise unreadable(path.name, error) from None
+    return Opened(onnx_file.inputs_of(graph), lambda arrays: Recorder(path, arrays, switches))

@@ -3,30 +3,39 @@
 OpenCV fuses layers, folds a BatchNorm into its convolution say, and a layer whose result is asked
 for stays apart. Asked for are those that leave the net's outputs as they are; what stays hidden
 belongs to the layers that read it, which are one operation with it.
+
+A net is read from its own dump, which names every layer with its parameters, whatever file it came
+from; the weights are in the layers. Layers alone are an ONNX model of custom operators, which
+OpenCV's importer makes into layers of the same types, with the parameters as they stand and
+constant inputs as weights.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 import onnx
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from onnx import helper, numpy_helper
 
 from probe.errors import InputError
-from probe.recorders import opencv_net
-from probe.recorders.caffe_text import declared
-from probe.recorders.onnx_pieces import inputs_of
-from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain, vector
+from probe.recorders import graphs
+from probe.recorders.graphs import Fed, Graph, Held, Node, Nodes, Piece, Runner
+from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
-from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
+from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
-from probe.semantics.call import Call, Operand, meaning
+from probe.semantics.call import Call, meaning
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
@@ -36,23 +45,443 @@ PICTURE = 4
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
 """What OpenCV has in the place of dtypes that it lacks."""
 
-Group = tuple[list[Layer], list[str], list[str]]
-"""Layers, values from outside, values that they give: one operation."""
+AS_TYPED = "OPENCV_DNN_CUSTOM_ONNX_TYPE_INCLUDE_DOMAIN_NAME"
+"""With 0 a custom operator is the layer of its name alone; OpenCV reads this once a process."""
+
+DOMAIN = "opencv"
+CONSTANT = "Const"
+FRACTIONS = [float(np.float32(n / d)) for d in range(3, 17) for n in range(1, d)]
+"""Numbers that models have, of which six decimals are not enough."""
+
+NOT_ITS_OWN = ("Backend", "Target")
+"""Attributes of the dump that say where a layer runs."""
 
 
-class Told(NamedTuple):
-    """What is said of an operation besides its arrays, which no run of the recorder changes.
+# Protocol buffers' text format, in which Caffe writes its models
 
-    ``known``: whether it was found to give the same bits alone. What runs it alone is made anew for
-    each run, since it holds a net.
+
+QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+TOKEN = re.compile(rf"""#[^\n]*|{QUOTED}|[{{}}<>:;,\[\]]|[^\s{{}}<>:;,\[\]"']+""")
+
+Fields = dict[str, list[Any]]
+"""Fields are ``name: value`` or ``name { ... }``, and repeat."""
+
+
+def parsed(text: str) -> Fields:
+    """Returns the fields of a message in text format. InputError where it is none."""
+    return _message((one for one in TOKEN.findall(text) if not one.startswith("#")), "")
+
+
+def _message(tokens: Iterator[str], end: str) -> Fields:
+    found: Fields = {}
+    for name in tokens:
+        if name == end:
+            return found
+        if name in (";", ","):
+            continue
+        if not re.fullmatch(r"\w+", name):
+            why = "it is not the name of a field"
+            raise InputError("prototxt", name, why, "check the file's text")
+        every, value = found.setdefault(name, []), next(tokens, "")
+        if value == ":":
+            value = next(tokens, "")
+        if value in ("{", "<"):
+            every.append(_message(tokens, {"{": "}", "<": ">"}[value]))
+        elif value == "[":
+            for item in tokens:
+                if item == "]":
+                    break
+                if item != ",":
+                    every.append(_value(item))
+        else:
+            every.append(_value(value))
+    if end:
+        raise InputError("prototxt", "end of file", f"a {end} is missing", "check the file's text")
+    return found
+
+
+def _value(word: str) -> Any:
+    if word[:1] in ("'", '"'):
+        return word[1:-1]
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(word, word)
+
+
+def declared(text: str) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a prototxt's inputs, by name. InputError where it has no layers or is
+    of Caffe's first format."""
+    fields = parsed(text)
+    if "layers" in fields:
+        why = "the first version of Caffe's format (layers { ... })"
+        todo = "upgrade it with Caffe's upgrade_net_proto_text"
+        raise InputError("prototxt", "layers", why, todo)
+    if not fields.get("layer"):
+        raise InputError("prototxt", "layer", "the file has no layers", "give a Caffe model's text")
+    names = [str(name) for name in fields.get("input", [])]
+    shapes = [tuple(one["dim"]) for one in fields.get("input_shape", [])]
+    dims = fields.get("input_dim", [])
+    shapes += [tuple(dims[k : k + 4]) for k in range(0, len(dims), 4)]
+    found = dict(zip(names, shapes, strict=False))
+    for one in fields["layer"]:
+        if one["type"][0] == "Input":
+            tops, shapes = one.get("top", []), one["input_param"][0]["shape"]
+            both = zip(tops, shapes * len(tops), strict=False)
+            found |= {str(top): tuple(shape["dim"]) for top, shape in both}
+    return found
+
+
+# a net as it is read
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters.
+
+    ``slots``: which of its results each of ``gives`` is. ``blobs``: its weights as OpenCV holds
+    them, before the first pass packs them.
     """
 
-    group: Group
-    op: str
-    meaning: Meaning
-    attributes: dict[str, Any]
-    weights: list[Seen]
-    known: bool
+    name: str
+    kind: str
+    reads: tuple[str, ...]
+    gives: tuple[str, ...]
+    slots: tuple[int, ...]
+    words: Mapping[str, Any]
+    blobs: tuple[Any, ...] = ()
+
+    @property
+    def weights(self) -> dict[tuple[str, int], np.ndarray]:
+        """Returns its weights by key; OpenCV keeps a vector as a matrix of one row or column."""
+        return {
+            (self.name, n): blob.reshape(-1) if blob.ndim == 2 and 1 in blob.shape else blob
+            for n, blob in enumerate(self.blobs)
+        }
+
+
+@dataclass(frozen=True)
+class Net:
+    """``inputs``: names of values; ``layers``: in order; ``outputs``: the net's own."""
+
+    inputs: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    outputs: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """Returns values that layers hold: no operation gives them."""
+        return {
+            one.gives[0]: one.blobs[0] for one in self.layers if one.kind == CONSTANT and one.blobs
+        }
+
+    @property
+    def running(self) -> list[Layer]:
+        """Returns the layers that compute."""
+        return [one for one in self.layers if one.kind != CONSTANT]
+
+
+def places(layers: Sequence[Layer], own: bool = True) -> dict[str, tuple[str, int]]:
+    """Returns the layer that gives each value, and which of its results that is; ``own``: by their
+    own names, not those of ``built``."""
+    return {
+        value: (one.name if own else f"onnx_node!L{n}", slot)
+        for n, one in enumerate(layers)
+        for value, slot in zip(one.gives, one.slots, strict=True)
+    }
+
+
+def read(net: Any, floats: Sequence[float] = ()) -> Net:
+    """Reads a net whose inputs are set. Raises cv2.error where OpenCV can't say its shapes.
+
+    ``floats``: numbers that the model's file holds: the dump has six decimals. The dump leaves the
+    layers out that are outputs, which are copies where the file names them; so the net gets a copy
+    behind any other layer that is one.
+    """
+    for name in map(str, net.getUnconnectedOutLayersNames()):
+        number = net.getLayerId(name)
+        if net.getLayer(number).type != "Identity":
+            net.registerOutput(f"{name} (output)", number, 0)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "net.pbtxt")
+        net.dumpToPbtxt(str(path))
+        dumped = path.read_text()
+    graph = text_format.Parse(dumped, onnx.ModelProto(), allow_unknown_field=True).graph
+    texts: dict[str, set[float]] = {}
+    for number in floats:
+        texts.setdefault(f"{number:.6f}", set()).add(float(number))
+    # the one number for each text of six decimals that is not the number itself
+    exact = {text: next(iter(some)) for text, some in texts.items() if len(some) == 1}
+    outputs = tuple(one.name for one in graph.output)
+    wanted = {*outputs, *(name for one in graph.node for name in one.input)}
+    shapes = {
+        one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
+        for one in (*graph.input, *graph.value_info)
+    }
+    layers = tuple(_layer(net, one, wanted, exact) for one in graph.node)
+    return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
+
+
+def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> Layer:
+    words = {}
+    for name, value in attributes(node).items():
+        every = value if isinstance(value, list) else [value]
+        every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
+        if every and name not in NOT_ITS_OWN:
+            words[name] = every[0] if len(every) == 1 else every
+    slots = tuple(n for n, one in enumerate(node.output) if one in wanted or not n)
+    blobs = net.getLayer(net.getLayerId(node.name)).blobs
+    return Layer(
+        *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
+        *(tuple(node.output[n] for n in slots), slots, words),
+        tuple(np.array(one) for one in blobs if one is not None),
+    )
+
+
+def plain(value: str) -> str:
+    """Returns a value's or layer's name without what only OpenCV's importer adds."""
+    name = value.removeprefix("onnx_node!").removeprefix("onnx_node_output_0!")
+    return name.removesuffix("_output0")
+
+
+def floats_of(content: bytes) -> list[float]:
+    """Returns the numbers in the attributes of an ONNX file; none where it is no such file."""
+    try:
+        nodes = onnx.load_from_string(content).graph.node
+    except Exception:  # another format
+        return []
+    every = [one for node in nodes for one in node.attribute]
+    single = [one.f for one in every if one.type == onnx.AttributeProto.FLOAT]
+    return single + [number for one in every for number in one.floats]
+
+
+# layers as a net of their own
+
+
+def _nodes(
+    layers: Sequence[Layer],
+) -> list[tuple[str, list[str], list[str], str, Mapping[str, Any]]]:
+    """(type, reads, gives, name, parameters) of every layer; all results up to the last one that is
+    read have names."""
+    found: list[tuple[str, list[str], list[str], str, Mapping[str, Any]]] = []
+    count = 0
+    for n, one in enumerate(layers):
+        weights = [f"w{count + k}" for k in range(len(one.blobs))]
+        count += len(one.blobs)
+        names = dict(zip(one.slots, one.gives, strict=True))
+        slots = range(max(one.slots, default=0) + 1)
+        gives = [names.get(k, f"{one.name}_unread{k}") for k in slots]
+        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", one.words))
+    return found
+
+
+def model(
+    layers: Sequence[Layer],
+    fed: Fed,
+    gives: Sequence[str],
+    weights: Sequence[Any] = (),
+    called: Mapping[Any, str] | None = None,
+) -> Any:
+    """Returns layers as a model of custom operators. ``fed``: values that they read from before;
+    ``gives``: values that are wanted; ``weights``: of all layers, as OpenCV has them; ``called``:
+    other names of values."""
+    names = called or {}
+    inputs = [
+        helper.make_tensor_value_info(
+            names.get(key, key), helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+        )
+        for key, (shape, dtype) in fed.items()
+    ]
+    outputs = [
+        helper.make_tensor_value_info(names.get(k, k), onnx.TensorProto.FLOAT, []) for k in gives
+    ]
+    nodes = [
+        helper.make_node(
+            *(kind, [names.get(k, k) for k in ins], [names.get(k, k) for k in outs]),
+            name=name,
+            domain=DOMAIN,
+            **words,
+        )
+        for kind, ins, outs, name, words in _nodes(layers)
+    ]
+    held = [
+        numpy_helper.from_array(np.ascontiguousarray(one), f"w{n}") for n, one in enumerate(weights)
+    ]
+    graph = helper.make_graph(nodes, "piece", inputs, outputs, held)
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=domains)
+
+
+def built(made: Any, switches: Mapping[str, str]) -> Any:
+    """Returns a model of layers as a net."""
+    os.environ.setdefault(AS_TYPED, "0")
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(made.SerializeToString(), np.uint8))
+    if switches.get("winograd") == "0":
+        net.enableWinograd(False)
+    return net
+
+
+def feed(net: Any, given: Mapping[str, np.ndarray]) -> None:
+    """Sets a net's inputs."""
+    for name, array in given.items():
+        net.setInput(np.ascontiguousarray(array), name)
+
+
+def forward(
+    net: Any, given: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
+) -> list[np.ndarray]:
+    """Runs a net, and returns results: layer by name, and which of its results. OpenCV makes new
+    arrays of them; a further copy of every layer's would be the largest part of the memory."""
+    feed(net, given)
+    found = net.forwardAndRetrieve([layer for layer, _ in wanted])
+    return [np.asarray(some[n]) for some, (_, n) in zip(found, wanted, strict=True)]
+
+
+class Layers(Graph):
+    """A net's layers, those in a group that run as one operation: ``own`` of a node are the layers.
+
+    ``values``: names of what is known of a run; ``alike``: of those whose operations give the same
+    bits alone.
+    """
+
+    IMPORTS = (
+        *("import os", "import cv2", "import numpy as np"),
+        "from onnx import numpy_helper, parser",
+    )
+
+    def __init__(
+        self,
+        net: Net,
+        given: Mapping[str, np.ndarray],
+        values: Sequence[str],
+        switches: Mapping[str, str],
+        alike: set[str],
+    ) -> None:
+        self.net, self.switches, self.alike = net, switches, alike
+        constants: dict[Any, np.ndarray] = dict(net.constants)
+        for one in net.running:
+            constants |= one.weights
+        super().__init__(
+            self._grouped({*values, *given, *constants}), given, net.outputs, constants
+        )
+        self.known |= {name: (shape, "float32") for name, shape in net.shapes.items()}
+        self.known |= {name: self.described(one) for name, one in given.items()}
+
+    def _grouped(self, known: set[Any]) -> list[Node]:
+        """Returns every operation: a layer whose results are known, with those in front of it whose
+        results aren't."""
+        by = {name: layer for layer in self.net.layers for name in layer.gives}
+        found = []
+        for layer in self.net.running:
+            gives = [name for name in layer.gives if name in known]
+            if not gives:
+                continue
+            inside, waiting = {layer.name: layer}, list(layer.reads)
+            outer: list[str] = []
+            while waiting:
+                name = waiting.pop(0)
+                if name in known:
+                    outer.append(name)
+                elif by[name].name not in inside:
+                    inside[by[name].name] = by[name]
+                    waiting += by[name].reads
+            layers = [one for one in self.net.layers if one.name in inside]
+            found.append(
+                self._node(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
+            )
+        return found
+
+    def _node(self, layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
+        """Returns layers as one operation, which reads values and then their weights."""
+        slots = [*reads, *(key for one in layers for key in one.weights)]
+        words = layers[0].words if len(layers) == 1 else {}
+        op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
+        path = plain(layers[-1].name)
+        return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
+
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        (node,) = nodes
+        numbers = {**self.constants, **held}
+        inner = {key: numbers[key] for key in node.uses if key in self.net.constants}
+        known = {**fed, **{key: self.described(one) for key, one in inner.items()}}
+        weights = [
+            numbers[one.name, n].reshape(blob.shape)
+            for one in node.own
+            for n, blob in enumerate(one.blobs)
+        ]
+        wanted = places(node.own, own=False)
+
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            given = {**dict(zip(fed, arrays, strict=True)), **inner}
+            with silent():
+                return forward(net, given, [wanted[name] for name in node.gives])
+
+        with silent():
+            net = built(model(node.own, known, node.gives, weights), self.switches)
+        return run
+
+    def agrees(self, node: Node) -> bool:
+        """Returns whether an operation alone gives what it gave in the net."""
+        try:
+            found = self.again(node, node.reads, [self.array(key) for key in node.reads])
+        except cv2.error:
+            return False
+        both = zip(found, node.gives, strict=True)
+        return all(one.tobytes() == self.array(key).tobytes() for one, key in both)
+
+    def meaning(self, node: Node, call: Call) -> Meaning:
+        if len(node.own) == 1:
+            return self._of_layer(node, call)
+        numbers = {key: n for n, key in enumerate(node.slots)}
+        steps: list[Step] = []
+        for layer in node.own:
+            if len(layer.gives) > 1:
+                return Unknown(f"{layer.kind} inside of a fused operation")
+            one = self._node([layer], layer.reads, layer.gives)
+            operands = [self.operand(key, at) for at, key in enumerate(one.slots)]
+            shapes = [self.described_at(name)[0] for name in layer.gives]
+            run = partial(self.again, one, one.reads) if one.able else None
+            inner = replace(call, op=layer.kind, reads=operands, gives=shapes, run=run)
+            reads = tuple(numbers[key] for key in one.slots)
+            steps.append(Step(self._of_layer(one, inner), reads, shapes[0]))
+            numbers[layer.gives[0]] = len(node.slots) + len(steps) - 1
+        return Steps(tuple(steps), tuple(numbers[name] for name in node.gives))
+
+    def _of_layer(self, node: Node, call: Call) -> Meaning:
+        (layer,) = node.own
+        if layer.kind == CONSTANT:
+            return Same()
+        if list(layer.gives) != list(node.gives):
+            return Unknown("some of its results are not known")
+        words = {**layer.words, "blobs": len(layer.blobs)}
+        return meaning(TABLE, replace(call, attributes=words))
+
+    def name(self, key: Any) -> str:
+        return plain(key) if isinstance(key, str) else f"{plain(key[0])}.blobs[{key[1]}]"
+
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
+        fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
+        inner = [k for _, ins, outs, _, _ in _nodes(node.own) for k in (*ins, *outs)]
+        names = {key: f"v{n}" for n, key in enumerate(inner) if not re.fullmatch(r"w\d+", key)}
+        blobs = [((one.name, n), blob) for one in node.own for n, blob in enumerate(one.blobs)]
+        weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
+        made = model(node.own, fed, node.gives, called=names)
+        wanted = [places(node.own, own=False)[name] for name in node.gives]
+        return [
+            f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone',
+            *written(made, [(f"w{n}", array) for n, array in enumerate(weights)]),
+            "net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))",
+            *["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0"),
+            *(f"net.setInput({own[key]}, {names[key]!r})" for key in fed),
+            f"results = net.forwardAndRetrieve({[layer for layer, _ in wanted]})",
+            *(f"{out}{n or ''} = results[{n}][{slot}]" for n, (_, slot) in enumerate(wanted)),
+        ]
+
+
+# what is watched
 
 
 def opened(
@@ -64,16 +493,24 @@ def opened(
     ``switches``: of the target, ``winograd`` and ``threads``.
     """
     given, words = Path(path), dict(switches or {})
-    if given.suffix.lower() in READERS:
-        content = _content(given)
-        return Opened(
-            lambda: _read(given, content),
-            _declared(given, content),
-            words,
-            content,
-            turned=given.suffix.lower() == ".tflite",
-        )
-    return caffe(*_halves(given), words)
+    ending = given.suffix.lower()
+    if ending not in READERS:
+        return caffe(*_halves(given), words)
+    content = graphs.content(given)
+    reader = getattr(cv2.dnn, READERS[ending])
+
+    def net() -> Any:
+        return _said(given.name, lambda: reader(np.frombuffer(content, np.uint8)))
+
+    if ending == ".tflite":
+        from probe.recorders import litert
+
+        return Opened(net, litert.opened(given).inputs, words, content, turned=True)
+    try:
+        graph = onnx.load_from_string(content).graph
+    except Exception as error:
+        raise graphs.unreadable(given.name, error) from None
+    return Opened(net, inputs_of(graph), words, content)
 
 
 def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> Opened:
@@ -81,12 +518,8 @@ def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = 
     inputs = tuple(
         Input(name, (None, *shape[1:]), "float32") for name, shape in declared(text).items()
     )
-
-    def read() -> Any:
-        given = [np.frombuffer(text.encode(), np.uint8)]
-        given += [np.frombuffer(weights, np.uint8)] if weights else []
-        return _said("prototxt", lambda: cv2.dnn.readNetFromCaffe(*given))
-
+    halves = [np.frombuffer(one, np.uint8) for one in (text.encode(), weights) if one]
+    read = partial(_said, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
     return Opened(read, inputs, dict(switches or {}))
 
 
@@ -97,33 +530,18 @@ def of_net(net: Any) -> Opened:
     return Opened(lambda: net, (), {}, copied=True)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        why = f"can't be read: {error.strerror}"
-        raise InputError("model", path.name, why, "give a file") from None
-
-
 def _halves(given: Path) -> tuple[str, bytes]:
     text, weights = given.with_suffix(".prototxt"), given.with_suffix(".caffemodel")
     for one in (text, *([weights] if given.suffix == ".caffemodel" else [])):
         if not one.is_file():
-            raise InputError(
-                *("model", given.name, f"there is no {one.name} beside it"),
-                "put a Caffe model's text and weights into one folder, under one name",
-            )
+            why = f"there is no {one.name} beside it"
+            todo = "put a Caffe model's text and weights into one folder, under one name"
+            raise InputError("model", given.name, why, todo)
     try:
         return text.read_text(), weights.read_bytes() if weights.is_file() else b""
     except UnicodeDecodeError:
-        raise InputError(
-            "model", given.name, "it is not a text file", "give a Caffe prototxt"
-        ) from None
-
-
-def _read(path: Path, content: bytes) -> Any:
-    reader = getattr(cv2.dnn, READERS[path.suffix.lower()])
-    return _said(path.name, lambda: reader(np.frombuffer(content, np.uint8)))
+        why, todo = "it is not a text file", "give a Caffe prototxt"
+        raise InputError("model", given.name, why, todo) from None
 
 
 def _said(name: str, call: Callable[[], Any]) -> Any:
@@ -149,20 +567,7 @@ def silent() -> Iterator[None]:
         logging.setLogLevel(before)
 
 
-def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
-    """Returns what the file says of its inputs."""
-    if path.suffix.lower() == ".tflite":
-        from probe.recorders.litert import Opened as Interpreted
-
-        return Interpreted(path).inputs
-    try:
-        graph = onnx.load_from_string(content).graph
-    except Exception as error:
-        why = f"can't be read: {' '.join(str(error).split())[:160]}"
-        raise InputError("model", path.name, why, "export or download it again") from None
-    return inputs_of(graph)
-
-
+@dataclass(frozen=True)
 class Opened:
     """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
@@ -170,17 +575,12 @@ class Opened:
     file has the channels of pictures last, the net first.
     """
 
-    def __init__(
-        self,
-        net: Callable[[], Any],
-        inputs: tuple[Input, ...],
-        switches: Mapping[str, str],
-        content: bytes = b"",
-        copied: bool = False,
-        turned: bool = False,
-    ) -> None:
-        self.net, self.inputs, self.switches, self.content = net, inputs, dict(switches), content
-        self.copied, self.turned = copied, turned
+    net: Callable[[], Any]
+    inputs: tuple[Input, ...]
+    switches: Mapping[str, str]
+    content: bytes = b""
+    copied: bool = False
+    turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of the model with these inputs."""
@@ -213,11 +613,10 @@ class Recorder:
     ) -> None:
         self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
         self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
-        self.visible: tuple[str, ...] | None = None
-        self.told: list[Told] | None = None
+        self.graph: Layers | None = None
         self.alike: set[str] = set()
         self.ready: tuple[tuple[str, ...], Any] = ((), None)
-        self.copy: Piece | None = None
+        self.copied = False
         self.read = self._known()
         if opened.copied:
             self._copy()
@@ -225,32 +624,37 @@ class Recorder:
     @property
     def note(self) -> str:
         """Returns which layers are one operation with those that read them."""
-        hidden = [one.path for one in self._layers() if not self._seen(one)]
-        if self.visible is None or not hidden:
+        if self.graph is None:
+            return ""
+        shown = {id(one.own[-1]) for one in self.graph.nodes}
+        hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
+        if not hidden:
             return ""
         return f"fused with the layer behind: {', '.join(hidden)}; apart, the outputs would change"
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        places = [self.read.places[name] for name in self.read.outputs]
-        return self._forward(self.opened.net() if self.opened.copied else self._fresh(), places)
+        net = self.opened.net() if self.opened.copied else self._fresh()
+        wanted = places(self.read.layers)
+        return self._forward(net, self.inputs, [wanted[name] for name in self.read.outputs])
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
-        if self.visible is None:
-            self.visible = self._unchanged()
-        every = tuple(dict.fromkeys((*self.visible, *self.read.outputs)))
-        values = dict(zip(every, self._outputs(every), strict=True)) | self._given()
-        if self.told is None:
-            self.told = [self._told(group, values) for group in self._groups(values)]
-        for told in self.told:
-            visit(self._event(told, values))
-        return [_of(name, values[name]) for name in self.read.outputs]
+        if self.graph is None:
+            every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
+            self.graph = Layers(self.read, self.inputs, every, self.switches, self.alike)
+            # the whole net is one piece
+            run = partial(self._outputs, every)
+            self.graph.runs([Piece(self.graph.nodes, [], list(every), lambda _: run())])
+        return self.graph.run(visit)
 
     def _fresh(self) -> Any:
-        if self.copy is not None:
+        if self.copied:
+            given = self.inputs | self.read.constants
+            fed = {name: (one.shape, one.dtype.name) for name, one in given.items()}
+            blobs = [blob for one in self.read.running for blob in one.blobs]
             with silent():
-                return self.copy.net(self.inputs | self.read.constants, self.blobs)
+                return built(model(self.read.running, fed, self.read.outputs, blobs), self.switches)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))
@@ -258,29 +662,25 @@ class Recorder:
             net.enableWinograd(False)
         return net
 
-    def _known(self) -> opencv_net.Net:
-        net = self._fresh()
-        self._called(lambda: opencv_net.feed(net, self.inputs))
-        known = self.opened.content
-        floats = opencv_net.floats_of(known) if known else opencv_net.FRACTIONS
-        found: opencv_net.Net = self._called(lambda: opencv_net.read(net, floats))
+    def _known(self) -> Net:
+        net, known = self._fresh(), self.opened.content
+        self._called(lambda: feed(net, self.inputs))
+        found: Net = self._called(lambda: read(net, floats_of(known) if known else FRACTIONS))
         if [*self.inputs] == [""] and len(found.inputs) == 1:
             self.inputs = {found.inputs[0]: self.inputs[""]}
         if {*found.inputs} != {*self.inputs}:
-            names = ", ".join(found.inputs)
-            why = f"the net's are {names}"
+            why = f"the net's are {', '.join(found.inputs)}"
             raise InputError("inputs", ", ".join(self.inputs), why, "name these")
         return found
 
     def _copy(self) -> None:
-        """Makes a net of the same layers. InputError: it gives different bits."""
-        layers, wanted = self._layers(), self.plain()
-        self.blobs = [blob for one in layers for blob in one.blobs]
-        outer = [*self._given()]
+        """From here on watches a net of the same layers. InputError: it gives different bits."""
+        wanted = [one.tobytes() for one in self.plain()]
+        self.copied = True
         for words in (self.switches, {**self.switches, "winograd": "0"}):
-            self.copy, self.switches = Piece(layers, outer, self.read.outputs, words), words
+            self.switches = words
             found = self._outputs(self.read.outputs, self._fresh())
-            if [one.tobytes() for one in found] == [one.tobytes() for one in wanted]:
+            if [one.tobytes() for one in found] == wanted:
                 return
         why = "a copy of its layers gives different bits, and a net in memory can't be recorded"
         raise InputError("model", "Net", why, "give the file that it was read from")
@@ -290,199 +690,57 @@ class Recorder:
             with silent():
                 return call()
         except cv2.error as error:
-            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
-            why = f"OpenCV refuses them: {' '.join(str(error.err or error).split())[:200]}"
-            raise InputError(
-                "inputs", shapes, why, "give the model's own shapes, or use a different library"
-            ) from None
-
-    def _given(self) -> dict[str, np.ndarray]:
-        """Returns values that no operation gives: inputs and constants."""
-        return self.inputs | self.read.constants
-
-    def _layers(self) -> list[Layer]:
-        return [one for one in self.read.layers if one.kind != CONSTANT]
-
-    def _seen(self, layer: Layer) -> bool:
-        every = {*(self.visible or ()), *self.read.outputs}
-        return all(name in every for name in layer.gives)
+            todo = "give the model's own shapes, or use a different library"
+            raise graphs.refused("OpenCV", self.inputs, error.err or error, todo) from None
 
     def _outputs(self, values: Sequence[str], net: Any = None) -> list[np.ndarray]:
         """Returns the values of these names, in one pass."""
         if net is None and self.ready[0] != tuple(values):  # a net keeps what it fused for others
             self.ready = tuple(values), self._fresh()
-        known = self.read.places if self.copy is None else self.copy.places()
-        return self._forward(self.ready[1] if net is None else net, [known[n] for n in values])
+        given = self.inputs | (self.read.constants if self.copied else {})
+        layers = self.read.running if self.copied else self.read.layers
+        wanted = places(layers, own=not self.copied)
+        net = self.ready[1] if net is None else net
+        return self._forward(net, given, [wanted[name] for name in values])
 
-    def _forward(self, net: Any, places: Sequence[tuple[str, int]]) -> list[np.ndarray]:
-        given = self.inputs if self.copy is None or self.opened.net() is net else self._given()
-        found: list[np.ndarray]
-        found = self._called(lambda: opencv_net.forward(net, given, places))
-        return found
+    def _forward(
+        self, net: Any, given: Mapping[str, np.ndarray], wanted: Sequence[tuple[str, int]]
+    ) -> list[np.ndarray]:
+        return self._called(lambda: forward(net, given, wanted))  # type: ignore[no-any-return]
 
-    def _unchanged(self) -> tuple[str, ...]:
+    def _unchanged(self) -> list[str]:
         """Returns the results that can be asked for together and leave the outputs as they are."""
         wanted = [one.tobytes() for one in self.plain()]
-        outputs = self.read.outputs
-
-        def keeps(names: Sequence[str]) -> bool:
-            found = self._outputs((*names, *outputs))[len(names) :]
-            return [one.tobytes() for one in found] == wanted
-
-        chosen: list[str] = []
+        outputs, chosen = self.read.outputs, list[str]()
 
         def take(names: list[str]) -> None:
-            if keeps([*chosen, *names]):
+            asked = (*chosen, *names)
+            found = self._outputs((*asked, *outputs))[len(asked) :]
+            if [one.tobytes() for one in found] == wanted:
                 chosen.extend(names)
             elif len(names) > 1:
                 take(names[: len(names) // 2])
                 take(names[len(names) // 2 :])
 
-        every = [name for one in self._layers() for name in one.gives if name not in outputs]
+        every = [name for one in self.read.running for name in one.gives if name not in outputs]
         if every:
             take(every)
         return self._written([name for name in every if name in chosen])
 
-    def _written(self, names: list[str]) -> tuple[str, ...]:
+    def _written(self, names: list[str]) -> list[str]:
         """Returns those of the results that their layers, run alone, give too.
 
         OpenCV returns memory that was never written for a layer that it fused into one before it.
         Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
         """
-        everything = tuple(dict.fromkeys((*names, *self.read.outputs)))
-        values = dict(zip(everything, self._outputs(everything), strict=True)) | self._given()
-        for name in everything:
-            rest = {one: array for one, array in values.items() if one != name}
-            (group,) = (one for one in self._groups(values) if name in one[2])
-            if self._agrees(group, values):
+        every = list(dict.fromkeys((*names, *self.read.outputs)))
+        values = dict(zip(every, self._outputs(every), strict=True))
+        for name in every:
+            graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
+            graph.values = self.inputs | values
+            (node,) = (one for one in graph.nodes if name in one.gives)
+            if graph.agrees(node):
                 self.alike.add(name)
             elif name not in self.read.outputs:
-                values = rest
-        return tuple(name for name in names if name in values)
-
-    def _agrees(self, group: Group, values: Mapping[str, np.ndarray]) -> bool:
-        """Returns whether an operation alone gives what it gave in the net."""
-        try:
-            found = self._alone(group)(self._reads(group, values))
-        except cv2.error:
-            return False
-        return all(
-            one.tobytes() == values[name].tobytes()
-            for name, one in zip(group[2], found, strict=True)
-        )
-
-    def _reads(self, group: Group, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns what a group of layers reads: values, then weights."""
-        layers, outer, _ = group
-        weights = [vector(blob) for one in layers for blob in one.blobs]
-        return [*(values[name] for name in outer), *weights]
-
-    def _groups(self, values: Mapping[str, np.ndarray]) -> list[Group]:
-        """Returns every operation, where these values are known."""
-        by = {name: layer for layer in self.read.layers for name in layer.gives}
-        found = []
-        for layer in self._layers():
-            gives = [name for name in layer.gives if name in values]
-            if not gives:
-                continue
-            inside, waiting = {layer.name: layer}, list(layer.reads)
-            outer: dict[str, None] = {}
-            while waiting:
-                name = waiting.pop(0)
-                if name in values:
-                    outer[name] = None
-                elif by[name].name not in inside:
-                    inside[by[name].name] = by[name]
-                    waiting += by[name].reads
-            layers = [one for one in self.read.layers if one.name in inside]
-            found.append((layers, list(outer), gives))
-        return found
-
-    def _told(self, group: Group, values: Mapping[str, np.ndarray]) -> Told:
-        layers, _, gives = group
-        words = {name: _plain(values) for name, values in layers[-1].words.items() if values}
-        return Told(
-            *(group, "+".join(one.kind for one in layers), self._meaning(group, values)),
-            words if len(layers) == 1 else {},
-            [_weight(one.path, n, vector(b)) for one in layers for n, b in enumerate(one.blobs)],
-            all(name in self.alike for name in gives),
-        )
-
-    def _event(self, told: Told, values: Mapping[str, np.ndarray]) -> Event:
-        layers, outer, gives = told.group
-        constants = self.read.constants
-        reads = [_of(name, values[name], WEIGHT if name in constants else INPUT) for name in outer]
-        return Event(
-            *(told.op, layers[-1].path),
-            *([*reads, *told.weights], [_of(name, values[name]) for name in gives]),
-            *(told.meaning, told.attributes),
-            self._alone(told.group) if told.known else None,
-            self._lines(told.group) if told.known else None,
-            opencv_net.IMPORTS,
-        )
-
-    def _meaning(self, group: Group, values: Mapping[str, np.ndarray]) -> Meaning:
-        layers, outer, gives = group
-        shapes = {**self.read.shapes, **{name: tuple(a.shape) for name, a in values.items()}}
-        one = layers[0]
-        if len(layers) == 1 and list(one.reads) == outer and list(one.gives) == gives:
-            return self._of_layer(one, shapes)
-        numbers = {name: n for n, name in enumerate(outer)}
-        count = len(outer) + sum(len(layer.blobs) for layer in layers)
-        at, steps = len(outer), []
-        for layer in layers:
-            weights = tuple(range(at, at + len(layer.blobs)))
-            at += len(layer.blobs)
-            if len(layer.gives) > 1:
-                return Unknown(f"{layer.kind} inside of a fused operation")
-            means = self._of_layer(layer, shapes)
-            reads = (*(numbers[name] for name in layer.reads), *weights)
-            steps.append(Step(means, reads, shapes[layer.gives[0]]))
-            numbers[layer.gives[0]] = count
-            count += 1
-        return Steps(tuple(steps), tuple(numbers[name] for name in gives))
-
-    def _of_layer(self, layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Meaning:
-        if layer.kind == CONSTANT:
-            return Same()
-        constants = self.read.constants
-        reads = []
-        for at, name in enumerate(layer.reads):
-            held = constants.get(name)
-            content = None if held is None else partial(np.asarray, held)
-            dtype = "float32" if held is None else held.dtype.name
-            reads.append(Operand(at, shapes[name], dtype, content))
-        for at, blob in enumerate(map(vector, layer.blobs), len(reads)):
-            reads.append(Operand(at, blob.shape, blob.dtype.name, partial(np.asarray, blob)))
-        words = {**layer.words, "blobs": len(layer.blobs)}
-        alone = self._alone(([layer], list(layer.reads), list(layer.gives)))
-        gives = [shapes[name] for name in layer.gives]
-        # what isn't known to give the same alone isn't asked either
-        run = alone if self.alike.issuperset(layer.gives) else None
-        return meaning(TABLE, Call(layer.kind, words, reads, gives, run=run))
-
-    def _alone(self, group: Group) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        piece = Piece(*group, self.switches)
-
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            with silent():
-                return piece.run(arrays)
-
-        return again
-
-    def _lines(self, group: Group) -> Callable[[Sequence[str], str], list[str]]:
-        piece = Piece(*group, self.switches)
-        return piece.lines
-
-
-def _plain(values: list[Any]) -> Any:
-    return values[0] if len(values) == 1 else values
-
-
-def _of(name: str, array: np.ndarray, role: str = INPUT) -> Seen:
-    return Seen(name, array.shape, array.dtype.name, lambda: array, role, plain(name))
-
-
-def _weight(layer: str, number: int, blob: np.ndarray) -> Seen:
-    name = f"{layer}.blobs[{number}]"
-    return Seen(("blob", name), blob.shape, blob.dtype.name, lambda: blob, WEIGHT, name)
+                values = {one: array for one, array in values.items() if one != name}
+        return [name for name in names if name in values]

@@ -1,18 +1,27 @@
-"""TensorFlow's tensors as container arrays, operations run alone, and people's names for them."""
+"""TensorFlow's tensors as container arrays, its operations by their schema, run alone and written,
+and people's names for variables. What is private in TensorFlow is used here and in
+:mod:`probe.recorders.tensorflow_graphs`.
+"""
 
 from __future__ import annotations
 
 import gc
+import inspect
 import re
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import op_def_registry
+
+from probe.recording.contract import Lines
+from probe.semantics.call import Call, Operand
+from probe.semantics.contract import Run
 
 UNREAD = ("resource", "variant", "string")
 """Types of tensors that are no arrays."""
@@ -78,6 +87,245 @@ def run(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int) -
     """Runs one operation eagerly; returns its tensors. No callback is called."""
     ctx = context.context()
     return list(execute.quick_execute(op, count, list(inputs), tuple(attributes), ctx) or ())
+
+
+SMALL_ARGUMENT = 64
+"""Elements of an argument that lines and attributes spell out."""
+
+STRUCTURE = frozenset(
+    "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes multiples "
+    "begin end strides paddings crops block_shape split_dim size_splits concat_dim shift depth k "
+    "num_lower num_upper num_rows num_cols padding_value fft_length num_segments".split()
+)
+"""Names of inputs that say how an operation works, not on what: shapes, axes, paddings."""
+
+WHOLE = frozenset(
+    one.as_datatype_enum for one in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8)
+)
+
+
+class Schema(NamedTuple):
+    """An operation in TensorFlow's registry.
+
+    ``inputs``: (name, whether it is a list, whether it is structure); ``outputs``: of each the
+    attribute that counts it, empty if there is one, and whether that has its types; ``kinds``: of
+    its attributes by name; ``defaults``: theirs, where there are; ``inferred``: those that follow
+    from the inputs; ``stateful``: whether it has or changes a state.
+    """
+
+    inputs: tuple[tuple[str, bool, bool], ...]
+    outputs: tuple[tuple[str, bool], ...]
+    kinds: Mapping[str, str]
+    defaults: Mapping[str, Any]
+    inferred: frozenset[str]
+    stateful: bool = False
+
+
+NOTHING = Schema((), (), {}, {}, frozenset())
+"""What is known of an operation that isn't registered."""
+
+
+@cache
+def schema(op: str) -> Schema:
+    """Returns what is known of an operation."""
+    made = op_def_registry.get(op)
+    if made is None:
+        return NOTHING
+    allowed = {one.name: set(one.allowed_values.list.type) for one in made.attr}
+    inputs = []
+    for one in made.input_arg:
+        types = {one.type} if one.type else allowed.get(one.type_attr, set())
+        whole = bool(types) and types <= WHOLE
+        how = (whole and one.name in STRUCTURE) or one.name == "padding_value"
+        inputs.append((one.name, bool(one.number_attr or one.type_list_attr), how))
+    outputs = [
+        (one.number_attr or one.type_list_attr, not one.number_attr) for one in made.output_arg
+    ]
+    defaults = {
+        one.name: plain(attribute(one.default_value), one.type)
+        for one in made.attr
+        if one.HasField("default_value")
+    }
+    every = ((one.type_attr, one.number_attr, one.type_list_attr) for one in made.input_arg)
+    inferred = frozenset(name for names in every for name in names if name)
+    kinds = {one.name: one.type for one in made.attr}
+    return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, made.is_stateful)
+
+
+@cache
+def slots(op: str, count: int) -> list[tuple[str, bool, bool]]:
+    """Returns the argument to which each of ``count`` inputs belongs, as of ``Schema.inputs``.
+
+    A list's inputs share one, and all lists of an operation are taken to be of one length.
+    """
+    inputs = schema(op).inputs
+    lists = sum(several for _, several, _ in inputs)
+    length = (count - len(inputs) + lists) // max(lists, 1)
+    every = [one for one in inputs for _ in range(length if one[1] else 1)]
+    return every if len(every) == count else [("", False, False)] * count
+
+
+@cache
+def structure(op: str, count: int) -> tuple[int, ...]:
+    """Returns the numbers of the inputs that say how an operation works."""
+    return tuple(n for n, (_, _, how) in enumerate(slots(op, count)) if how)
+
+
+def attribute(value: Any) -> Any:
+    """Returns an attribute of a node as eager operations take it."""
+    kind = value.WhichOneof("value")
+    if kind == "list":
+        field, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
+        types: dict[str, Callable[[Any], Any]]
+        types = {"type": tf.as_dtype, "shape": tf.TensorShape, "func": lambda one: one.name}
+        return [types[field](one) for one in some] if field in types else some
+    if kind == "func":
+        return value.func.name
+    if kind == "type":
+        return tf.as_dtype(value.type)
+    if kind == "shape":
+        return tf.TensorShape(value.shape)
+    return getattr(value, kind) if kind else []
+
+
+def plain(value: Any, kind: str = "") -> Any:
+    """Returns an attribute as JSON has it."""
+    if kind == "type" or isinstance(value, tf.DType):
+        return tf.as_dtype(value).name
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, tf.TensorShape):
+        return value.as_list() if value.rank is not None else None
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+class Ran:
+    """An operation that has run. ``attributes``: names and values in turn; ``read``, ``given``:
+    numbers of the inputs and outputs that are arrays."""
+
+    def __init__(
+        self,
+        op: str,
+        inputs: Sequence[Any],
+        attributes: Sequence[Any],
+        outputs: Sequence[Any],
+        read: list[int],
+        given: list[int],
+    ) -> None:
+        self.op, self.inputs, self.outputs, self.own = op, inputs, outputs, schema(op)
+        self.attributes, self.read, self.given = tuple(attributes), read, given
+        self.slots = slots(op, len(inputs))
+        self.structure = structure(op, len(inputs))
+
+    def signature(self) -> Hashable:
+        """Returns what tells a call from others, but for the contents of arrays that it works on.
+        TypeError: there is no telling."""
+        if any(kind(one).unread for one in self.inputs):
+            raise TypeError(self.op)
+        every = [(one._datatype_enum(), one._shape_tuple()) for one in self.inputs]
+        gives = [one._shape_tuple() for one in self.outputs]
+        says = [array(self.inputs[n]).tobytes() for n in self.structure]
+        words = [
+            tuple(one) if isinstance(one, list) else repr(one) if isinstance(one, float) else one
+            for one in self.attributes
+        ]
+        lists = every, gives, says, words, self.read, self.given
+        return (self.op, *map(tuple, lists))
+
+    def words(self) -> dict[str, Any]:
+        """Returns its attributes, plain enough for JSON."""
+        both = zip(self.attributes[::2], self.attributes[1::2], strict=True)
+        return {name: plain(value, self.own.kinds.get(name, "")) for name, value in both}
+
+    def shown(self) -> dict[str, Any]:
+        """Attributes as an event has them: none that the arrays' types say, and small arguments."""
+        every = [(self.slots[n][0], array(self.inputs[n])) for n in self.structure]
+        small = {name: one.tolist() for name, one in every if one.size <= SMALL_ARGUMENT}
+        words = self.words().items()
+        return {name: one for name, one in words if name not in self.own.inferred} | small
+
+    def call(self, looked: list[int]) -> Call:
+        """Returns the call as a table is asked. ``looked``: gets the arrays into which a row looks,
+        so that not all calls that are alike mean the same."""
+
+        def operand(n: int, tensor: Any) -> Operand:
+            at, shape, dtype = self.read.index(n) if n in self.read else -1, (), kind(tensor).name
+            if dtype == "resource":
+                data = tensor._handle_data
+                if data is not None and data.is_set:
+                    own = data.shape_and_type[0]
+                    dtype = tf.as_dtype(own.dtype).name
+                    shape = tuple(tf.TensorShape(own.shape).as_list())
+                return Operand(at, shape, dtype)
+
+            def content() -> np.ndarray:
+                looked.extend([at] if at >= 0 else [])
+                return np.array(array(tensor))
+
+            known = kind(tensor).whole or at < 0
+            return Operand(at, sizes(tensor), dtype, content if known else None)
+
+        reads = [operand(n, one) for n, one in enumerate(self.inputs)]
+        gives = [self.outputs[n] for n in self.given]
+        shapes, dtypes = [sizes(one) for one in gives], [kind(one).name for one in gives]
+        words = {**self.own.defaults, **self.words()}
+        return Call(self.op, words, reads, shapes, dtypes, run=self.again())
+
+    def again(self) -> Run | None:
+        """Returns a function that runs it on other arrays; None where there is no such thing."""
+        op, attributes, count = self.op, self.attributes, len(self.outputs)
+        read, given, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
+        rest = [None if n in read else one for n, one in enumerate(self.inputs)]
+        if tf.resource in kinds or any(one is not None and kind(one).unread for one in rest):
+            return None
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            fed = list(rest)  # keeps no operand alive
+            for n, bits, dtype in zip(read, arrays, kinds, strict=True):
+                fed[n] = tensor_of(bits, dtype)
+            found = run(op, fed, attributes, count)
+            return [np.array(array(found[n])) for n in given]
+
+        return again
+
+    def lines(self) -> Lines | None:
+        """Returns lines of ``tf.raw_ops`` for it; None for one that Grappler has fused."""
+        op, own, every, read = self.op, self.own, self.slots, self.read
+        held = {n: array(self.inputs[n]) for n in self.structure}
+        function = getattr(tf.raw_ops, op, None)
+        if (
+            function is None
+            or any(one.size > SMALL_ARGUMENT for one in held.values())
+            or not all(name for name, *_ in every)
+        ):
+            return None
+        # Python has other names for some, in the same order
+        parameters = [name for name in inspect.signature(function).parameters if name != "name"]
+        names = [name for name, *_ in own.inputs]
+        names += [name for name in own.kinds if name not in own.inferred]
+        free = [name for name in parameters if name not in names]
+        strange = [name for name in names if name not in parameters]
+        spelled = {name: name for name in names} | dict(zip(strange, free, strict=False))
+        words = [
+            f"{spelled[name]}={one!r}"
+            for name, one in self.words().items()
+            if spelled.get(name) in parameters
+        ]
+        texts = {n: repr(one.tolist()) for n, one in held.items()}
+        only = f"[{self.given[0]}]" if len(self.outputs) > len(self.given) == 1 else ""
+
+        def lines(names: Sequence[str], result: str) -> list[str]:
+            each = texts | dict(zip(read, names, strict=True))
+            operands = []
+            for slot, several, _ in own.inputs:
+                some = [each[n] for n, (name, *_) in enumerate(every) if name == slot]
+                text = f"[{', '.join(some)}]" if several else some[0]
+                operands.append(f"{spelled[slot]}={text}")
+            return [f"{result} = tf.raw_ops.{op}({', '.join([*operands, *words])}){only}"]
+
+        return lines
 
 
 class Names:

@@ -14,86 +14,31 @@ import weakref
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch._dynamo.callback import callback_handler
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from probe.errors import InputError
-from probe.recorders.torch_calls import NO_CONTENTS, Called, facts, replaced, signed
-from probe.recorders.torch_table import meaning
-from probe.recorders.torch_values import (
-    Lays,
-    Named,
-    Place,
-    Slot,
-    Values,
-    address,
-    array,
-    dtype,
-    placed,
-    shape,
-    slot_of,
-    tensors,
+from probe.recorders.torch_calls import called, changed, facts, signed
+from probe.recorders.torch_private import (
+    CALL,
+    SKIPS,
+    TorchDispatchMode,
+    called_for,
+    compiled_as_one,
+    modules,
+    skip,
+    weights,
 )
+from probe.recorders.torch_table import meaning
+from probe.recorders.torch_values import Lays, Named, Place, Values, address, array, tensors
 from probe.recording.contract import Again, Event, Input, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Compiled, Meaning
-
-Region = Callable[[Sequence[Any], Callable[[], Any], Sequence[int]], Any]
-OUTPUT_CODE = "torch._inductor.output_code"
-"""The module of what Inductor compiles; it is large, and stays away until something is compiled."""
-
-
-@contextmanager
-def compiled_as_one(region: Region) -> Iterator[Callable[[], bool]]:
-    """Hands every compiled region that runs to ``region(operands, run, changed)`` while entered:
-    ``changed`` numbers the operands that it changes in place. Yields a function that says whether
-    something is being compiled at the moment.
-    """
-    with ExitStack() as stack:
-        compiling: list[Any] = []
-
-        def begin(args: Any) -> None:
-            compiling.append(args)
-            _watch(region, stack)
-
-        callback_handler.register_start_callback(begin)
-        stack.callback(callback_handler.remove_start_callback, begin)
-        end: Callable[[Any], None] = lambda _: compiling.clear()  # noqa: E731
-        callback_handler.register_end_callback(end)
-        stack.callback(callback_handler.remove_end_callback, end)
-        if OUTPUT_CODE in sys.modules:
-            _watch(region, stack)
-        yield lambda: bool(compiling)
-
-
-def _watch(region: Region, stack: ExitStack) -> None:
-    from torch._inductor.output_code import CompiledFxGraph
-
-    plain = CompiledFxGraph.__call__
-    if getattr(plain, "watched", False):
-        return
-
-    def watched(self: Any, inputs: Sequence[Any]) -> Any:
-        operands = list(inputs)  # the region empties its list, to free memory early
-
-        def run() -> Any:
-            with _disable_current_modes():
-                return plain(self, inputs)
-
-        return region(operands, run, sorted(getattr(self, "mutated_input_idxs", ())))
-
-    watched.watched = True  # type: ignore[attr-defined]
-    CompiledFxGraph.__call__ = watched  # type: ignore[method-assign]
-    stack.callback(setattr, CompiledFxGraph, "__call__", plain)
-
 
 COMPILED = "compiled functions are one operation each"
 GRADIENTS = "it is recorded with gradients, as it was called: torch.no_grad() gives different bits"
@@ -114,7 +59,6 @@ class Recorder:
         self.gradients = False
         self.expected: list[str] | None = None
         self.told: dict[Hashable, Told] = {}
-        self.views: dict[Hashable, str] = {}
         self.lays = Lays()
         self.trees = list[Tree]()
         self.several = False  # whether its operations ran on several numbers of threads
@@ -158,7 +102,7 @@ class Recorder:
         self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
-        return [mode.values.seen(one) for one in tensors(found)]
+        return [mode.values.read(one, mode.values.place(one), "") for one in tensors(found)]
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
@@ -181,20 +125,8 @@ class Recorder:
         return Recorder(function)
 
 
-try:  # one that is never compiled, nor what it calls
-    from torch._C._dynamo import eval_frame
-
-    action = eval_frame._FrameAction.SKIP
-    SKIP: Any = eval_frame._FrameExecStrategy(action, action)
-except (ImportError, AttributeError):  # another release
-    SKIP = None
-
 IMPORTS = ("import torch",)
 RECORD = Recorder.record.__code__
-CALL = torch.nn.Module._call_impl.__code__
-"""What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
-would be compiled into compiled functions, and change them.
-"""
 
 
 class Tree:
@@ -203,16 +135,18 @@ class Tree:
 
     def __init__(self, root: torch.nn.Module, front: str) -> None:
         self.root, self.front = weakref.ref(root), front
-        every: dict[torch.nn.Module, str] = {}
-        _tree(root, "", every)
+        every = modules(root)
         self.paths = {id(m): (weakref.ref(m), _joined(front, name)) for m, name in every.items()}
         self.weights = [
             Named(weakref.ref(tensor), address(tensor), _joined(front, f"{name}.{key}"))
-            for kind in ("_parameters", "_buffers")
             for module, name in every.items()
-            for key, tensor in getattr(module, kind).items()
-            if tensor is not None
+            for key, tensor in weights(module)
         ]
+
+
+def _joined(front: str, name: str) -> str:
+    """Returns a path; what torch.compile puts around a module is left out."""
+    return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
 
 class Paths:
@@ -286,21 +220,6 @@ class Paths:
         self.values.weigh(found.weights)
 
 
-def _tree(module: torch.nn.Module, name: str, into: dict[torch.nn.Module, str]) -> None:
-    """A module and all in it with their paths, each once: as ``named_modules``, in a third of the
-    time, which a model of milliseconds feels."""
-    if module not in into:
-        into[module] = name
-        for key, one in module._modules.items():
-            if one is not None:
-                _tree(one, f"{name}.{key}", into)
-
-
-def _joined(front: str, name: str) -> str:
-    """Returns a path; what torch.compile puts around a module is left out."""
-    return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
-
-
 class Told(NamedTuple):
     """What is said of an operation besides its arrays; the same for all calls that are alike."""
 
@@ -315,8 +234,7 @@ class Told(NamedTuple):
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: Recorder, visit: Visit) -> None:
         super().__init__()
-        if SKIP is not None:
-            eval_frame.set_code_exec_strategy(type(self).__torch_dispatch__.__code__, SKIP)
+        skip(type(self).__torch_dispatch__)
         self.recorder, self.told = recorder, recorder.told
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
@@ -333,135 +251,97 @@ class _Mode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Whether PyTorch wraps what is below, so that nothing compiles it: it takes as long as
         some operations."""
-        return SKIP is None
+        return not SKIPS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs an operation and reports it, quickly where it only reads ordinary tensors."""
+        """Runs an operation and reports it."""
         kwargs = kwargs or {}
         if self.compiling():
             return func(*args, **kwargs)
-        if not facts(func).reads_only:
-            return self._any(func, args, kwargs)
-        place = self.values.place
+        known, values = facts(func), self.values
+        place = values.place
         reads: list[torch.Tensor] = []
         places: list[Place] = []
         same: Hashable = signed(args, kwargs, reads, places, place)
+        into: Sequence[torch.Tensor] = ()
+        ordinary, read = known.reads_only, [True] * len(reads)
         for one in places:
+            if one.lay.meta:  # shapes without numbers
+                return func(*args, **kwargs)
             if one.memory.hollow or not one.lay.plain:
-                return self._any(func, args, kwargs)
+                ordinary = False
+        if known.of_others and all(one.lay.plain for one in places):
+            return called_for(func, args, kwargs, self)
+        if not ordinary:
+            into, read = changed(known, args, kwargs)
+            reads = [one for one, is_read in zip(reads, read, strict=True) if is_read]
+            places = [one for one, is_read in zip(places, read, strict=True) if is_read]
+            if known.view and any(values.unwritten(one) for one in places):
+                return func(*args, **kwargs)
         path = self.paths.now()
-        read = self.values.read
-        seen = [read(one, at, path) for one, at in zip(reads, places, strict=True)]
+        seen = [
+            values.read(one, at, path, bool(into) and _among(one, into))
+            for one, at in zip(reads, places, strict=True)
+        ]
         given = func(*args, **kwargs)
         every = [given] if type(given) is torch.Tensor else tensors(given)
+        if into:
+            every = [*every, *(one for one in into if not _among(one, every))]
+        if known.empty:
+            values.uninitialised(every)
+            return given
+        for one in into:
+            values.change(place(one))
         after = [place(one) for one in every]
         for one in after:
             if one.lay.meta:
                 return given
         keys = [one.key for one in places]
         at = [n for n, one in enumerate(after) if one.key not in keys]
-        if not at:
-            return given
-        lies = tuple([None if one.key in keys else one.lay.like for one in after])
-        threads = torch.get_num_threads()
-        self.threads[threads] += 1
-        same = (id(func), same, lies, threads)  # ``facts`` keeps the function
-        try:
-            told = self.told.get(same)
-        except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
-            told, same = None, None
-        if told is None:
-            told = self._told(Called(func, args, kwargs), reads, every, at, same)
-        gives = [self.values.given(every[n], after[n]) for n in at]
-        self.visit(
-            Event(
-                *(told.op, path, seen, gives, told.meaning, told.attributes),
-                *(told.again, told.lines, IMPORTS, told.view),
-            )
-        )
-        return given
-
-    def _any(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Runs an operation that may change what it reads, or read what no one has written."""
-        call = Called(func, args, kwargs)
-        if any(one.is_meta for one in call.tensors):  # shapes without numbers
-            return func(*args, **kwargs)
-        values = self.values
-        changed, wholly = call.changed(), call.written()
-        reads = call.tensors
-        if wholly:
-            reads = [t for t in reads if not any(t is other for other in wholly)]
-        if getattr(func, "is_view", False) and any(values.unwritten(one) for one in reads):
-            return func(*args, **kwargs)
-        path = self.paths.now()
-        seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
-        given = func(*args, **kwargs)
-        every = tensors(given)
-        if any(one.is_meta for one in every):
-            return given
-        every += [t for t in changed if not any(t is one for one in every)]
-        if call.base in NO_CONTENTS:
-            values.uninitialised(every)
-            return given
-        for one in changed:
-            values.change(one)
-        keys = {one.key for one in seen}
-        places = [values.place(one) for one in every]
-        at = [n for n, one in enumerate(places) if one.key not in keys]
         if at:
-            told = self._known(call, reads, every, at)
-            gives = [values.given(every[n], places[n]) for n in at]
+            lies = tuple([None if one.key in keys else one.lay.like for one in after])
+            threads = torch.get_num_threads()
+            self.threads[threads] += 1
+            same = (id(func), same, lies, threads)  # ``facts`` keeps the function
+            try:
+                told = self.told.get(same)
+            except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
+                told, same = None, None
+            if told is None:
+                told = self._told(same, func, args, kwargs, read, every, at)
+            gives = [values.given(every[n], after[n]) for n in at]
             self.visit(
                 Event(
                     *(told.op, path, seen, gives, told.meaning, told.attributes),
                     *(told.again, told.lines, IMPORTS, told.view),
                 )
             )
-        for one in changed:
+        for one in into:
             values.written(one)
         return given
 
-    def _known(
-        self,
-        call: Called,
-        reads: Sequence[torch.Tensor],
-        every: Sequence[torch.Tensor],
-        at: Sequence[int],
-    ) -> Told:
-        """What is said of a call that has run, as its arguments are now."""
-        call.number(reads)
-        call.shapes = [shape(every[n]) for n in at]
-        threads = torch.get_num_threads()
-        self.threads[threads] += 1
-        same: Hashable = (call.signature(), tuple(at), len(every), threads)
-        try:
-            known = self.told.get(same)
-        except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
-            known, same = None, None
-        return known or self._told(call, reads, every, at, same)
-
     def _told(
         self,
-        call: Called,
-        reads: Sequence[torch.Tensor],
+        same: Hashable,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        read: Sequence[bool],
         every: Sequence[torch.Tensor],
         at: Sequence[int],
-        same: Hashable,
     ) -> Told:
-        """What is said of a call; ``at``: which of the tensors that it gave are new values;
-        ``same``: what tells it from calls of which something else is said, None: nothing does."""
-        call.number(reads)
-        call.shapes = [shape(every[n]) for n in at]
-        call.dtypes = [dtype(every[n].dtype) for n in at]
-        call.reads = [slot_of(one) for one in reads]
-        again = None
-        if not call.random:
-            given = (call.func, call.tree(), call.reads, torch.get_num_threads(), at)
-            again = Repeat(*given, torch.is_grad_enabled())
-        lines = call.writer(at, len(every)) if every else None
-        lines = None if lines is None else _threaded(lines, self.recorder)
-        view = object() if same is not None and getattr(call.func, "is_view", False) else None
-        told = Told(call.op, meaning(call, again), call.attributes(), again, lines, view)
+        """What is said of a call. ``same``: what tells it from calls of which something else is
+        said, None: nothing does; others as of ``called``."""
+        call, plain, again = called(func, args, kwargs, read, every, at)
+        recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
+
+        def lines(names: Sequence[str], result: str) -> list[str]:
+            # a target's text has room for one number of threads
+            return [first] * recorder.several + plain(names, result)
+
+        view = object() if same is not None and facts(func).view else None
+        op = str(func).removesuffix(".default")
+        told = Told(op, meaning(call), call.told(), again, lines, view)
         if same is not None and not call.looked:
             self.told[same] = told
         return told
@@ -469,95 +349,28 @@ class _Mode(TorchDispatchMode):
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """Returns one compiled region: an operation that shows nothing of its inside."""
         self.regions += 1
-        path = self.paths.now()
-        values, into = self.values, [one for one in reads if isinstance(one, torch.Tensor)]
-        written = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
-        seen = [values.seen(t, path, any(t is one for one in written)) for t in into]
+        path, values = self.paths.now(), self.values
+        into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
+        seen = [
+            values.read(one, values.place(one), path, _among(one, into))
+            for one in reads
+            if isinstance(one, torch.Tensor)
+        ]
         given = run()
-        for one in written:
-            values.change(one)
+        for one in into:
+            values.change(values.place(one))
         keys = {one.key for one in seen}
-        every = [(one, values.place(one)) for one in (*tensors(given), *written)]
+        every = [(one, values.place(one)) for one in (*tensors(given), *into)]
         gives = [values.given(one, place) for one, place in every if place.key not in keys]
-        for one in written:
+        for one in into:
             values.written(one)
         why = "it is compiled, so its operations can't be recorded"
         self.visit(Event("compiled", path, seen, gives, Compiled(why)))
         return given
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
-
-    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for;
-    ``gradients``: whether they are on, as some kernels ask that themselves.
-    """
-
-    func: Any
-    tree: Any
-    slots: Sequence[Slot]
-    threads: int
-    at: Sequence[int]
-    gradients: bool = False
-
-    @property
-    def addresses(self) -> list[int | None]:
-        """Returns how many bytes behind a multiple of 64 each operand begins."""
-        return [slot.address if slot.strides is not None else None for slot in self.slots]
-
-    @property
-    def lies(self) -> list[tuple[Any, ...]]:
-        """Returns how each operand lies in memory, to be compared with another call's."""
-        return [(slot.strides, slot.address) for slot in self.slots]
-
-    def moved(self, addresses: Sequence[int | None]) -> Repeat:
-        """Returns the same with operands at other addresses; None: where it is."""
-        both = zip(self.slots, addresses, strict=True)
-        return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])
-
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
-        fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
-        args, kwargs = replaced(self.tree, fill)
-        with torch.set_grad_enabled(self.gradients), _on(self.threads):
-            given = self.func(*args, **kwargs)
-        every = tensors(given)
-        changed = Called(self.func, args, kwargs).changed()
-        every += [one for one in changed if not any(one is other for other in every)]
-        return [np.array(array(every[n])) for n in self.at]
-
-
-@contextmanager
-def _on(threads: int) -> Iterator[None]:
-    """Runs on that many threads; then as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-Lines = Callable[[Sequence[str], str], list[str]]
-
-
-def _threaded(lines: Lines, recorder: Recorder) -> Lines:
-    """Lines that set the threads first where the run's operations had several numbers of them: a
-    target's text has room for one."""
-    threads = torch.get_num_threads()
-
-    def made(names: Sequence[str], result: str) -> list[str]:
-        first = [f"torch.set_num_threads({threads})"] if recorder.several else []
-        return first + lines(names, result)
-
-    return made
-
-
-def _filled(slot: Slot, operands: Sequence[torch.Tensor]) -> torch.Tensor:
-    if slot.number is None:
-        return placed(np.zeros(slot.shape), slot)
-    return operands[slot.number]
+def _among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    return any(one is other for other in others)
 
 
 # Model files: exported programs, TorchScript, pickled modules. All of them are code. A pickle calls

@@ -4,115 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from probe import semantics as s
 from probe.floats import FORMATS
-from probe.recorders.torch_calls import Called
+from probe.recorders.torch_calls import Call
 from probe.recorders.torch_values import Slot, dtype
-from probe.semantics import (
-    Accumulates,
-    Attends,
-    Blends,
-    Chooses,
-    Each,
-    Encodes,
-    Holds,
-    Made,
-    Meaning,
-    Normalises,
-    Passes,
-    Picks,
-    Same,
-    Scans,
-    Step,
-    Steps,
-    Unknown,
-    Whole,
-    placed,
-)
+from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, placed
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
-from probe.semantics.call import Call as Base
-from probe.semantics.call import Operand
 from probe.semantics.call import meaning as by_table
-from probe.semantics.contract import Run
-
-
-@dataclass(frozen=True)
-class Call(Base):
-    """A call of ATen: its attributes are all arguments by the names of the schema, with ``Slot`` in
-    the places of arrays, and its operands are those that are read. ``called``: as it was called."""
-
-    called: Called = None  # type: ignore[assignment]
-
-    def at(self, slot: int | str) -> int:
-        """Returns the place of an array among those that are read. IndexError: it isn't read."""
-        number = self[slot].number if isinstance(slot, str) else slot
-        if number is None:
-            raise IndexError(slot)
-        return int(number)
-
-    def has(self, slot: int | str) -> bool:
-        """Returns whether an argument is given and is an array."""
-        return super().has(slot) if isinstance(slot, int) else isinstance(self.get(slot), Slot)
-
-    def more(self, *known: str) -> tuple[Any, ...]:
-        """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
-        return self.called.numbers(*known)
-
-    def index(self, name: str) -> np.ndarray:
-        """Returns the integers of an argument. NotSettled where there are too many."""
-        return self.value(self.at(name))
-
+from probe.semantics.call import reading
 
 Row = Callable[[Call], Meaning]
 
 UNTAGGED = {
-    *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "log_sigmoid_forward"),
+    *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "polar"),
+    "log_sigmoid_forward",
 }
 """Functions of the elements at one place that PyTorch does not call so."""
 
-MOVES = """gather take index _unsafe_index roll flip repeat unfold tril triu diagonal diagonal_copy
- im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle masked_select
- reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
- replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
+ diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
+ masked_select reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
+ replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
  _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"""
 """What moves the elements of its first operand, by numbers and indices: it is asked where."""
 
 
-def meaning(called: Called, run: Run | None) -> Meaning:
+def meaning(call: Call) -> Meaning:
     """Returns what a call computes; ``Unknown`` if it is not described."""
-    if called.random:
+    if call.run is None:
         return Unknown("it draws random numbers")
-    operands = [_operand(called, number) for number in range(len(called.reads))]
-    known = called.name in TABLE
-    call = Call(
-        op=called.name if known else called.op,
-        attributes=called.bound(),
-        reads=operands,
-        gives=called.shapes,
-        dtypes=called.dtypes,
-        run=run,
-        called=called,
-    )
-    pointwise = torch.Tag.pointwise in called.func.tags or called.name in UNTAGGED
-    table = {call.op: _function} if pointwise and not known else TABLE
-    found = by_table(table, call)
-    # a reason names the operation as PyTorch does, with its overload
-    if isinstance(found, Unknown) and found.why.startswith(f"{call.op} has"):
-        return Unknown(f"{called.op} has arguments that are not described in probe")
+    # what gives a view has a twin that gives a copy
+    name = call.op if call.op in TABLE else call.op.removesuffix("_copy")
+    pointwise = torch.Tag.pointwise in call.func.tags or name in UNTAGGED
+    row = TABLE.get(name, _function if pointwise else None)
+    found = by_table({name: row} if row else {}, replace(call, op=name))
+    if isinstance(found, Unknown) and found.why.startswith(f"{name} "):  # with its overload
+        why = found.why.removeprefix(name).replace("attributes", "arguments")
+        return Unknown(str(call.func).removesuffix(".default") + why)
     return found
-
-
-def _operand(called: Called, number: int) -> Operand:
-    slot = called.reads[number]
-    whole = not (slot.dtype.is_floating_point or slot.dtype.is_complex)
-    content = (lambda: called.integers(number)) if whole else None
-    return Operand(number, tuple(slot.shape), dtype(slot.dtype), content)
 
 
 # functions of elements
@@ -133,13 +69,12 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., Meaning]]] = {
 def _function(c: Call) -> Meaning:
     """A function of elements. Numbers beside arrays are named by where they stand: ``self`` or
     ``other``."""
-    name = c.called.name
-    names, constructor = CONSTRUCTORS.get(name, ("", None))
+    names, constructor = CONSTRUCTORS.get(c.op, ("", None))
     if constructor is not None and not any(c.has(one) for one in names.split()):
         return constructor(*(c[one] for one in names.split()))
-    if name == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
+    if c.op == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
         return o.approximate("sqrt")
-    if name == "pow" and c.has("self") and c.count == 1:
+    if c.op == "pow" and c.has("self") and c.count == 1:
         return o.power(c["exponent"])
     ends = [c.get("self"), c.get("other")]
     numbers = [at for at, one in enumerate(ends) if isinstance(one, bool | int | float)]
@@ -147,16 +82,34 @@ def _function(c: Call) -> Meaning:
     if c.count == len(numbers) == 1 and c.has(("other", "self")[numbers[0]]) and not more:
         (at,) = numbers
         if c.dtype() in FORMATS:
-            return o.beside(name, at, ends[at], c.dtype())
-    found = o.function(name, **dict(c.more()))
+            return o.beside(c.op, at, ends[at], c.dtype())
+    found = o.function(c.op, **dict(c.more()))
     if c.count == 1 and found.zero == "clears" and not c.has("self"):
         return replace(found, zero="")  # a number over an array
     return found
 
 
+def _conjugate(c: Call) -> Meaning:
+    return o.function("conj") if c["self"].dtype.is_complex else Same()
+
+
 def _same(c: Call) -> Meaning:
     after = c.get("dtype")
     return Same() if after is None else o.cast(c.dtype(), dtype(after))
+
+
+def _loss(c: Call) -> Meaning:
+    """A function of two elements or more, and perhaps the mean or the sum of all of them."""
+    word = "squared_difference" if c.op == "mse_loss" else c.op
+    given = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
+    more: dict[str, Any] = {"given": tuple(given)} if any(given) else {}
+    each = o.function(word, **dict(c.more("reduction")), **more)
+    if not c["reduction"]:
+        return each
+    shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
+    whole = o.reduced(("mean", "sum")[c["reduction"] - 1], range(len(shape)))
+    first = Step(each, tuple(range(c.count)), shape)
+    return Steps((first, Step(whole, (c.count,), c.gives[0])))
 
 
 def _viewed(c: Call) -> Meaning:
@@ -167,14 +120,13 @@ def _viewed(c: Call) -> Meaning:
 
 def _squeezed(c: Call) -> Meaning:
     dim = c.get("dim")
-    if isinstance(dim, int):
-        return o.squeeze(c.shape(), (dim,)) if c.shape() else Same()
-    return o.reshape()
+    axes = None if dim is None or not c.shape() else (dim,) if isinstance(dim, int) else dim
+    return o.squeeze(c.shape(), axes)
 
 
 def _transposed(c: Call) -> Meaning:
     axes = list(range(c.rank()))
-    one, two = (c["dim0"], c["dim1"]) if c.op in ("transpose", "swapaxes") else (0, -1)
+    one, two = c.get("dim0", 0), c.get("dim1", -1)
     if axes:
         axes[one], axes[two] = axes[two], axes[one]
     return o.transpose(axes)
@@ -183,16 +135,19 @@ def _transposed(c: Call) -> Meaning:
 # sums of products
 
 
-def _product_added(c: Call) -> Meaning:
-    """``beta * self + alpha * (one @ two)``."""
-    alpha, beta = c["alpha"], c["beta"]
-    ranks = (c.rank(1), c.rank(2))
-    if beta in (0, 1):
-        numbers = () if alpha == 1 else c.more()
-        return o.matmul(ranks, reads=(1, 2), bias=None if beta == 0 else 0, numbers=numbers)
-    product = Step(o.matmul(ranks, numbers=(alpha,)), (1, 2), c.gives[0])
-    scaled = Step(o.function("multiply", other=beta), (0,), c.shape())
-    return Steps((product, scaled, Step(o.function("add"), (3, 4), c.gives[0])))
+def _added(product: Callable[[Call], Any]) -> Row:
+    """``beta * self + alpha * product(one, two)``."""
+
+    def row(c: Call) -> Meaning:
+        alpha, beta, one = c["alpha"], c["beta"], product(c)
+        if beta in (0, 1):
+            numbers = () if alpha == 1 else c.more()
+            return replace(one, reads=(1, 2), bias=None if beta == 0 else 0, numbers=numbers)
+        first = Step(replace(one, numbers=(alpha,)), (1, 2), c.gives[0])
+        scaled = Step(o.function("multiply", other=beta), (0,), c.shape())
+        return Steps((first, scaled, Step(o.function("add"), (3, 4), c.gives[0])))
+
+    return row
 
 
 def _wide(numbers: Any, rank: int) -> tuple[int, ...]:
@@ -202,12 +157,13 @@ def _wide(numbers: Any, rank: int) -> tuple[int, ...]:
 
 def _convolution(c: Call) -> Meaning:
     rank = len(c["weight"].shape) - 2
-    spatial, turned = tuple(range(2, rank + 2)), bool(c["transposed"])
+    spatial, turned = tuple(range(2, rank + 2)), bool(c.get("transposed", False))
     return o.convolution(
-        *(tuple(c["weight"].shape[2:]), _wide(c["stride"], rank), _wide(c["dilation"], rank)),
+        *(tuple(c["weight"].shape[2:]), _wide(c["stride"], rank)),
+        _wide(c.get("dilation", 1), rank),
         tuple((n, n) for n in _wide(c["padding"], rank)),
         weights=(*spatial, *((0, 1) if turned else (1, 0))),
-        groups=c["groups"],
+        groups=c.get("groups", 1),
         transposed=turned,
         reads=range(c.count),
     )
@@ -219,11 +175,15 @@ def _spatial(c: Call) -> tuple[int, int]:
     return rank, c.rank() - rank
 
 
+def _kept(*axes: int) -> tuple[tuple[int, int], ...]:
+    return tuple((axis, axis) for axis in axes)
+
+
 def _pool(c: Call) -> Meaning:
     rank, lead = _spatial(c)
     average = c.op.startswith("avg")
     if average and c.get("divisor_override") is not None:
-        return Whole(tuple((n, n) for n in range(lead)), "average", c.more())
+        return Whole(_kept(*range(lead)), "average", c.more())
     kernel = _wide(c["kernel_size"], rank)
     return o.pool(
         "average" if average else "max",
@@ -241,7 +201,7 @@ def _adaptive(c: Call) -> Meaning:
     rank, lead = _spatial(c)
     sizes, inner = _wide(c["output_size"], rank), c.shape()[lead:]
     if "max" in c.op or any(n % m for n, m in zip(inner, sizes, strict=True)):
-        return Whole(tuple((n, n) for n in range(lead)), c.op, sizes)
+        return Whole(_kept(*range(lead)), c.op, sizes)
     kernel = tuple(n // m for n, m in zip(inner, sizes, strict=True))
     return o.pool("average", kernel, kernel, ((0, 0),) * rank, counts_padding=True, lead=lead)
 
@@ -263,15 +223,19 @@ def _distances(c: Call) -> Meaning:
     )
 
 
+def _distance(c: Call) -> Meaning:
+    shape = np.broadcast_shapes(c.shape(0), c.shape(1))
+    norm = o.reduced("norm", range(len(shape)), numbers=(float(c["p"]),))
+    return Steps((Step(Each("difference"), (0, 1), shape), Step(norm, (2,), ())))
+
+
 # norms, attention, recurrence
 
 
-def _norm(word: str) -> Row:
-    def row(c: Call) -> Meaning:
-        rank, last = len(c["input"].shape), len(c["normalized_shape"])
-        return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
-
-    return row
+def _norm(c: Call) -> Meaning:
+    rank, last = len(c["input"].shape), len(c["normalized_shape"])
+    word = "rms_norm" if "rms" in c.op else "layer_norm"
+    return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
 
 
 def _group_norm(c: Call) -> Meaning:
@@ -280,14 +244,23 @@ def _group_norm(c: Call) -> Meaning:
 
 
 def _batch_norm(c: Call) -> Meaning:
-    present = (c.has("weight"), c.has("bias"))
-    if not c.get("training", "no" not in c.op) or c.op.endswith("no_training"):
-        return o.batch_norm(c["eps"], *present, along=1)
-    if c.has("running_mean") or c.has("running_var"):
-        return Unknown("a batch norm in training mode changes its running means")
+    present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
+    if not c.get("training", c.op.endswith("with_update")):
+        return o.batch_norm(eps, *present, along=1)
     axes = tuple(axis for axis in range(c.rank()) if axis != 1)
-    numbers = ("training", *present, c["eps"])
-    return Normalises(axes, "batch_norm", numbers, along=1, apart=True)
+    norm = s.Normalises(axes, "batch_norm", ("training", *present, eps), along=1, apart=True)
+    if c.shape()[0] == 1:  # as InstanceNorm calls it, with the batch among the channels
+        norm = o.instance_norm(c.rank(), eps, *present)
+    if not c.has("running_mean"):
+        return norm
+    # its running means change in place, each by what is found of its own channel
+    reads = [0, *(c.at(name) for name in ("weight", "bias") if c.has(name))]
+    count, kept = c.count, len(c.gives) - 2
+    steps = [Step(norm, tuple(reads), c.gives[0], tuple(c.gives[1:kept]))]
+    for n, name in enumerate(("running_mean", "running_var")):
+        each = Each(name, numbers=c.more("training"))
+        steps.append(Step(each, (c.at(name), count + 1 + n), c.gives[kept + n]))
+    return Steps(tuple(steps), tuple(range(count, count + len(c.gives))))
 
 
 def _attends(c: Call) -> Meaning:
@@ -298,36 +271,28 @@ def _attends(c: Call) -> Meaning:
         return Unknown("keys and queries have different leading axes")
     kind = dtype((c["attn_mask"] if c.has("attn_mask") else c["query"]).dtype)
     scale = c["scale"] if c["scale"] is not None else 1 / math.sqrt(c["query"].shape[-1])
-    return Attends(bool(c["is_causal"]), (float(scale),), boolean=kind == "bool", dtype=kind)
+    return s.Attends(bool(c["is_causal"]), (float(scale),), boolean=kind == "bool", dtype=kind)
 
 
-def _encoder_layer(c: Call) -> Meaning:
-    mask, numbers = c["mask"], c.more("mask_type")
-    if c["src"].strides is None:
-        return Unknown("sequences of several lengths, packed")
-    if mask is None:
-        return Encodes("transformer_encoder_layer", numbers)
-    if len(mask.shape) != 2 or c["mask_type"] not in (0, 1):
-        return Unknown("attention with a mask for each head")
-    return Encodes(
-        *("transformer_encoder_layer", numbers, c.at("mask"), c["mask_type"] == 1),
-        dtype(mask.dtype),
-    )
-
-
-def _native_attention(c: Call) -> Meaning:
-    if not c.called.same("query", "key", "value"):
+def _encodes(c: Call) -> Meaning:
+    """A layer of an encoder, or its attention alone, of one tensor as queries, keys and values."""
+    layer, mask, numbers = c.op.startswith("_transformer"), c["mask"], c.more("mask_type")
+    if not layer and not c.same("query", "key", "value"):
         return Unknown("attention with keys or values that differ from the queries")
-    mask, numbers, word = c["mask"], c.more("mask_type"), "multi_head_attention"
-    rows = c["mask_type"] == 1
-    made: Meaning = Encodes(word, numbers)
+    if layer and c["src"].strides is None:
+        return Unknown("sequences of several lengths, packed")
+    word = "transformer_encoder_layer" if layer else "multi_head_attention"
+    made: Meaning = s.Encodes(word, numbers)
+    ahead, rows = 0 if layer else 2, c["mask_type"] == 1  # it stands three times in the call
     if mask is not None:
-        made = Encodes(word, numbers, c.at("mask") - 2, rows, dtype(mask.dtype))
-    if len(c.gives) > 1 or (mask is not None and len(mask.shape) != 2):
+        made = s.Encodes(word, numbers, c.at("mask") - ahead, rows, dtype(mask.dtype))
+    of_heads = mask is not None and (len(mask.shape) != 2 or c["mask_type"] not in (0, 1))
+    if layer:
+        return Unknown("attention with a mask for each head") if of_heads else made
+    if len(c.gives) > 1 or of_heads:
         # its weights too, or a mask for each head: a sample reads its own row of both
         each = mask is not None and (rows or len(mask.shape) == 4)
-        made = Whole(((0, 0),), word, numbers, (c.at("mask") - 2,) if each else ())
-    # what it reads stands three times in the call: as queries, keys and values
+        made = Whole(_kept(0), word, numbers, (c.at("mask") - ahead,) if each else ())
     step = Step(made, (0, *range(3, c.count)), c.gives[0], tuple(c.gives[1:]))
     return Steps((step,), tuple(range(c.count, c.count + len(c.gives))))
 
@@ -336,67 +301,65 @@ def _rnn_layer(c: Call) -> Meaning:
     if c["batch_sizes"]:
         return Unknown("sequences of several lengths, packed")
     numbers, reverse = c.more("reverse"), bool(c["reverse"])
-    return Scans(0, "rnn_layer", reverse, (2,), numbers, states=(5, 6), batch=1)
+    return s.Scans(0, "rnn_layer", reverse, (2,), numbers, states=(5, 6), batch=1)
 
 
 # sums, means, extremes; whole axes and matrices
 
 
 def _axes(c: Call) -> tuple[int, ...]:
-    dim = c.get("dim")
+    dim = c.get("dim") if c.shape() else ()
     return (dim,) if isinstance(dim, int) else tuple(dim or ()) or tuple(range(c.rank()))
 
 
 def _reduces(c: Call) -> Meaning:
-    if c.op in ("max", "min") and c.count == 2:
-        return o.function(f"{c.op}imum")
-    keep = bool(c.get("keepdim", False))
-    places = c.op in ("argmax", "argmin", "median")
+    keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
+    if c.op in ("var", "std"):
+        return o.variance(c.op, _axes(c), keep, 1 if c["correction"] is None else c["correction"])
+    places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
-    return o.reduced(c.op, _axes(c), keep, c.more("dim", "keepdim"), places)
-
-
-def _variance(c: Call) -> Meaning:
-    correction = c.get("correction", float(bool(c.get("unbiased", True))))
-    correction = 1 if correction is None else correction
-    return o.variance(c.op, _axes(c), bool(c.get("keepdim", False)), correction)
+    return o.reduced(c.op, _axes(c), keep, more, places)
 
 
 def _aminmax(c: Call) -> Meaning:
-    axes, keep = _axes(c), bool(c.get("keepdim", False))
+    axes, keep = _axes(c), bool(c.get("keepdim"))
     both = (Step(o.reduced(one, axes, keep), (0,), c.gives[0]) for one in ("min", "max"))
     return Steps(tuple(both), (1, 2))
 
 
 def _sorts(c: Call) -> Meaning:
-    keep = c.op != "kthvalue" or bool(c["keepdim"])
+    keep = c.op not in ("kthvalue", "mode") or bool(c["keepdim"])
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
-def _matrix(c: Call) -> Meaning:
-    """Every output reads all of its own matrix."""
-    return Whole(tuple((a, a) for a in range(c.rank() - 2)), c.op, c.more())
+def _whole(kept: Callable[[Call], Any] = lambda c: (), *rows: int) -> Row:
+    """Every output reads its own index of these axes of the first operand, its own of the first
+    axis of ``rows``, and all of everything else."""
+    return lambda c: Whole(_kept(*kept(c)), c.op, c.more(), rows)
 
 
-def _solved(*names: str) -> Row:
-    """A linear system: of the operands of these names. The first result is the solution; others are
-    parts of the first operand's factorisation."""
+EVERYTHING = _whole()
+
+
+def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
+    """Every output reads all of its own part of each operand: of these names, with so many axes of
+    its ``own``, as the first result has ``last`` ones. Of a linear system that is the solution;
+    others are parts of the first operand's factorisation."""
 
     def row(c: Call) -> Meaning:
-        shapes = [tuple(c[name].shape) for name in names]
-        right = shapes[names.index("B" if "B" in names else "self")]
-        flat = c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1])
-        own = [1 if name == "pivots" or (name == "B" and flat) else 2 for name in names]
-        to, *rest = c.gives
-        lead = to[: len(to) - (1 if flat else 2)]
-        reads, word = [c.at(name) for name in names], c.op.lstrip("_").removesuffix("_ex")
-        found = o.solved(word, c.count, reads, shapes, own, lead, [to], c.more("check_errors"))
-        kept, last = range(len(shapes[0]) - 2), c.count + len(found.steps) - 1
-        factors = (
-            Whole(tuple((a, a) for a in kept), f"{word} {n}") for n in range(1, len(c.gives))
-        )
-        more = (Step(one, (reads[0],), to) for one, to in zip(factors, rest, strict=True))
-        return Steps((*found.steps, *more), tuple(range(last, last + len(c.gives))))
+        shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
+        right, mine, axes, (to, *rest) = shapes[-1], own, last, c.gives
+        if c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1]):
+            mine, axes = (*own[:-1], 1), 1  # of one right side each
+        lead, word = to[: len(to) - axes], c.op.lstrip("_").removesuffix("_ex")
+        gives, more = [to] if "solve" in c.op else list(c.gives), c.more("check_errors")
+        found = o.solved(word, c.count, reads, shapes, mine, lead, gives, more)
+        if len(gives) == len(c.gives):
+            return found
+        factors, last_one = Whole(_kept(*range(len(shapes[0]) - 2)), "factors"), len(found.steps)
+        steps = (*found.steps, Step(factors, (reads[0],), rest[0], tuple(rest[1:])))
+        first = c.count + last_one - 1
+        return Steps(steps, tuple(range(first, first + len(c.gives))))
 
     return row
 
@@ -420,14 +383,23 @@ def _triangular(c: Call) -> Meaning:
     return Steps((*found.steps, copy), (last - 1, last))
 
 
+def _crossed(c: Call) -> Meaning:
+    along_last = c["dim"] % len(c.gives[0]) == len(c.gives[0]) - 1
+    return (_stacked("self", "other", own=(1, 1), last=1) if along_last else EVERYTHING)(c)
+
+
 def _searched(c: Call) -> Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return Unknown("every row is searched in a sequence of its own")
-    shape = tuple(c["self"].shape)
-    turned = Step(Passes((1, 0)), (0, 1), shape, (c["sorted_sequence"].shape,))
-    whole = Whole(tuple((a, a) for a in range(len(shape))), "searchsorted", c.more())
-    return Steps((turned, Step(whole, (2, 3), c.gives[0])))
+    whole = Whole(_kept(*range(len(c["self"].shape))), "searchsorted", c.more())
+    return reading(c, whole, c.at("self"), c.at("sorted_sequence"))
+
+
+def _trilinear(c: Call) -> Meaning:
+    """Of a layer with weights between two inputs each row reads its own of both."""
+    rows = 0 not in (*c["expand1"], *c["expand3"], *c["sumdim"])
+    return Whole(_kept(0) if rows else (), c.op, c.more(), rows=(2,) if rows else ())
 
 
 # creation
@@ -439,7 +411,14 @@ def _made(c: Call) -> Meaning:
         return Same() if c.count == 1 else Unknown("its value is an array")
     value = int("ones" in c.op) if value is None else value
     kind = c.get("dtype") or (c["self"].dtype if c.has("self") else torch.get_default_dtype())
-    return Made(value, dtype(kind))
+    return s.Made(value, dtype(kind))
+
+
+def _ranged(c: Call) -> Meaning:
+    if c.count and c.op != "repeat_interleave":
+        return EVERYTHING(c)
+    numbers = tuple(map(int, c.index("repeats"))) if c.count else c.more()
+    return s.Made((c.op, numbers), "", places=True)
 
 
 # movement: what is said here is what sizes of 1 would leave open, and where writes meet
@@ -450,8 +429,8 @@ def _sliced(c: Call) -> Meaning:
     return o.take(c["dim"], index)
 
 
-def _splits(c: Call) -> Meaning:
-    return o.split(c["dim"], c.gives)
+def _taken(c: Call) -> Meaning:
+    return o.take(c["dim"], c.index("index")) if c.shape() else Same()
 
 
 def _padded(c: Call) -> Meaning:
@@ -464,100 +443,93 @@ def _padded(c: Call) -> Meaning:
 def _as_strided(c: Call) -> Meaning:
     """Asked of the operation in memory that has only what it reads: so of an operand with gaps, or
     in the midst of its memory, it isn't known."""
-    slot = c["self"]
-    dense = slot.strides is not None and math.prod(slot.shape) == 1 + sum(
-        (n - 1) * step for n, step in zip(slot.shape, slot.strides, strict=True)
-    )
-    if not dense or c["storage_offset"] is not None:
+    if not c["self"].dense or c["storage_offset"] is not None:
         return Unknown("it reads memory by its own strides")
     return moved(c)
 
 
 def _masked_fill(c: Call) -> Meaning:
-    if c.has("value"):
-        return Chooses((1, c.at("value"), 0))
-    return Chooses((1, -1, 0), c["value"], c.dtype())
+    at = c.at("value") if c.has("value") else -1
+    return s.Chooses((1, at, 0), c["value"] if at < 0 else 0, c.dtype())
 
 
-def _along(c: Call) -> np.ndarray:
-    """Where ``scatter`` puts the element at each place of its index."""
-    return placed.along(c.index("index"), c["dim"] % max(c.rank(), 1), c.shape())
+def _places(c: Call) -> np.ndarray:
+    """Returns where it writes the elements of its source, as flat places: PyTorch itself picks
+    them, by the same indices."""
+    shape = c.shape()
+    flat = torch.arange(math.prod(shape)).reshape(shape)
+    if "indices" in c.attributes:
+        index = [slice(None) if one is None else torch.tensor(c.value(one.number))
+                 for one in c["indices"]]  # fmt: skip
+        return flat[tuple(index)].numpy()
+    index = torch.tensor(c.index("index"))
+    if c.op == "put":
+        return flat.take(index).numpy()
+    pick = torch.gather if c.op.startswith("scatter") else torch.index_select
+    return pick(flat, c["dim"], index).numpy()
 
 
-def _at_index(c: Call) -> np.ndarray:
-    """Where ``index_copy`` puts them: at an index along one axis."""
-    index = (slice(None),) * (c["dim"] % max(c.rank(), 1)) + (c.index("index"),)
-    return np.asarray(placed.flat(c.shape())[index])
+def _scattered(c: Call) -> Meaning:
+    """Elements of an array, or a number, are written at places that indices name, or combined with
+    what is there."""
+    source = next(name for name in ("src", "source", "values", "value") if name in c.attributes)
+    adds = c.get("accumulate") or c.op.endswith("_add")
+    places, how, array = _places(c), c.get("reduce") or "sum" * bool(adds), c.has(source)
+    if not how:
+        if array and c[source].shape and np.unique(places).size != places.size:
+            return Unknown("several elements are written into one place")  # chance decides
+        return moved(c, 0, *([c.at(source)] if array else ()))
+    at, steps = c.at(source), list[Step]()
+    wide = np.broadcast_shapes(c.shape(at), places.shape)
+    if places.shape != wide or (c.op.startswith("scatter") and places.shape != c.shape(at)):
+        return Unknown("it reads a part of what it adds")
+    kept = () if c.get("include_self", True) else ("without itself",)
+    if c.get("alpha", 1) != 1:
+        steps.append(Step(o.function("multiply", other=c["alpha"]), (at,), c.shape(at)))
+    elif how not in ("sum", "add") or kept:  # a zero among them counts
+        steps.append(Step(Each(f"term of {how}"), (at,), c.shape(at)))
+    steps.append(Step(o.expand(c.shape(at), wide), (c.count if steps else at,), wide))
+    word = "accumulate" if how in ("sum", "add") else f"accumulate {how}"
+    into = s.Accumulates(places.reshape(-1), word, kept)
+    return Steps((*steps, Step(into, (0, c.count + len(steps) - 1), c.gives[0])))
 
 
-def _at_indices(c: Call) -> np.ndarray:
-    """Where ``index_put`` puts them."""
-    index = tuple(slice(None) if one is None else c.value(one.number) for one in c["indices"])
-    return np.asarray(placed.flat(c.shape())[index])
-
-
-def _written(where: Callable[[Call], np.ndarray], *sources: str) -> Row:
-    """Elements are replaced, by those of an array of one of these names or by a number."""
-
-    def row(c: Call) -> Meaning:
-        if c.get("reduce"):
-            return Unknown("it combines what it writes")
-        places = where(c)
-        arrays = [name for name in sources if c.has(name)]
-        several = np.unique(places).size != places.size
-        if several and arrays and c[arrays[0]].shape:  # which of them is there then, chance decides
-            return Unknown("several elements are written into one place")
-        return moved(c, 0, *(c.at(name) for name in arrays))
-
-    return row
-
-
-def _added(where: Callable[[Call], np.ndarray], source: str) -> Row:
-    """Elements are added at places; ``scatter_reduce`` has more ways to combine them."""
-
-    def row(c: Call) -> Meaning:
-        places = where(c)
-        if "index" in c.attributes and places.shape != tuple(c[source].shape):
-            return Unknown("it reads a part of what it adds")
-        if c.get("alpha", 1) != 1:
-            return Unknown("what it adds is multiplied before")
-        if c.get("reduce", "sum") != "sum" or not c.get("include_self", True):
-            return Unknown(f"it combines what it writes by {c['reduce']}")
-        return placed.written(c, places, c.at(source), into=0, adds=True)
-
-    return row
-
-
-def _index_put(c: Call) -> Meaning:
-    if c["accumulate"]:
-        return _added(_at_indices, "values")(c)
-    return _written(_at_indices, "values")(c)
+def _unpooled(c: Call) -> Meaning:
+    """Elements are put at places that count through the plane of each channel."""
+    rank = _spatial(c)[0]
+    index, plane = c.index("indices"), math.prod(c.gives[0][-rank:])
+    start = np.arange(math.prod(index.shape[:-rank])) * plane
+    places = index + start.reshape(*index.shape[:-rank], *(1,) * rank)
+    return placed.written(c, places, updates=0)
 
 
 def _embedding_bag(c: Call) -> Meaning:
-    """Sums of rows of a table; the mean knows how many."""
+    """Sums of rows of a table, perhaps with a weight each; the mean knows how many."""
     index, offsets = c.index("indices"), c.index("offsets")
-    if c["per_sample_weights"] is not None:
-        return Unknown("its rows have weights")
-    mode = int(c["mode"])
-    if mode not in (0, 1) or c["padding_idx"] not in (None, -1):
-        return Unknown("it takes the largest, or leaves rows out")
+    how = ("sum", "mean", "max")[int(c["mode"])]
     starts = offsets[:-1] if c["include_last_offset"] else offsets
     bags = np.searchsorted(starts, np.arange(len(index)), side="right") - 1
-    width, count = c["weight"].shape[1], c.count
-    places = (bags[:, None] * width + np.arange(width)).reshape(-1)
-    steps = [
-        Step(o.take(0, index), (c.at("weight"),), (len(index), width)),
-        Step(Made(0.0, c.dtype(c.at("weight"))), (), c.gives[0]),
-        Step(Accumulates(places, "embedding_bag"), (count + 1, count), c.gives[0]),
-    ]
-    if mode:  # each bag by its own number of rows
-        lengths = np.maximum(np.bincount(bags, minlength=len(starts)), 1)[:, None]
-        steps.append(Step(Holds(lengths), (), lengths.shape))
-        steps.append(Step(Each("mean_of_bag"), (count + 2, count + 3), c.gives[0]))
+    left_out = index == (-1 if c["padding_idx"] is None else c["padding_idx"])
+    width, count, table = c["weight"].shape[1], c.count, c.at("weight")
+    places = np.where(left_out[:, None], -1, bags[:, None] * width + np.arange(width))
+    rows = (len(index), width)
+    steps = [Step(o.take(0, index), (table,), rows)]
+    if c.has("per_sample_weights"):
+        steps.append(Step(o.reshape(), (c.at("per_sample_weights"),), (len(index), 1)))
+        steps.append(Step(o.function("multiply"), (count, count + 1), rows))
+    if how == "max":  # a zero among them counts
+        steps.append(Step(Each("term of max"), (count + len(steps) - 1,), rows))
+    terms = count + len(steps) - 1
+    steps.append(Step(s.Made(0.0, c.dtype(table)), (), c.gives[0]))
+    bag = "embedding_bag" if how != "max" else "embedding_bag max"
+    steps.append(Step(s.Accumulates(places.reshape(-1), bag), (terms + 1, terms), c.gives[0]))
+    if how == "mean":  # each bag by its own number of rows
+        lengths = np.maximum(np.bincount(bags[~left_out], minlength=len(starts)), 1)[:, None]
+        steps.append(Step(s.Holds(lengths), (), lengths.shape))
+        steps.append(Step(Each("mean_of_bag"), (terms + 2, terms + 3), c.gives[0]))
     gives = [count + len(steps) - 1]
     for n, shape in enumerate(c.gives[1:]):
-        whole = Whole((), f"embedding_bag {n}", (mode, len(starts)))
+        whole = Whole((), f"embedding_bag {n}", (how, len(starts)))
         steps.append(Step(whole, tuple(range(count)), shape))
         gives.append(count + len(steps) - 1)
     return Steps(tuple(steps), tuple(gives))
@@ -580,7 +552,7 @@ def _interpolates(c: Call) -> Meaning:
     shape, to = c.shape(), c.gives[0]
     rank = len(shape) - 2
     if any(n * m > 1 << 22 for n, m in zip(shape[2:], to[2:], strict=True)):
-        return Whole(((0, 0), (1, 1)), c.op, c.more())
+        return Whole(_kept(0, 1), c.op, c.more())
     taps = []
     for axis in range(rank):
         size = shape[axis + 2]
@@ -588,17 +560,13 @@ def _interpolates(c: Call) -> Meaning:
         lengths = [size if k == axis else n for k, n in enumerate(shape[2:])]
         plane = plane.reshape(size, 1, *(size if k == axis else 1 for k in range(rank)))
         wide = plane.expand(size, 1, *lengths)
-        found = c.called.func(wide, *c.called.args[1:], **c.called.kwargs)
+        found = c.func(wide, *c.args[1:], **c.kwargs)
         line = found[(slice(None), 0, *(slice(None) if k == axis else 0 for k in range(rank)))]
         matrix = line.numpy().T
         most = int((matrix != 0).sum(1).max(initial=1))
         index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
         taps.append((axis + 2, index, np.take_along_axis(matrix, index, 1)))
-    return Blends(tuple(taps))
-
-
-def _fourier(c: Call) -> Meaning:
-    return o.along(c.op, c.rank(), c["dim"], c.more())
+    return s.Blends(tuple(taps))
 
 
 def _halves(c: Call) -> Meaning:
@@ -607,7 +575,7 @@ def _halves(c: Call) -> Meaning:
 
 
 def _of_halves(c: Call) -> Meaning:
-    halves = (Step(Picks(axis=-1, index=np.asarray(n)), (0,), c.gives[0]) for n in range(2))
+    halves = (Step(o.take(-1, n), (0,), c.gives[0]) for n in range(2))
     return Steps((*halves, Step(o.function("complex"), (1, 2), c.gives[0])))
 
 
@@ -621,119 +589,113 @@ def _rows(names: str, row: Row) -> dict[str, Row]:
     return dict.fromkeys(names.split(), row)
 
 
-UPSAMPLED = """upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
- _upsample_bilinear2d_aa _upsample_bicubic2d_aa"""
-NORMED = """native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training
- cudnn_batch_norm batch_norm _batch_norm_with_update _batch_norm_no_update"""
-POOLED = """max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices
- max_pool3d_with_indices mkldnn_max_pool2d avg_pool1d avg_pool2d avg_pool3d"""
-ADAPTIVE = """adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d
- adaptive_max_pool2d adaptive_max_pool3d"""
-
 TABLE: dict[str, Row] = {
-    **_rows("clone lift_fresh lift_fresh_copy detach alias contiguous positive", _same),
-    **_rows("to_mkldnn _to_dense to_dense resolve_conj resolve_neg", _same),
+    **_rows("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy", _same),
     "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
-    "_to_copy": _same,
-    **_rows("_conj _conj_copy conj _conj_physical conj_physical",
-            lambda c: o.function("conj") if c["self"].dtype.is_complex else Same()),
+    **_rows("_conj _conj_physical conj_physical", _conjugate),
     "_neg_view": lambda c: o.function("negative"),
     "view_as_real": _halves,
     "view_as_complex": _of_halves,
+    **_rows("mse_loss huber_loss smooth_l1_loss soft_margin_loss binary_cross_entropy"
+            " binary_cross_entropy_with_logits", _loss),
     # sums of products
     **_rows("mm bmm mv dot vdot", lambda c: o.matmul((c.rank(0), c.rank(1)))),
-    **_rows("addmm baddbmm addmv", _product_added),
+    **_rows("addmm baddbmm addmv", _added(lambda c: o.matmul((c.rank(1), c.rank(2))))),
+    "addbmm": _added(lambda c: o.einsum("bmk,bkn->mn")),
+    "addr": _added(lambda c: o.einsum("m,n->mn")),
     "linear": lambda c: o.dense(bias=2 if c.count == 3 else None),
-    **_rows("convolution _convolution", _convolution),
-    **_rows("mkldnn_convolution thnn_conv2d _slow_conv2d_forward",
-            lambda c: Unknown(f"{c.called.op} is not described in probe")),
+    "_trilinear": _trilinear,
+    **_rows("convolution _convolution mkldnn_convolution _slow_conv2d_forward", _convolution),
     **_rows("_cdist_forward _euclidean_dist", _distances),
+    "dist": _distance,
     # windows
-    **_rows(POOLED, _pool),
-    **_rows(ADAPTIVE, _adaptive),
-    **_rows(UPSAMPLED, _interpolates),
-    # an output reads its own channel's plane, and the grid of its row of the batch
-    **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback",
-            lambda c: Whole(((0, 0), (1, 1)), "grid_sample", c.more(), rows=(1,))),
+    **_rows("max_pool2d_with_indices max_pool3d_with_indices mkldnn_max_pool2d mkldnn_max_pool3d"
+            " avg_pool1d avg_pool2d avg_pool3d", _pool),
+    **_rows("adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d"
+            " adaptive_max_pool2d adaptive_max_pool3d", _adaptive),
+    **_rows("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
+            " _upsample_bilinear2d_aa _upsample_bicubic2d_aa", _interpolates),
+    **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback fractional_max_pool2d"
+            " fractional_max_pool3d", _whole(lambda c: (0, 1), 1)),
     "affine_grid_generator":
-        lambda c: Whole(((0, 0),), "affine_grid", (*c["size"][2:], c["align_corners"])),
+        lambda c: Whole(_kept(0), "affine_grid", (*c["size"][2:], c["align_corners"])),
     # norms, attention, recurrence
-    **_rows("native_layer_norm layer_norm", _norm("layer_norm")),
-    **_rows("rms_norm _fused_rms_norm", _norm("rms_norm")),
+    **_rows("native_layer_norm _fused_rms_norm", _norm),
     "native_group_norm": _group_norm,
-    **_rows(NORMED, _batch_norm),
-    **_rows("_weight_norm _weight_norm_interface",
-            lambda c: Whole(((c["dim"], c["dim"]),), "weight_norm")),
+    **_rows("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
+            " cudnn_batch_norm _batch_norm_with_update _batch_norm_no_update", _batch_norm),
+    "_weight_norm_interface": lambda c: Whole(_kept(c["dim"]), "weight_norm"),
+    "renorm": _whole(lambda c: (c["dim"] % c.rank(),)),
     **_rows("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
     **_rows("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
-    **_rows("_scaled_dot_product_flash_attention_for_cpu scaled_dot_product_attention", _attends),
-    "_transformer_encoder_layer_fwd": _encoder_layer,
-    "_native_multi_head_attention": _native_attention,
+    "_scaled_dot_product_flash_attention_for_cpu": _attends,
+    **_rows("_transformer_encoder_layer_fwd _native_multi_head_attention", _encodes),
     "mkldnn_rnn_layer": _rnn_layer,
     "glu": _gated,
-    "quantized::linear_dynamic": lambda c: Unknown(
-        "its scale is taken from the whole batch, so no row of another batch must agree"
-    ),
+    "quantized::linear_dynamic": EVERYTHING,  # its scale is taken from the whole batch
     # whole axes
     **_rows("sum mean amax amin prod logsumexp any all nansum linalg_vector_norm norm count_nonzero"
-            " var_mean std_mean max min argmax argmin median", _reduces),
-    **_rows("var std", _variance),
+            " var std var_mean std_mean max min argmax argmin median nanmedian", _reduces),
     "aminmax": _aminmax,
     **_rows("cumsum cumprod cummax cummin logcumsumexp",
             lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else Each(c.op)),
-    **_rows("sort topk argsort kthvalue", _sorts),
-    **_rows("_fft_r2c _fft_c2c _fft_c2r", _fourier),
-    **_rows("nonzero unique_consecutive _unique2 unique_dim",
-            lambda c: Whole((), c.op, c.more())),
-    "bucketize": lambda c: Whole(
-        tuple((a, a) for a in range(c.rank())), "bucketize", c.more()
-    ),
+    **_rows("sort topk kthvalue mode", _sorts),
+    **_rows("_fft_r2c _fft_c2c _fft_c2r",
+            lambda c: o.along(c.op, c.rank(), c["dim"], c.more())),
+    **_rows("nonzero nonzero_static unique_consecutive _unique2 unique_dim bincount histc trace"
+            " histogram _pdist_forward nll_loss_forward nll_loss2d_forward multi_margin_loss"
+            " multilabel_margin_loss_forward segment_reduce", EVERYTHING),
+    **_rows("bucketize isin", _whole(lambda c: range(c.rank()))),
     "searchsorted": _searched,
     # matrices
     **_rows("linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
-            " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky", _matrix),
-    **_rows("_linalg_solve_ex linalg_solve_ex", _solved("A", "B")),
-    "linalg_lu_solve": _solved("LU", "pivots", "B"),
-    "cholesky_solve": _solved("input2", "self"),
-    "_cholesky_solve_helper": _solved("A", "self"),
+            " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
+            " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf",
+            _whole(lambda c: range(c.rank() - 2))),
+    "_linalg_solve_ex": _stacked("A", "B"),
+    "linalg_lu_solve": _stacked("LU", "pivots", "B", own=(2, 1, 2)),
+    "linalg_ldl_solve": _stacked("LD", "pivots", "B", own=(2, 1, 2)),
+    "cholesky_solve": _stacked("input2", "self"),
+    "_cholesky_solve_helper": _stacked("A", "self"),
     **_rows("linalg_solve_triangular triangular_solve", _triangular),
+    "linalg_cross": _crossed,
+    "linalg_lstsq": _stacked("self", "b"),
+    "lu_unpack": _stacked("LU_data", "LU_pivots", own=(2, 1)),
+    "linalg_householder_product": _stacked("input", "tau", own=(2, 1)),
+    "ormqr": _stacked("self", "input2", "input3", own=(2, 1, 2)),
     # creation
     **_rows("zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full fill zero"
             " scalar_tensor", _made),
-    **_rows("arange linspace eye hann_window hamming_window blackman_window",
-            lambda c: Made((c.called.op, c.more()), "", places=True)),
-    "repeat_interleave": lambda c: Made(
-        (c.called.op, tuple(map(int, c.index("repeats")))), "", places=True
-    ),
+    **_rows("arange linspace logspace eye tril_indices triu_indices hann_window hamming_window"
+            " blackman_window bartlett_window kaiser_window repeat_interleave", _ranged),
     # movement
     **_rows(MOVES, moved),
-    **_rows("view _unsafe_view reshape _reshape_alias unsqueeze flatten", _viewed),
+    **_rows("view _unsafe_view _reshape_alias unsqueeze", _viewed),
     "squeeze": _squeezed,
     "expand": lambda c: o.expand(c.shape(), c.gives[0]),
     "permute": lambda c: o.transpose(c["dims"]),
-    **_rows("transpose t numpy_T movedim swapaxes", _transposed),
+    **_rows("transpose t", _transposed),
     "slice": _sliced,
     "select": lambda c: o.take(c["dim"], c["index"] % c.shape()[c["dim"]]),
-    "index_select": lambda c: o.take(c["dim"], c.index("index")),
+    "index_select": _taken,
     "embedding": lambda c: o.take(0, c.index("indices")),
-    **_rows("split split_with_sizes unsafe_split chunk unsafe_split_with_sizes unsafe_chunk"
-            " tensor_split", _splits),
+    **_rows("split split_with_sizes unsafe_split unsafe_split_with_sizes",
+            lambda c: o.split(c["dim"], c.gives)),
     "unbind": lambda c: o.unstack(c["dim"], len(c.gives)),
-    **_rows("cat concat", lambda c: o.concat(c["dim"])),
+    "cat": lambda c: o.concat(c["dim"]),
     "stack": lambda c: o.stack(c["dim"]),
-    **_rows("constant_pad_nd pad", _padded),
+    **_rows("block_diag _chunk_cat", lambda c: moved(c, *range(c.count))),
+    "constant_pad_nd": _padded,
     "as_strided": _as_strided,
     "where": lambda c: o.where() if c.count == 3 else Each("where", "", c.more()),
     "masked_fill": _masked_fill,
-    **_rows("slice_scatter select_scatter", lambda c: moved(c, 0, c.at("src"))),
+    **_rows("slice_scatter select_scatter diagonal_scatter", lambda c: moved(c, 0, c.at("src"))),
+    "as_strided_scatter": lambda c: moved(c, 0, c.at("src")) if c["self"].dense else EVERYTHING(c),
     "masked_scatter": lambda c: moved(c, 0, c.at("source")),
-    "scatter": _written(_along, "src", "value"),
-    "index_copy": _written(_at_index, "source"),
-    "index_fill": _written(_at_index, "value"),
-    **_rows("index_put _unsafe_index_put", _index_put),
-    **_rows("scatter_add scatter_reduce", _added(_along, "src")),
-    "index_add": _added(_at_index, "source"),
-    **_rows("embedding_bag _embedding_bag _embedding_bag_forward_only", _embedding_bag),
+    **_rows("scatter scatter_add scatter_reduce index_copy index_fill index_put _unsafe_index_put"
+            " put index_add index_reduce", _scattered),
+    **_rows("max_unpool2d max_unpool3d", _unpooled),
+    **_rows("_embedding_bag _embedding_bag_forward_only", _embedding_bag),
     "col2im": _folded,
 }  # fmt: skip
 """What each operation computes, by its name without ``_`` behind it. Besides, functions of elements

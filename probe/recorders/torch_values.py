@@ -11,7 +11,7 @@ has a number of its own.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -23,41 +23,50 @@ import torch
 
 from probe.errors import InputError
 from probe.layout import BOUNDARY
+from probe.recorders.torch_private import Held, storage_of
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.semantics import Moves, Shapes, Unknown
 from probe.semantics.labels import Labels, joined, tag
 
+# bits
+
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-INTEGERS = {
-    torch.float16: torch.int16,
-    torch.bfloat16: torch.int16,
-    torch.float32: torch.int32,
-    torch.float64: torch.int64,
-}
-"""Formats of numbers, and integers of the same size, as which NumPy copies them."""
-
 NUMBERS = "return tensors of a device that computes, such as the CPU"
-
 DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
 """Types of numbers that NumPy has as they lie in memory."""
 
-
 BYTES = {
     kind
-    for name in dir(torch)
-    if "float8" in name or "float4" in name
-    for kind in [getattr(torch, name)]
-    if isinstance(kind, torch.dtype)
+    for name, kind in vars(torch).items()
+    if ("float8" in name or "float4" in name) and isinstance(kind, torch.dtype)
 }
 """Types of numbers that NumPy has not: their bits are compared, as bytes."""
 
 
+def plain(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is memory with strides."""
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's bits as a container array, a view of them where there can be one."""
-    plain = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
-    if plain and tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_neg()):
+    as_it_lies = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
+    if as_it_lies and plain(tensor) and not tensor.is_neg():
         return direct(tensor)
-    return _converted(tensor)
+    found = tensor.detach()
+    if found.is_nested:
+        found = torch.nested.to_padded_tensor(found, 0.0)
+    if found.layout != torch.strided:
+        found = found.to_dense()
+    if found.is_meta:
+        raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
+    found = found.cpu().resolve_conj().resolve_neg()
+    if found.is_quantized:
+        found = found.int_repr()
+    if found.dtype == torch.bfloat16 or found.dtype in BYTES:
+        bits = torch.uint16 if found.dtype == torch.bfloat16 else torch.uint8
+        return found.contiguous().reshape(-1).view(bits).numpy().reshape(found.shape)
+    return found.numpy()
 
 
 def direct(tensor: torch.Tensor) -> np.ndarray:
@@ -65,52 +74,28 @@ def direct(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().numpy() if tensor.requires_grad else tensor.numpy()
 
 
-def _converted(tensor: torch.Tensor) -> np.ndarray:
-    plain = tensor.detach()
-    if plain.is_nested:
-        plain = torch.nested.to_padded_tensor(plain, 0.0)
-    if plain.layout != torch.strided:
-        plain = plain.to_dense()
-    if plain.is_meta:
-        raise InputError("function", "a meta tensor", "it has a shape and no numbers", NUMBERS)
-    plain = plain.cpu().resolve_conj().resolve_neg()
-    if plain.is_quantized:
-        plain = plain.int_repr()
-    if plain.dtype == torch.bfloat16:
-        return (
-            plain.view(torch.uint16).numpy()
-            if plain.dim()
-            else plain.reshape(1).view(torch.uint16).numpy().reshape(())
-        )
-    if plain.dtype in BYTES:
-        return plain.contiguous().reshape(-1).view(torch.uint8).numpy().reshape(plain.shape)
-    return plain.numpy()
-
-
 def tensors(found: Any) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned: in tuples, in dictionaries by key,
     dataclasses and objects with attributes, such as the outputs of transformers' models."""
-    if isinstance(found, torch.Tensor):
-        return [found]
     every: list[torch.Tensor] = []
-    _gather(found, every, set())
+    met = set[int]()
+
+    def gather(one: Any) -> None:
+        if isinstance(one, torch.Tensor):
+            every.append(one)
+        elif isinstance(one, dict):
+            for name in sorted(one, key=str):  # two runs may put the same names in another order
+                gather(one[name])
+        elif isinstance(one, list | tuple | set | frozenset):
+            for each in one:
+                gather(each)
+        elif hasattr(one, "__dict__") and not isinstance(one, torch.nn.Module | type):
+            seen = id(one) in met
+            met.add(id(one))
+            gather({} if seen else vars(one))
+
+    gather(found)
     return every
-
-
-def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
-    if isinstance(found, torch.Tensor):
-        every.append(found)
-    elif isinstance(found, dict):
-        for name in sorted(found, key=str):  # two runs may put the same names in another order
-            _gather(found[name], every, met)
-    elif isinstance(found, list | tuple | set | frozenset):
-        for one in found:
-            _gather(one, every, met)
-    elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
-        if id(found) in met:
-            return
-        met.add(id(found))
-        _gather(vars(found), every, met)
 
 
 def shape(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -124,6 +109,9 @@ def dtype(kind: torch.dtype) -> str:
     return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
 
 
+# how a tensor lies in memory
+
+
 class Slot(NamedTuple):
     """The place of an operand in a call. ``address``: as ``begins`` has it. ``number``: which of
     the arrays that are read, None where it isn't read, but written or asked for its shape."""
@@ -134,6 +122,16 @@ class Slot(NamedTuple):
     dtype: torch.dtype
     device: torch.device
     number: int | None = None
+
+    @property
+    def dense(self) -> bool:
+        """Returns whether it lies in memory without gaps, in whatever order."""
+        return self.strides is not None and prod(self.shape) == extent(self.shape, self.strides)
+
+
+def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Returns how many elements there are in memory from the first to the last."""
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
 def begins(tensor: torch.Tensor) -> int:
@@ -151,46 +149,46 @@ def begins(tensor: torch.Tensor) -> int:
 
 def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
     """Returns how a tensor lies in memory."""
-    plain = tensor.layout == torch.strided and not tensor.is_nested
-    strides = tuple(tensor.stride()) if plain else None
-    address = begins(tensor) if plain else 0
+    strides = tuple(tensor.stride()) if plain(tensor) else None
     shape = tuple(tensor.shape) if not tensor.is_nested else ()
+    address = 0 if strides is None else begins(tensor)
     return Slot(shape, strides, address, tensor.dtype, tensor.device, number)
 
 
 def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     """Returns a new tensor of these container bits that lies in memory as ``slot`` did, and begins
     as many bytes behind a multiple of 64."""
-    plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
-    if slot.dtype == torch.bfloat16 and plain.dtype == np.uint16:
-        values = torch.from_numpy(plain.copy()).view(torch.bfloat16)
-    elif slot.dtype in BYTES:
-        return torch.from_numpy(plain.copy()).view(slot.dtype).to(slot.device)
-    else:
-        values = torch.from_numpy(plain.copy()).to(slot.dtype)
-    strides = slot.strides
-    if strides is None or len(strides) != values.dim():
+    values = torch.from_numpy(np.array(bits, order="C"))
+    if slot.dtype in BYTES or (slot.dtype == torch.bfloat16 and values.dtype == torch.uint16):
+        values = values.view(slot.dtype)
+    values = values.to(slot.dtype)
+    strides = None if slot.dtype in BYTES else slot.strides
+    if strides is None or len(strides) != values.dim() or not values.numel():
         return values.to(slot.device)
     if tuple(values.shape) != slot.shape:
         strides = _dense(tuple(values.shape), strides)
     wide = [1 if step == 0 else n for n, step in zip(values.shape, strides, strict=True)]
-    for axis, n in enumerate(wide):  # what was broadcast stays so if it still is the same
-        first = values.narrow(axis, 0, 1) if values.shape[axis] else values
-        if n != values.shape[axis] and not torch.equal(first.expand_as(values), values):
-            strides, wide = _dense(tuple(values.shape), strides), list(values.shape)
-            break
-    size = sum((n - 1) * step for n, step in zip(wide, strides, strict=True)) + 1
-    if 0 in values.shape:
-        return values.to(slot.device)
-    memory = _memory(slot, size)
-    view = memory.as_strided(wide, strides)
-    part = values[tuple(slice(n) for n in wide)] if wide else values
+    once = values[tuple(slice(n) for n in wide)]
+    if wide != list(values.shape) and not torch.equal(once.expand_as(values), values):
+        # what was broadcast stays so if it still is the same
+        strides, wide, once = _dense(tuple(values.shape), strides), list(values.shape), values
+    view = _memory(slot, extent(wide, strides)).as_strided(wide, strides)
     if slot.device.type == "cpu" and slot.dtype in INTEGERS:
-        as_integers = INTEGERS[slot.dtype]
-        np.copyto(view.view(as_integers).numpy(), part.view(as_integers).numpy())
+        # By NumPy: calls are made by the thousand, and PyTorch's threads would wait for each other
+        # on a processor that has other work.
+        bits_of = INTEGERS[slot.dtype]
+        np.copyto(view.view(bits_of).numpy(), once.view(bits_of).numpy())
     else:
-        view.copy_(part)
+        view.copy_(once)
     return view.expand(values.shape)
+
+
+INTEGERS = {
+    **dict.fromkeys((torch.float16, torch.bfloat16), torch.int16),
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+"""Formats of numbers, and integers of the same size, as which NumPy copies them."""
 
 
 def laid(tensor: torch.Tensor, address: int) -> torch.Tensor:
@@ -200,11 +198,7 @@ def laid(tensor: torch.Tensor, address: int) -> torch.Tensor:
 
 
 def _memory(slot: Slot, count: int) -> torch.Tensor:
-    """Returns zeros for so many numbers, at the slot's address.
-
-    On a CPU NumPy makes them and copies into them: calls are made by the thousand, and PyTorch's
-    threads would wait for each other on a processor that has other work.
-    """
+    """Returns zeros for so many numbers, at the slot's address."""
     if slot.device.type != "cpu":
         start = slot.address // slot.dtype.itemsize
         return torch.zeros(start + count, dtype=slot.dtype, device=slot.device)[start:]
@@ -232,11 +226,11 @@ class Geometry(NamedTuple):
     dtype: str
 
     def places(self) -> np.ndarray:
-        """Returns each element's place in the memory: int64, of ``shape``."""
+        """Returns each element's place in the memory, flat: int64."""
         found = np.full(self.shape, self.offset, np.int64)
         for axis, (size, step) in enumerate(zip(self.shape, self.strides, strict=True)):
             found += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
-        return found
+        return found.reshape(-1)
 
 
 class Lay:
@@ -255,8 +249,7 @@ class Lay:
     def __init__(self, tensor: torch.Tensor, geometry: Geometry, number: int, like: object) -> None:
         self.geometry, self.number, self.like = geometry, number, like
         self.meta = bool(tensor.is_meta)
-        strided = tensor.layout is torch.strided and not tensor.is_nested
-        self.plain = strided and not self.meta
+        self.plain = plain(tensor) and not self.meta
         self.address = begins(tensor) if self.plain else None
         self.direct = self.plain and bool(tensor.is_cpu) and tensor.dtype in DIRECT
         self.halves = tensor.dtype.is_complex
@@ -274,7 +267,7 @@ class Lays:
 
     def of(self, tensor: torch.Tensor) -> Lay:
         """Returns how a tensor lies."""
-        if tensor.layout is not torch.strided or tensor.is_nested:
+        if not plain(tensor):
             return self._new(tensor, Geometry((), (), 0, dtype(tensor.dtype)))
         return self.strided(tensor)
 
@@ -298,7 +291,6 @@ class Lays:
 
 # which value a tensor is
 
-STRIDED = torch.strided
 MOST = 1 << 22
 """Elements up to which it is worked out which of them a change through a view reached."""
 
@@ -310,54 +302,52 @@ SWEEP, SWEEP_ALL = 8, 128
 and among weights and inputs too, of which few ever do."""
 
 
-EXPIRED, FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
-
-
-class Memory:
+class Memory(Held):
     """A storage: how often it was changed, and what is known to lie in it.
 
     ``number``: its own in this run; ``given``: whether the run itself made it. ``values``: keys, of
     this change or before; ``parts``: what was written since ``cover`` last held all of it.
     ``hollow``: some of it has not been written yet. ``places``: of its tensors as they lie, since
-    the last change. It holds a weak reference, so that its address stays its own.
+    the last change. ``tensor``: one that isn't plain memory, which is rare: it is kept alive, so
+    that its id stays.
     """
 
     __slots__ = (
-        *("changes", "cover", "given", "hollow", "number", "parts", "places", "values", "_held"),
+        *("changes", "cover", "given", "hollow", "number", "parts", "places", "tensor", "values"),
     )
 
-    def __init__(self, storage: torch.UntypedStorage, number: int) -> None:
-        self._held = storage._weak_ref()
-        self.number, self.changes = number, 0
+    def __init__(self, storage: torch.UntypedStorage, number: int, tensor: Any = None) -> None:
+        super().__init__(storage)
+        self.number, self.changes, self.tensor = number, 0, tensor
         self.given = self.hollow = False
         self.values: set[Hashable] = set()
         self.cover: tuple[Hashable, Geometry] | None = None
         self.parts: list[tuple[Hashable, Geometry]] = []
         self.places: dict[Lay, Place] = {}
 
-    def expired(self) -> bool:
-        """Returns whether the storage has died."""
-        return bool(EXPIRED(self._held))
+    def note(self, key: Hashable, geometry: Geometry) -> None:
+        """Notes a value that lies in it."""
+        if key in self.values:
+            return
+        self.values.add(key)
+        if self.hollow or (self.cover is not None and self.changes):
+            return
+        if self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape):
+            self.cover = key, geometry
 
-    def __del__(self, free: Callable[[int], None] = FREE) -> None:
-        free(self._held)  # not by a global name, which is gone when Python ends
+    def covered(self, tensor: torch.Tensor, key: Hashable, geometry: Geometry) -> bool:
+        """Returns whether a value holds all that is known of it, and notes it if so."""
+        if self.hollow:
+            size = prod(geometry.shape) * tensor.element_size()
+            every = size >= tensor.untyped_storage().nbytes()
+        else:
+            every = self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape)
+        if every:
+            self.cover, self.parts, self.hollow = (key, geometry), [], False
+        return every
 
 
-class _Kept(Memory):
-    """A tensor that isn't plain memory, which is rare: it is kept alive, so that its id stays."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: torch.Tensor, number: int) -> None:
-        super().__init__(NONE, number)
-        self.tensor = tensor
-
-    def expired(self) -> bool:
-        """Never."""
-        return False
-
-
-NONE = torch.UntypedStorage(0)
+NOWHERE = torch.UntypedStorage(0)
 
 
 class Place(NamedTuple):
@@ -379,9 +369,7 @@ class Named(NamedTuple):
 
 def address(tensor: torch.Tensor) -> int:
     """Returns what tells a tensor's memory from others while it lives."""
-    if tensor.layout is STRIDED and not tensor.is_nested:
-        return int(tensor.untyped_storage()._cdata)
-    return -id(tensor)
+    return storage_of(tensor) if plain(tensor) else -id(tensor)
 
 
 class Values:
@@ -410,11 +398,16 @@ class Values:
 
     def place(self, tensor: torch.Tensor) -> Place:
         """Returns which value a tensor is now; its ``key`` tells it from every other."""
-        if tensor.layout is not STRIDED or tensor.is_nested:
-            memory, lay = self._memory(tensor), self.lays.of(tensor)
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            at = -id(tensor)
+            memory, lay = (
+                self.memories.get(at) or self._met(NOWHERE, at, tensor),
+                self.lays.of(tensor),
+            )
             return Place(memory, (memory.number, memory.changes, lay.number), lay)
         storage = tensor.untyped_storage()
-        memory = self.memories.get(storage._cdata) or self._met(storage)
+        at = storage._cdata
+        memory = self.memories.get(at) or self._met(storage, at)
         lay = self.lays.strided(tensor)
         found = memory.places.get(lay)
         if found is None or lay.halves or tensor.is_neg():
@@ -424,60 +417,47 @@ class Values:
             found = memory.places[lay] = Place(memory, key, lay)
         return found
 
-    def _memory(self, tensor: torch.Tensor) -> Memory:
-        if tensor.layout is STRIDED and not tensor.is_nested:
-            storage = tensor.untyped_storage()
-            return self.memories.get(storage._cdata) or self._met(storage)
-        known = self.memories.get(-id(tensor))
-        if known is None:
-            known = self.memories[-id(tensor)] = _Kept(tensor, self._next())
-        return known
-
-    def _met(self, storage: torch.UntypedStorage) -> Memory:
-        """Returns a memory that is met for the first time."""
-        place = storage._cdata
-        memory = self.memories[place] = Memory(storage, self._next())
-        for one in self.named.get(place, ()):
-            weight = one.tensor()
-            if weight is not None and address(weight) == place:
-                self._weigh(memory, weight, one.name)
-        return memory
-
-    def _next(self) -> int:
-        """Returns the next memory's number. Forgets those that have died: else the little that is
-        left of each would lie between what is allocated later, and the process would grow."""
+    def _met(self, storage: torch.UntypedStorage, at: int, tensor: Any = None) -> Memory:
+        """Returns a memory that is met for the first time. Forgets those that have died: else the
+        little that is left of each would lie between what is allocated later, and the process would
+        grow."""
         self.met += 1
         if self.met % SWEEP == 0:
             every = self.met % SWEEP_ALL == 0
-            dead = [
-                place
-                for place, one in self.memories.items()
-                if (every or one.given) and one.expired()
-            ]
-            for place in dead:
-                del self.memories[place]
-        return self.met
+            for place, one in [*self.memories.items()]:
+                if (every or one.given) and one.tensor is None and one.expired():
+                    del self.memories[place]
+        memory = self.memories[at] = Memory(storage, self.met, tensor)
+        for named in self.named.get(at, ()):
+            weight = named.tensor()
+            if weight is not None and address(weight) == at:
+                self._weigh(memory, weight, named.name)
+        return memory
 
-    def seen(self, tensor: torch.Tensor, path: str = "", changes: bool = False) -> Seen:
+    def read(self, tensor: torch.Tensor, place: Place, path: str, changes: bool = False) -> Seen:
         """Returns a value that is read; ``changes``: this operation is about to change it."""
-        place = self.place(tensor)
-        if changes and place.key not in place.memory.values:
-            found = self.read(tensor, place, path)
-            bits, rest = np.array(array(tensor)), (found.role, found.name, found.address)
-            return Seen(found.key, found.shape, found.dtype, lambda: bits, *rest)
-        return self.read(tensor, place, path)
-
-    def read(self, tensor: torch.Tensor, place: Place, path: str) -> Seen:
-        """Returns a value that is read, and is not about to be changed."""
         memory, key, lay = place
-        if key not in memory.values:
+        fresh = key not in memory.values
+        if fresh:
             if memory.given:
                 self._renewed(tensor, place, path)
-            self._note(memory, key, lay.geometry)
-        return self._described(tensor, place)
+            memory.note(key, lay.geometry)
+        found = self.seen(tensor, place)
+        if fresh and changes:
+            bits = np.array(array(tensor))
+            found.array = lambda: bits
+        return found
 
-    def _described(self, tensor: torch.Tensor, place: Place) -> Seen:
+    def given(self, tensor: torch.Tensor, place: Place) -> Seen:
+        """Returns a value that an operation has just given. ``place``: as it is now."""
         memory, key, lay = place
+        memory.given = memory.given or not memory.values
+        memory.note(key, lay.geometry)
+        return self.seen(tensor, place)
+
+    def seen(self, tensor: torch.Tensor, place: Place | None = None) -> Seen:
+        """Returns a value as the contract has it. ``place``: as it is now."""
+        memory, key, lay = place or self.place(tensor)
         geometry, kind, name = lay.geometry, type(tensor), ""
         if memory.number in self.weighed:
             name = self.weights.get((memory.number, lay.number), "")
@@ -487,46 +467,23 @@ class Values:
             return Seen(key, geometry.shape, geometry.dtype, lambda: direct(tensor), *rest)
         return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), *rest)
 
-    @staticmethod
-    def _note(memory: Memory, key: Hashable, geometry: Geometry) -> None:
-        if key in memory.values:
-            return
-        memory.values.add(key)
-        if memory.hollow:
-            return
-        if memory.cover is None or not memory.changes:
-            most = memory.cover[1].shape if memory.cover else ()
-            if memory.cover is None or prod(geometry.shape) >= prod(most):
-                memory.cover = key, geometry
-
-    def given(self, tensor: torch.Tensor, place: Place) -> Seen:
-        """Returns a value that an operation has just given. ``place``: as it is now."""
-        memory, key, lay = place
-        memory.given = memory.given or not memory.values
-        self._note(memory, key, lay.geometry)
-        return self._described(tensor, place)
-
     def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
         """Notes memory that has been allocated and not written yet."""
         for tensor in every:
-            memory = self._memory(tensor)
-            memory.given = True
-            memory.hollow = tensor.layout == torch.strided and not tensor.is_nested
+            memory = self.place(tensor).memory
+            memory.given, memory.hollow = True, plain(tensor)
 
-    def unwritten(self, tensor: torch.Tensor) -> bool:
+    def unwritten(self, place: Place) -> bool:
         """Whether a tensor's memory has not been written, so that looking at it reads no value."""
-        memory = self._memory(tensor)
-        if not memory.hollow:
-            return False
-        _, key, lay = self.place(tensor)
-        if key in memory.values:
+        memory, key, lay = place
+        if not memory.hollow or key in memory.values:
             return False
         sources = [one for _, one in memory.parts]
         return not sources or isinstance(self._together(sources, lay.geometry), Unknown)
 
-    def change(self, tensor: torch.Tensor) -> None:
+    def change(self, place: Place) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
-        memory = self._memory(tensor)
+        memory = place.memory
         memory.changes += 1
         memory.given = True
         memory.places.clear()
@@ -534,72 +491,49 @@ class Values:
     def written(self, tensor: torch.Tensor) -> None:
         """Notes what a change has written; the value has been given."""
         memory, key, lay = self.place(tensor)
-        geometry = lay.geometry
-        if memory.hollow:
-            self._filled(tensor, memory, key)
-            return
-        covered = memory.cover is None or int(np.prod(geometry.shape)) >= int(
-            np.prod(memory.cover[1].shape)
-        )
-        if covered:
-            memory.cover, memory.parts = (key, geometry), []
-        else:
-            memory.parts.append((key, geometry))
+        if not memory.covered(tensor, key, lay.geometry):
+            memory.parts.append((key, lay.geometry))
 
     def _together(self, sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
-        """As ``_together``; small ones are worked out once for all runs."""
+        """As ``together``; small ones are worked out once for all runs."""
         every = *sources, to
         known: Moves | Unknown | None = self.lays.together.get(every)
         if known is None:
-            known = _together(sources, to)
+            known = together(sources, to)
             if sum(prod(one.shape) for one in every) <= SMALL:
                 self.lays.together[every] = known
         return known
 
-    def _filled(self, tensor: torch.Tensor, memory: Memory, key: Hashable) -> None:
-        """Notes that a part of memory that had not been written now is, or all of it."""
-        geometry = self.lays.of(tensor).geometry
-        size = int(np.prod(geometry.shape)) * tensor.element_size()
-        if size >= tensor.untyped_storage().nbytes():
-            memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
-        else:
-            memory.parts.append((key, geometry))
-
     def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
         """Puts a value together from what was in its memory and what was written since."""
         memory, key, lay = place
-        geometry = lay.geometry
         sources = [*([memory.cover] if memory.cover else []), *memory.parts]
         if not sources:
             return
         reads = [Seen(k, g.shape, g.dtype, _gone, CONSTANT) for k, g in sources]
-        meaning = self._together([g for _, g in sources], geometry)
+        meaning = self._together([g for _, g in sources], lay.geometry)
         memory.values.add(key)
-        gives = [self._described(tensor, place)]
         again = meaning.move if isinstance(meaning, Moves) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
+        gives = [self.seen(tensor, place)]
         self.visit(Event("changed through a view", path, reads, gives, meaning, {}, call))
-        size = int(np.prod(geometry.shape)) * tensor.element_size()
-        if memory.hollow and size >= tensor.untyped_storage().nbytes():
-            memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
-        elif memory.cover and np.prod(geometry.shape) >= np.prod(memory.cover[1].shape):
-            memory.cover, memory.parts = (key, geometry), []
+        if memory.hollow or memory.cover:
+            memory.covered(tensor, key, lay.geometry)
 
 
 def _gone() -> np.ndarray:
     raise LookupError("the value has been overwritten")
 
 
-def _together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
+def together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
     """How a value comes from parts of the same memory: the last that was written at each place."""
     every = [*sources, to]
     if any(one.dtype != to.dtype for one in every):
         return Unknown("its memory was written as numbers of a different type")
-    if sum(int(np.prod(one.shape)) for one in every) > MOST:
+    if sum(prod(one.shape) for one in every) > MOST:
         return Unknown("it was changed through a view, and is too large to find out where")
-    places = [one.places().reshape(-1) for one in every]
-    size = 1 + max((int(one.max()) for one in places if one.size), default=0)
-    where = np.full(size, -1)
+    places = [one.places() for one in every]
+    where = np.full(1 + max((int(one.max()) for one in places if one.size), default=0), -1)
     start = 0
     for one in places[:-1]:
         where[one] = np.arange(start, start + one.size)
@@ -608,19 +542,14 @@ def _together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
     if index.size and index.max() < 0:
         return Unknown("its memory was never written")
     if index.size and index.min() < 0:
-        return Written(lambda *arrays: _laid(arrays, index), index=index)
-
-    def move(*arrays: np.ndarray) -> np.ndarray:
-        flat = np.concatenate([np.asarray(one).reshape(-1) for one in arrays])
-        return flat[index]
-
-    return Moves(move)
+        return Written(lambda *arrays: _flat(arrays)[index], index=index)
+    return Moves(lambda *arrays: _flat(arrays)[index])
 
 
-def _laid(arrays: Sequence[np.ndarray], index: np.ndarray) -> np.ndarray:
-    """Returns elements by their number in all arrays together; 0 where none was written."""
-    flat = np.concatenate([np.zeros(1, arrays[0].dtype), *(one.reshape(-1) for one in arrays)])
-    return np.asarray(flat[index + 1])
+def _flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """All elements, and a zero behind them: the element -1, where none was written."""
+    every = [np.asarray(one).reshape(-1) for one in arrays]
+    return np.concatenate([*every, np.zeros(1, every[0].dtype)])
 
 
 NEVER = count()
@@ -630,7 +559,7 @@ NEVER = count()
 class Written(Moves):
     """A value of which a part was never written: each of those elements has a label of its own.
 
-    ``index``: as of ``_laid``.
+    ``index``: of each element among all that is read; -1 where it was never written.
     """
 
     index: Any = None

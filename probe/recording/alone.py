@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from probe import budget, floats, ulp
-from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
+from probe.recording.contract import Isolated
+from probe.recording.difference import Aligned, Difference, Pair, measure
 from probe.recording.recording import Operation, Side, Value
-from probe.recording.sums import Again, Sum, sum_of
+from probe.recording.sums import Sum, sum_of
 from probe.semantics import Passes
 
 FILLS = (0xFF, 0x3F)
@@ -50,7 +51,7 @@ class Alone:
     place: int
     reads: list[np.ndarray]
     gives: list[np.ndarray]
-    again: Again | None
+    again: Isolated | None
 
     @property
     def addresses(self) -> list[int | None]:
@@ -275,74 +276,27 @@ SECONDS = 60.0
 def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
-    Costs two watched runs for as many operands as may be held at once, and a call of each
-    operation. None stays where an operation can't be run alone, reads what only one side has, or
-    time is over.
+    Costs a call of each operation. None stays where an operation can't be run alone, reads what
+    only one side has, or time is over.
     """
     carried = [
         one for one in found.operations if one.verdict == "carried" and one.right is not None
     ]
-    paired = [one for one in carried if _paired(found, one)]
-    numbers = {one.right for one in paired if one.right is not None}
     begun, asked = time.monotonic(), 0
-    for some in batches(paired, _bytes(found, paired)):
+    paired = [one for one in carried if _paired(found, one)]
+    for one in paired:
         if budget.spent() or (asked and time.monotonic() - begun > seconds):
             break
-        pairs = list({id(pair): pair for one in some for pair in (*one.reads, *one.gives)}.values())
-        given = left.parts([(pair.left, pair.selection) for pair in pairs], 0)
-        mine = dict(zip(map(id, pairs), given, strict=True))
-        read = {pair.right for one in some for pair in one.reads}
-        right.hold(read, numbers)
-        other = right.arrays(read)
-        agains = right.agains(numbers)
-        for one in some:
-            again = agains[one.right or 0]
-            if again is not None:
-                one.own = _own(found, one, again, mine, other)
-                asked += 1
-    able = right.agains(numbers) if asked else {}
-    return asked, sum(one is not None for one in able.values())
-
-
-class Healed:
-    """A side on which one operation read what the other side's did, wherever both must agree."""
-
-    def __init__(self, side: Side, arrays: dict[int, np.ndarray]) -> None:
-        self.side, self.own, self.recording = side, arrays, side.recording
-
-    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
-        """Returns values; of this operation what it read and gave then."""
-        rest = wanted - set(self.own)
-        found = self.side.arrays(rest) if rest else {}
-        return found | {number: self.own[number] for number in wanted & set(self.own)}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.side, name)
-
-
-def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
-    """Returns a carried operation as a source: the right side healed, and what differs then."""
-    assert one.right is not None
-    again = right.agains({one.right})[one.right]
-    assert again is not None
-    pairs = [*one.reads, *one.gives]
-    mine = left.arrays({pair.left for pair in pairs})
-    other = right.arrays({pair.right for pair in one.reads})
-    arrays = {
-        pair.right: _healed(pair, pair.selection.taken(mine[pair.left], 0), other[pair.right])
-        for pair in one.reads
-    }
-    outputs = again([arrays[pair.right] for pair in one.reads])
-    gives = []
-    for pair, output in zip(one.gives, outputs, strict=False):
-        arrays[pair.right] = np.asarray(output)
-        fresh = replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0)
-        if pair.compared:
-            dtype = left.recording.values[pair.left].dtype
-            measure(fresh, mine[pair.left], arrays[pair.right], dtype)
-        gives.append(fresh)
-    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
-    return Healed(right, arrays), replace(one, reads=reads, gives=gives)
+        if right.again(one.right or 0) is None:
+            continue
+        asked += 1
+        try:
+            _, gives = healed(one, left, right)
+        except Exception:  # left out of a recording, or whatever a library raises at other operands
+            continue
+        floating = (pair for pair in gives if found.left.values[pair.left].floating)
+        one.own = sum(pair.differing for pair in floating)
+    return asked, sum(right.again(one.right or 0) is not None for one in paired) if asked else 0
 
 
 def _paired(found: Difference, one: Aligned) -> bool:
@@ -353,59 +307,32 @@ def _paired(found: Difference, one: Aligned) -> bool:
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 
 
-def _bytes(found: Difference, every: Sequence[Aligned]) -> list[int]:
-    """Returns bytes that each operation adds to what is held: the right side's operands, and what
-    must agree with the left's values. What one gives is read by the next, and is held once."""
-    met, operands = set[int](), set[int]()
-    sizes = []
-    for one in every:
-        held = 0
-        for pair in (*one.reads, *one.gives):
-            value = found.right.values[pair.right]
-            held += itemsize(value) * pair.compared * (id(pair) not in met)
-            met.add(id(pair))
-        for pair in one.reads:
-            value = found.right.values[pair.right]
-            size = itemsize(value) * int(np.prod(value.shape, dtype=int))
-            held += size * (pair.right not in operands)
-            operands.add(pair.right)
-        sizes.append(held)
-    return sizes
-
-
-def _own(
-    found: Difference,
-    one: Aligned,
-    again: Callable[[list[np.ndarray]], list[np.ndarray]],
-    mine: Mapping[int, np.ndarray | None],
-    other: Mapping[int, np.ndarray],
-) -> int | None:
-    """Returns outputs that differ where the inputs are made to agree; None where it can't be run.
-
-    ``mine``: what must agree of the left's values, by the pairs' ids; ``other``: the right's.
-    """
-    try:
-        outputs = again([_healed(pair, mine[id(pair)], other[pair.right]) for pair in one.reads])
-    except Exception:  # left out of a recording, or whatever a library raises at other operands
-        return None
+def healed(one: Aligned, left: Side, right: Side) -> tuple[dict[int, np.ndarray], list[Pair]]:
+    """Runs the right operation on what it read there, with the left's bits wherever both must
+    agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
+    LookupError: something was left out of a recording."""
+    again = right.again(one.right or 0)
+    assert again is not None
+    mine = left.arrays(pair.left for pair in (*one.reads, *one.gives))
+    arrays, gives = right.arrays(pair.right for pair in one.reads), list[Pair]()
+    for pair in one.reads:
+        if not (pair.selection.empty or pair.equal):
+            taken = pair.selection.taken(mine[pair.left], 0)
+            arrays[pair.right] = pair.selection.put(arrays[pair.right], taken, 1)
+    outputs = again([arrays[pair.right] for pair in one.reads])
     if len(outputs) < len(one.gives):
-        return None
-    count = 0
+        raise LookupError(len(outputs))
     for pair, output in zip(one.gives, outputs, strict=False):
-        dtype = found.left.values[pair.left].dtype
-        if not pair.compared or "float" not in dtype:
-            continue
-        ours = mine[id(pair)]
-        if ours is None:
-            return None
-        count += int(ulp.apart(ours, pair.selection.taken(output, 1), dtype).sum())
-    return count
+        arrays[pair.right] = np.asarray(output)
+        gives.append(replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0))
+        if pair.compared:
+            dtype = left.recording.values[pair.left].dtype
+            measure(gives[-1], mine[pair.left], arrays[pair.right], dtype)
+    return arrays, gives
 
 
-def _healed(pair: Pair, mine: np.ndarray | None, other: np.ndarray) -> np.ndarray:
-    """Returns the right side's operand with the left's bits, ``mine``, wherever both must agree."""
-    if pair.selection.empty or pair.equal:
-        return other
-    if mine is None:
-        raise LookupError(pair.left)
-    return pair.selection.put(other, mine, 1)
+def as_source(one: Aligned, left: Side, right: Side) -> tuple[Side, Aligned]:
+    """Returns a carried operation as a source: the right side healed, and what differs then."""
+    arrays, gives = healed(one, left, right)
+    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
+    return right.with_arrays(arrays), replace(one, reads=reads, gives=gives)

@@ -2,7 +2,7 @@
 
 The process stays, so that single operations can be run again where they were recorded: explaining
 them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``agains``, ``again`` and ``lines``.
+``plain``, ``again``, ``lines`` and ``written``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -22,16 +23,19 @@ from probe import backends, target
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
 from probe.launch import Arrays, Session
 from probe.recording.alone import computed
-from probe.recording.contract import Event
-from probe.recording.folder import MOST, Stored, write
-from probe.recording.recording import Live
+from probe.recording.folder import Stored, new, read, write
+from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
+from probe.recording.walk import watched
 from probe.runtimes.runtime import Missing
 from probe.target import Target
 from probe.worker import child
 
 TIME_LIMIT = 3600.0
 """Seconds that one recording may take."""
+
+ALL = 1 << 60
+"""Bytes of values that a process keeps for this one: all."""
 
 MOST_SIDES = 12
 """Recordings of a process that can be run again: the last ones."""
@@ -49,6 +53,7 @@ class Apart:
     def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
         self.model, self.where, self.arrays = model, where, dict(arrays)
         self.within = check(where, model)
+        self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=variables())
 
     def __enter__(self) -> Self:
@@ -60,11 +65,34 @@ class Apart:
     def __exit__(self, *_: object) -> None:
         self.session.__exit__()
 
-    def record(self, out: Path, trust: bool = False, most: int = MOST) -> Ran:
-        """Records the model in the folder ``out``; returns it as a side that can run again."""
-        more = {"out": str(out.resolve()), "most": most, "target": self.where.text}
-        header, _ = self._model("record", self.arrays, trust, more)
-        return Ran(out, self, header)
+    def record(
+        self,
+        out: Path,
+        trust: bool = False,
+        most: int = ALL,
+        what: str = "the run",
+        gradients: bool = False,
+    ) -> Run:
+        """Records the model in the folder ``out``; returns it with operations that run there.
+
+        ``what``: what it is called in notes and errors. ``gradients``: record with gradients on.
+        """
+        there = str(out.resolve())
+        more = {"out": there, "most": most, "target": self.where.text, "what": what}
+        header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
+        self.gradients = header["gradients"]
+        run = read(out)
+        able, written = set(header["able"]), set(header["written"])
+        operations = [
+            replace(
+                one,
+                again=_There(self, out, one.number) if one.number in able else None,
+                lines=_Said(self, there, one.number) if one.number in written else None,
+                imports=header["imports"].get(str(one.number), ()),
+            )
+            for one in run.recording.operations
+        ]
+        return replace(run, recording=replace(run.recording, operations=operations), untried="")
 
     def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
         """Runs the model unwatched, on any inputs; returns its outputs."""
@@ -114,7 +142,7 @@ class Elsewhere:
     def __init__(self, process: Apart, folder: Path, trust: bool = False) -> None:
         self.process, self.folder, self.trust, self.count = process, folder, trust, 0
 
-    def side(self, arrays: Mapping[str, np.ndarray]) -> Ran:
+    def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs. Errors: as of ``Apart.record``."""
         self.process.arrays = dict(arrays)
         self.count += 1
@@ -125,54 +153,13 @@ class Elsewhere:
         return self.process.plain(arrays, self.trust)
 
 
-class Ran(Stored):
-    """A recording whose process still runs; ``kept``: how many bytes it has."""
-
-    untried = ""
-
-    def __init__(self, folder: Path, apart: Apart, kept: Mapping[str, Any]) -> None:
-        super().__init__(folder)
-        self.apart, self.kept = apart, kept
-
-    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
-        """Runs an operation alone in the process that recorded it."""
-        return self.agains({number})[number]
-
-    def agains(
-        self, wanted: set[int]
-    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
-        """Returns the same of several operations: one run of the model."""
-        request = {"do": "agains", "out": str(self.folder.resolve()), "numbers": sorted(wanted)}
-        header, _ = self.apart.session.request(request)
-        return {n: _There(self, n) if can else None for n, can in header["can"]}
-
-    def event(self, number: int) -> Event:
-        """An operation, which is run, and written as lines, in the process that recorded it."""
-        request = {"do": "lines", "of": str(self.folder.resolve()), "number": number}
-        header, _ = self.apart.session.request(request)
-
-        def lines(names: Sequence[str], out: str) -> list[str]:
-            asked = {**request, "names": list(names), "out": out}
-            found: list[str] = self.apart.session.request(asked)[0]["lines"]
-            return found
-
-        one = self.recording.operations[number]
-        return Event(
-            *(one.op, one.path, [], [], one.meaning, one.attributes),
-            again=(lambda given: self.apart.again(self.folder, number, list(given)))
-            if header["again"]
-            else None,
-            lines=lines if header["can"] else None,
-            imports=header["imports"],
-        )
-
-
 @dataclass(frozen=True)
 class _There:
     """An operation of a recording, run alone in the process that recorded it; ``addresses``: as of
     ``Apart.again``."""
 
-    of: Ran
+    process: Apart
+    folder: Path
     number: int
     addresses: Sequence[int | None] | None = None
 
@@ -181,69 +168,71 @@ class _There:
         return replace(self, addresses=addresses)
 
     def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.of.apart.again(self.of.folder, self.number, list(given), self.addresses)
+        return self.process.again(self.folder, self.number, list(given), self.addresses)
 
 
-class Trusted(Stored):
+@dataclass(frozen=True)
+class _Said:
+    """An operation of a recording, written as lines in the process that recorded it."""
+
+    process: Apart
+    folder: str
+    number: int
+
+    def __call__(self, names: Sequence[str], out: str) -> list[str]:
+        request = {"do": "lines", "of": self.folder, "number": self.number}
+        found: list[str] = self.process.session.request(
+            {**request, "names": list(names), "out": out}
+        )[0]["lines"]
+        return found
+
+
+class Trusted:
     """A recording whose operations may be run: by their lines, on its target, in another process.
 
-    A context manager. Where the target can't run here they are not run, and a note says so.
+    A context manager, which gives the run. Where the target can't run here its operations are not
+    run, and a note says so.
     """
 
-    untried = ""
-
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        self.stored = Stored(Path(folder))
         self.session: Session | None = None
 
-    def __enter__(self) -> Self:
-        where = f"{self.folder.name}: its operations can't be run again"
+    def __enter__(self) -> Run:
+        run = self.stored.run()
+        assert run.made is not None
+        where = f"{self.stored.folder.name}: its operations can't be run again"
         try:
-            found = Target.parse(self.recording.target)
+            found = Target.parse(run.recording.target)
             if why := target.unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
             self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
         except ProbeError as error:
-            self.notes.append(f"{where}: {error}")
-        return self
+            run.made.notes.append(f"{where}: {error}")
+        values = run.recording.values
+        operations = [
+            self._able(one, [values[n].dtype for n in one.reads])
+            for one in run.recording.operations
+        ]
+        return replace(run, recording=replace(run.recording, operations=operations), untried="")
 
     def __exit__(self, *_: object) -> None:
         if self.session is not None:
             self.session.__exit__()
 
-    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
-        """Runs an operation's lines."""
-        return self.agains({number})[number]
+    def _able(self, one: Operation, dtypes: list[str]) -> Operation:
+        known, imports = self.stored.lines.get(one.number, ([], []))
+        if not known:
+            return one
+        again = _Written(self.session, known, imports, dtypes) if self.session else None
+        return replace(one, again=again, lines=partial(_renamed, known), imports=imports)
 
-    def agains(
-        self, wanted: set[int]
-    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
-        """Returns the same of several."""
-        there = self.session is not None
-        return {n: self._call(n) if there and n in self.lines else None for n in wanted}
 
-    def _call(self, number: int) -> _Written:
-        lines, imports = self.lines[number]
-        dtypes = [self.recording.values[n].dtype for n in self.recording.operations[number].reads]
-        assert self.session is not None
-        return _Written(self.session, lines, imports, dtypes)
-
-    def event(self, number: int) -> Event:
-        """Returns an operation with its lines."""
-        one = self.recording.operations[number]
-        known, imports = self.lines.get(number, ([], []))
-
-        def lines(names: Sequence[str], out: str) -> list[str]:
-            to = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}
-            word = re.compile(rf"\b({'|'.join(to)})\b")
-            return [word.sub(lambda found: to[found[0]], line) for line in known]
-
-        return Event(
-            *(one.op, one.path, [], [], one.meaning, one.attributes),
-            again=self._call(number) if self.session and known else None,
-            lines=lines if known else None,
-            imports=imports,
-        )
+def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
+    """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names."""
+    to = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}
+    word = re.compile(rf"\b({'|'.join(to)})\b")
+    return [word.sub(lambda found: to[found[0]], line) for line in known]
 
 
 @dataclass(frozen=True)
@@ -368,8 +357,7 @@ class Recording(child.Worker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sides: dict[str, Live] = {}
-        self.alone: dict[tuple[str, int], Any] = {}
+        self.operations: dict[str, list[Operation]] = {}
         self.models: dict[str, Any] = {}
 
     def handle(
@@ -380,7 +368,6 @@ class Recording(child.Worker):
             "record": self._record,
             "plain": self._plain,
             "again": self._again,
-            "agains": self._agains,
             "lines": self._lines,
             "written": self._written,
         }
@@ -414,31 +401,31 @@ class Recording(child.Worker):
     def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         recorder = self._recorder(request, arrays)
         named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
-        options = {"most": request["most"], "target": request["target"]}
-        kept = write(recorder, Path(request["out"]), named, **options)
-        for old in list(self.sides)[:-MOST_SIDES]:
-            del self.sides[old]
-            self.alone = {key: one for key, one in self.alone.items() if key[0] != old}
-        self.sides[request["out"]] = kept.side
-        told = {"left_out": kept.left_out, "left_out_bytes": kept.left_out_bytes}
-        return {"bytes": kept.bytes, **told, "done": True}, {}
+        out = Path(request["out"])
+        new(out)
+        inner = getattr(recorder, "inner", recorder)
+        if request["gradients"]:
+            inner.gradients = True
+        run, notes = watched(recorder, request["what"])
+        told = replace(run.recording, target=request["target"])
+        write(replace(run, recording=told), out, named, request["most"], notes)
+        for old in list(self.operations)[:-MOST_SIDES]:
+            del self.operations[old]
+        every = self.operations[request["out"]] = run.recording.operations
+        return {
+            "gradients": getattr(inner, "gradients", None),
+            "able": [one.number for one in every if one.again is not None],
+            "written": [one.number for one in every if one.lines is not None],
+            "imports": {one.number: list(one.imports) for one in every if one.imports},
+            "done": True,
+        }, {}
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         found = self._recorder(request, arrays).plain()
         return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
 
-    def _agains(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        out = request["out"]
-        found = self.sides[out].agains(set(request["numbers"]))
-        self.alone |= {(out, number): call for number, call in found.items()}
-        can = [[number, call is not None] for number, call in found.items()]
-        return {"can": can, "done": True}, {}
-
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        key = request["out"], request["number"]
-        if key not in self.alone:
-            self._agains({"out": key[0], "numbers": [key[1]]}, {})
-        call = self.alone[key]
+        call: Any = self.operations[request["out"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
         found = call([arrays[str(n)] for n in range(len(arrays))])
@@ -454,11 +441,9 @@ class Recording(child.Worker):
         return {"done": True}, {str(n): one for n, one in enumerate(found)}
 
     def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        one = self.sides[request["of"]].event(request["number"])
-        told = {"again": one.again is not None, "can": one.lines is not None, "done": True}
-        if "names" in request and one.lines is not None:
-            told["lines"] = one.lines(request["names"], request["out"])  # type: ignore[assignment]
-        return {**told, "imports": list(one.imports)}, {}
+        one = self.operations[request["of"]][request["number"]]
+        assert one.lines is not None
+        return {"lines": one.lines(request["names"], request["out"]), "done": True}, {}
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.counterparts import computes
-from probe.recording.difference import Difference, Pair, align, judge
+from probe.recording.counterparts import align, computes
+from probe.recording.difference import Difference, Pair, judge
 from probe.recording.recording import Operation, Recording, Side, Value, digest
 from probe.semantics import MOVED, Joins, Reshapes, Same, Splits, Turns
 from probe.semantics.labels import agreeing, of_content

@@ -12,102 +12,75 @@ This second run is not part of the recording; only the meanings of its operation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from probe.recording.contract import Event
 from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
-from probe.recording.recording import Operation, Recording, Side
+from probe.recording.recording import Operation, Recording, Run
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
-Again = Callable[[list[np.ndarray]], list[np.ndarray]]
 
+def grouped(side: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
+    """Returns a run with a group of its operations as a last operation more.
 
-class Composed:
-    """A side whose last operation is a group of its operations.
-
-    ``group``: their numbers in order; ``gives``: what is looked at of what the last of them gives.
+    ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
     """
+    run = side.recording
+    group = _without_moved_inputs(run, group)
+    inside = [run.operations[n] for n in group]
+    given = {n for one in inside for n in one.gives}
+    read = tuple(dict.fromkeys(n for one in inside for n in one.reads if n not in given))
+    last, ends = inside[-1], (read, tuple(gives))
+    able = len(gives) == 1 and all(one.lines is not None for one in inside)
+    made = Operation(
+        *(len(run.operations), last.name, named(run, group), last.path, *ends, {}),
+        _meaning(run, inside, *ends),
+        partial(_chain, inside, *ends) if all(one.again is not None for one in inside) else None,
+        partial(_lines, inside, *ends) if able else None,
+        tuple(dict.fromkeys(line for one in inside for line in one.imports)),
+    )
+    return replace(side, recording=replace(run, operations=[*run.operations, made]))
 
-    def __init__(self, side: Side, group: Sequence[int], gives: Sequence[int]) -> None:
-        run = side.recording
-        self.side, self.group = side, _without_moved_inputs(run, group)
-        self.inside = [run.operations[n] for n in self.group]
-        given = {n for one in self.inside for n in one.gives}
-        read = dict.fromkeys(n for one in self.inside for n in one.reads if n not in given)
-        self.number = len(run.operations)
-        last = self.inside[-1]
-        made = Operation(
-            *(self.number, last.name, named(run, self.group), last.path),
-            *(tuple(read), tuple(gives), {}, _meaning(run, self.inside, tuple(read), tuple(gives))),
-        )
-        self.recording = replace(run, operations=[*run.operations, made])
 
-    def again(self, number: int) -> Again | None:
-        """Returns what runs the group, or another operation, alone; None where it can't be."""
-        return self.agains({number})[number]
+def _chain(
+    inside: Sequence[Operation],
+    reads: tuple[int, ...],
+    gives: tuple[int, ...],
+    arrays: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Runs a group's operations one after the other, each alone."""
+    values = dict(zip(reads, arrays, strict=True))
+    for one in inside:
+        assert one.again is not None
+        found = one.again([values[n] for n in one.reads])
+        values.update(zip(one.gives, found, strict=False))
+    return [values[n] for n in gives]
 
-    def agains(self, wanted: set[int]) -> dict[int, Again | None]:
-        """Returns the same of several operations."""
-        if self.number not in wanted:
-            return self.side.agains(wanted)
-        found = self.side.agains((wanted - {self.number}) | set(self.group))
-        steps = [found[n] for n in self.group]
-        alone = {n: found[n] for n in wanted - {self.number}}
-        able = [one for one in steps if one is not None]
-        whole = self._chain(able) if len(able) == len(steps) else None
-        return {**alone, self.number: whole}
 
-    def _chain(self, steps: Sequence[Again]) -> Again:
-        whole = self.recording.operations[self.number]
-        reads, gives = whole.reads, whole.gives
-
-        def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
-            values = dict(zip(reads, arrays, strict=True))
-            for one, step in zip(self.inside, steps, strict=True):
-                found = step([values[n] for n in one.reads])
-                values.update(zip(one.gives, found, strict=False))
-            return [values[n] for n in gives]
-
-        return again
-
-    def event(self, number: int) -> Event | None:
-        """Returns the group as an operation with its lines, those of its operations in a row; None
-        where a recorder has none."""
-        inner = getattr(self.side, "event", None)
-        if number != self.number or inner is None:
-            return None if inner is None else inner(number)
-        events: list[Event] = [inner(n) for n in self.group]
-        whole = self.recording.operations[number]
-
-        def lines(names: Sequence[str], out: str) -> list[str]:
-            known, found = dict(zip(whole.reads, names, strict=True)), []
-            for n, (one, event) in enumerate(zip(self.inside, events, strict=True)):
-                assert event.lines is not None
-                one_of_it = n == len(events) - 1 and len(one.gives) == 1
-                made = out if one_of_it else f"{out}_{n}"
-                several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
-                known |= several if len(one.gives) > 1 else {one.gives[0]: made}
-                found += event.lines([known[v] for v in one.reads], made)
-            given = known[whole.gives[0]]
-            return found if given == out else [*found, f"{out} = {given}"]
-
-        able = len(whole.gives) == 1 and all(event.lines is not None for event in events)
-        imports = dict.fromkeys(line for event in events for line in event.imports)
-        return Event(
-            *(whole.op, whole.path, [], [], whole.meaning, {}),
-            again=self.again(number),  # type: ignore[arg-type]
-            lines=lines if able else None,
-            imports=tuple(imports),
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.side, name)
+def _lines(
+    inside: Sequence[Operation],
+    reads: tuple[int, ...],
+    gives: tuple[int, ...],
+    names: Sequence[str],
+    out: str,
+) -> list[str]:
+    """Writes a group's operations, one after the other."""
+    known, found = dict(zip(reads, names, strict=True)), []
+    for n, one in enumerate(inside):
+        assert one.lines is not None
+        alone = n == len(inside) - 1 and len(one.gives) == 1
+        made = out if alone else f"{out}_{n}"
+        several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
+        known |= several if len(one.gives) > 1 else {one.gives[0]: made}
+        found += one.lines([known[v] for v in one.reads], made)
+    given = known[gives[0]]
+    return found if given == out else [*found, f"{out} = {given}"]
 
 
 def _before(run: Recording, group: Sequence[int], value: int) -> list[int]:
@@ -136,48 +109,47 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 def _meaning(
     run: Recording, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
-    """Returns the group's steps, each of which gives one value that the next ones read."""
-    numbers = {value: n for n, value in enumerate(read)}
+    """Returns the steps of a group that what it gives needs, those of each of its operations."""
     # what an operation reads twice, as attention to itself does, the group reads once
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
-    if len(inside) == 1 and isinstance(inside[0].meaning, Steps) and inside[0].meaning.gives:
-        places = [numbers[n] for n in inside[0].reads]
-        return _only(inside[0].meaning, places, len(read), inside[0].gives.index(gives[0]))
-    steps = []
+    every: list[tuple[Step, list[Any], list[Any]]] = []
     for one in inside:
         if isinstance(one.meaning, Unknown):
             return one.meaning
-        if isinstance(one.meaning, Steps) or len(one.gives) != 1:
-            return Unknown(f"{one.op} is a part of it that consists of several operations itself")
-        shape = run.values[one.gives[0]].shape
-        steps.append(Step(one.meaning, tuple(numbers[n] for n in one.reads), shape))
-        numbers[one.gives[0]] = len(read) + len(steps) - 1
-    return Steps(tuple(steps))
+        if not isinstance(one.meaning, Steps):
+            shapes = [run.values[n].shape for n in one.gives]
+            step = Step(one.meaning, (), shapes[0], tuple(shapes[1:]), (one.op,))
+            every.append((step, [*one.reads], [*one.gives]))
+            continue
+        own, count = one.meaning.steps, sum(1 + len(step.more) for step in one.meaning.steps)
+        keys: list[Any] = [*one.reads, *((one.number, n) for n in range(count))]
+        ends = one.meaning.gives or (len(keys) - 1,)
+        if min(ends) < len(one.reads):
+            return Unknown(f"{one.op} is a part of it, and gives what it reads")
+        for end, value in zip(ends, one.gives, strict=False):
+            keys[end] = value
+        at = len(one.reads)
+        for step in own:
+            end = at + 1 + len(step.more)
+            every.append((step, [keys[n] for n in step.reads], keys[at:end]))
+            at = end
+    needed, kept = {*gives}, list[tuple[Step, list[Any], list[Any]]]()
+    for entry in reversed(every):
+        if needed.intersection(entry[2]):
+            kept.insert(0, entry)
+            needed.update(entry[1])
+    numbers: dict[Any, int] = {value: n for n, value in enumerate(read)}
+    made, count = [], len(read)
+    for step, reads, given in kept:
+        made.append(replace(step, reads=tuple(numbers[key] for key in reads)))
+        numbers.update({key: count + n for n, key in enumerate(given)})
+        count += len(given)
+    wanted = numbers[gives[0]]
+    return Steps(tuple(made), () if wanted == count - 1 else (wanted,))
 
 
-def _only(meaning: Steps, places: Sequence[int], count: int, output: int) -> Steps:
-    """The steps that one of the outputs needs. ``places``: the number of each value that they read
-    among the ``count`` that are read."""
-    wanted = meaning.gives[output]
-    needed, pending = set[int](), [wanted]
-    starts = np.cumsum([len(places), *(1 + len(one.more) for one in meaning.steps)])
-    while pending:
-        step = int(np.searchsorted(starts, pending.pop(), "right")) - 1
-        if step >= 0 and step not in needed:
-            needed.add(step)
-            pending += meaning.steps[step].reads
-    numbers, made, last = dict(enumerate(places)), list[Step](), count
-    for step in sorted(needed):
-        one = meaning.steps[step]
-        made.append(replace(one, reads=tuple(numbers[n] for n in one.reads)))
-        for more in range(1 + len(one.more)):
-            numbers[int(starts[step]) + more] = last
-            last += 1
-    return Steps(tuple(made), () if numbers[wanted] == last - 1 else (numbers[wanted],))
-
-
-def of(left: Side, right: Side, one: Aligned) -> tuple[Side, Side, Aligned]:
+def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
     """Returns both sides with each group as one operation, and these two as a pair.
 
     Of what is given the first value that differs is looked at, with the operations that it comes
@@ -185,13 +157,14 @@ def of(left: Side, right: Side, one: Aligned) -> tuple[Side, Side, Aligned]:
     """
     pair = next((each for each in one.gives if not each.equal), one.gives[0])
     sides = (
-        Composed(left, _before(left.recording, one.inside[0], pair.left), [pair.left]),
-        Composed(right, _before(right.recording, one.inside[1], pair.right), [pair.right]),
+        grouped(left, _before(left.recording, one.inside[0], pair.left), [pair.left]),
+        grouped(right, _before(right.recording, one.inside[1], pair.right), [pair.right]),
     )
-    reads = [side.recording.operations[side.number].reads for side in sides]
+    last = [side.recording.operations[-1] for side in sides]
+    reads = [each.reads for each in last]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
-    made = replace(one, left=sides[0].number, right=sides[1].number, reads=kept, gives=[pair])
-    return sides[0], sides[1], made  # type: ignore[return-value]
+    made = replace(one, left=last[0].number, right=last[1].number, reads=kept, gives=[pair])
+    return sides[0], sides[1], made
 
 
 def meaning(one: Operation, run: Recording, plain: Recording) -> Meaning:

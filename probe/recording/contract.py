@@ -20,6 +20,12 @@ from probe.semantics import Meaning
 
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
 
+Isolated = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""Runs one operation alone."""
+
+Lines = Callable[[Sequence[str], str], list[str]]
+"""Writes an operation as lines of Python, by the names of what it reads and of its result."""
+
 
 @dataclass(slots=True)
 class Seen:
@@ -67,8 +73,8 @@ class Event:
     gives: Sequence[Seen]
     meaning: Meaning
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None = None
-    lines: Callable[[Sequence[str], str], list[str]] | None = None
+    again: Isolated | None = None
+    lines: Lines | None = None
     imports: Sequence[str] = ()
     view: Hashable = None
 
@@ -109,7 +115,8 @@ class Recorder(Protocol):
 
     ``target``: the text of the target on which ``probe`` runs single operations of it, such as
     ``torch,threads=2``. ``note``: what is to be said of how it is watched, such as "compiled
-    functions are one operation"; empty if nothing.
+    functions are one operation"; empty if nothing. It may have ``already``: digests of its outputs
+    in a run unwatched that was needed for something else, so that none more is.
     """
 
     target: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -58,6 +59,20 @@ class Group:
     reads: tuple[int, ...]
 
 
+def align(left: Recording, right: Recording) -> list[tuple[int | None, int | None]]:
+    """Pairs the operations of two runs: the longest common parts, in order."""
+    ours, theirs = ([(one.op, one.path) for one in side.operations] for side in (left, right))
+    if ours == theirs:
+        return [(n, n) for n in range(len(ours))]
+    found: list[tuple[int | None, int | None]] = []
+    for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [(i + n, k + n) for n in range(j - i)]
+        else:
+            found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
+    return found
+
+
 def computes(one: Operation) -> bool:
     """Returns whether an operation computes something that may be rounded in several ways."""
     return not isinstance(one.meaning, Exact) or isinstance(one.meaning, Unknown)
@@ -66,16 +81,16 @@ def computes(one: Operation) -> bool:
 def found(
     sides: tuple[Recording, Recording],
     labels: tuple[list[Labels], list[Labels]],
-    aligned: Sequence[Numbers],
     nothing: Callable[[int, int], bool],
     assumed: Mapping[int, int],
 ) -> Counterparts:
-    """Pairs what names and order did not. ``aligned``: what those came to.
+    """Pairs operations by names and order, and by labels what these did not.
 
     ``nothing``: whether operations of both sides, by number, have nothing in common in what they
     give: such a pair is taken apart if labels find another one for either. ``assumed``: as of
     ``Counterparts``.
     """
+    aligned = align(*sides)
     pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
     loose = [both for both in pairs if nothing(*both)]
     kept = set(pairs) - set(loose)

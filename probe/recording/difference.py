@@ -9,27 +9,21 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from operator import eq
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from probe import floats, memory, ulp
+from probe import floats, ulp
 from probe.recording import arguments, counterparts
 from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import MOST_MIXED, cost, filled, labelled, one_sided
-from probe.recording.recording import Recording, Side, Value
+from probe.recording.labelling import Known, computed, known, taken_for
+from probe.recording.recording import Recording, Side
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
-
-LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
-"""Bytes of values that are held at once, and which part of what is free that is in between: what
-doesn't fit costs further runs."""
-
 
 OTHERWISE = (
     "the right run computes it differently; the results are close and assumed to be the same"
@@ -203,45 +197,21 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
 
-def align(left: Recording, right: Recording) -> list[tuple[int | None, int | None]]:
-    """Pairs the operations of two runs: the longest common parts, in order."""
-    ours, theirs = ([(one.op, one.path) for one in side.operations] for side in (left, right))
-    if ours == theirs:
-        return [(n, n) for n in range(len(ours))]
-    found: list[tuple[int | None, int | None]] = []
-    for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
-        if kind == "equal":
-            found += [(i + n, k + n) for n in range(j - i)]
-        else:
-            found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
-    return found
-
-
 def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``same``: values of the left that are taken for the same as values of the right, whatever labels
     say.
-
-    Where nothing is known to agree of an output that both sides compute from what is understood,
-    all labels are written out and compared once more, if that takes seconds.
     """
     ours, theirs = left.recording, right.recording
-    filled(left, theirs)
-    filled(right, ours)
     same = same or {}
-    found = _by_labels(ours, theirs, same)
+    given = known(left, right)
+    found = _by_labels(ours, theirs, given, same)
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = arguments.every(ours, theirs, aligned)
     alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
     if argued.keys() - alike:  # else labels say the same of both, as of another momentum
-        found = _by_labels(ours, theirs, same, argued=argued)
-    if any(one.selection.empty for one in found.outputs) and max(map(cost, (ours, theirs))) <= (
-        MOST_MIXED
-    ):
-        again = _by_labels(ours, theirs, same, written=True, argued=found.argued)
-        if not any(one.selection.empty for one in again.outputs):
-            found = again
+        found = _by_labels(ours, theirs, given, same, argued)
     judge(left, right, _of(found.operations, found.outputs))
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
@@ -281,18 +251,18 @@ def _alike(one: Aligned) -> bool:
 def _by_labels(
     ours: Recording,
     theirs: Recording,
+    given: tuple[Known, Known],
     same: Mapping[int, int],
-    written: bool = False,
     argued: Argued | None = None,
 ) -> Difference:
-    """Returns what must agree of two runs; nothing is compared yet. ``written``: as of labels."""
+    """Returns what must agree of two runs; nothing is compared yet."""
     argued = argued or {}
     like = {other: one for (_, other), one in argued.items()}
-    aligned = align(ours, theirs)
-    formulas = one_sided(ours, theirs, aligned)
+    taken = [{n: taken_for(ours.values[n], n) for n in same}]
+    taken += [{m: taken_for(theirs.values[m], n) for n, m in same.items()}]
     labels = (
-        labelled(ours, theirs, written, {n: n for n in same}, formulas=formulas[0]),
-        labelled(theirs, ours, written, {m: n for n, m in same.items()}, like, formulas[1]),
+        computed(ours, {**taken[0], **given[0]}),
+        computed(theirs, {**taken[1], **given[1]}, like),
     )
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -312,7 +282,7 @@ def _by_labels(
         both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
         return bool(both) and all(each.selection.empty for each in both)
 
-    told = counterparts.found((ours, theirs), labels, aligned, nothing, same)
+    told = counterparts.found((ours, theirs), labels, nothing, same)
     found = [
         _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
         for both in told.operations
@@ -469,82 +439,26 @@ def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
 
 
 def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
-    """Finds which pairs differ, and counts differences by bits.
-
-    Of pairs that are whole the digests are known. Parts are fetched where all of them fit into
-    what may be held at once; else digests of them say first which are worth it.
-    """
+    """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.recording.values, right.recording.values
-    apart = []
     for one in pairs:
         if one.selection.whole:
             one.equal = ours[one.left].digest == theirs[one.right].digest
-            apart += [] if one.equal else [one]
-    parts = [one for one in pairs if not one.selection.whole and one.compared]
-    if sum(_bytes(one, ours) for one in (*apart, *parts)) > room():
-        parts = _told_apart(left, right, parts)
-    for some in batches(apart + parts, [_bytes(one, ours) for one in (*apart, *parts)]):
-        mine = left.parts([(one.left, one.selection) for one in some], 0)
-        other = right.parts([(one.right, one.selection) for one in some], 1)
-        for one, *both in zip(some, mine, other, strict=True):
-            if both[0] is not None and both[1] is not None:
-                values = ours[one.left]
-                _measured(one, both[0], both[1], values.dtype, values.shape)
-            elif one.selection.whole:  # digests alone were kept: one element at least
-                one.differing, one.max_ulp = 1, None
-            else:
-                _left_out(one)
-
-
-def _told_apart(left: Side, right: Side, parts: list[Pair]) -> list[Pair]:
-    """Returns the pairs whose selected elements have different digests."""
-    mine = left.digests([(one.left, one.selection) for one in parts], 0)
-    other = right.digests([(one.right, one.selection) for one in parts], 1)
-    for one, *both in zip(parts, mine, other, strict=True):
-        if None in both:
-            _left_out(one)
+        if one.equal if one.selection.whole else not one.compared:
+            continue
+        (mine,) = left.parts([(one.left, one.selection)], 0)
+        (other,) = right.parts([(one.right, one.selection)], 1)
+        if mine is not None and other is not None:
+            _measured(one, mine, other, ours[one.left].dtype, ours[one.left].shape)
+        elif one.selection.whole:  # digests alone were kept: one element at least
+            one.differing, one.max_ulp = 1, None
         else:
-            one.equal = both[0] == both[1]
-    return [one for one in parts if not one.equal]
+            _left_out(one)
 
 
 def _left_out(one: Pair) -> None:
     """Nothing is known of a pair that a recording on disk has left out."""
     one.known, one.compared, one.equal = False, 0, True
-
-
-def room() -> int:
-    """Returns bytes of values that may be held at once: a part of what is free."""
-    free = memory.free()
-    return MOST_BYTES if free is None else min(max(free // FREE_PART, LEAST_BYTES), MOST_BYTES)
-
-
-def _bytes(one: Pair, ours: list[Value]) -> int:
-    """Returns bytes of what is compared of a pair, on both sides."""
-    return 2 * one.compared * itemsize(ours[one.left])
-
-
-def itemsize(value: Value) -> int:
-    """Returns bytes of an element."""
-    known = value.dtype in floats.FORMATS
-    return (floats.container(value.dtype) if known else np.dtype(value.dtype)).itemsize
-
-
-Some = TypeVar("Some")
-
-
-def batches(every: Sequence[Some], sizes: Sequence[int]) -> Iterator[list[Some]]:
-    """Yields what may be held at once; ``sizes``: their bytes."""
-    some: list[Some] = []
-    size, most = 0, room()
-    for one, more in zip(every, sizes, strict=True):
-        if some and size + more > most:
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += more
-    if some:
-        yield some
 
 
 def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:

@@ -9,34 +9,32 @@ before anything is read, and bits against their digests.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probe import floats, layout, machine, memory
+from probe import layout, machine, memory
 from probe.errors import InputError
 from probe.recording import spelling
-from probe.recording.contract import Event, Recorder, Seen
 from probe.recording.recording import (
-    Live,
+    Made,
     Operation,
-    Part,
     Recording,
+    Run,
     Value,
-    Watch,
+    container,
     digest,
 )
-from probe.recording.spelling import tupled, words
-from probe.recording.walk import watched
+from probe.recording.spelling import tupled
 
-FORMAT = 1
+FORMAT, READ = 2, (1, 2)
 FILE = "recording.json"
 MOST = 2 << 30
 """Bytes of values that a recording keeps unless it is told otherwise."""
@@ -52,61 +50,44 @@ CHECKED = np.arange(7, dtype=np.uint8)
 """Its digest says whether digests of a folder are of the kind that this release makes."""
 
 
-@dataclasses.dataclass
-class Kept:
-    """What was written. ``left_out``: values of which only digests are kept, and their bytes."""
-
-    folder: Path
-    side: Live
-    bytes: int
-    left_out: int
-    left_out_bytes: int
-    notes: list[str]
-
-
 def write(
-    recorder: Recorder, out: Path, subject: str = "", most: int = MOST, target: str = ""
-) -> Kept:
-    """Runs something five times and keeps it in the folder ``out``, which must not exist yet.
+    run: Run, out: Path, subject: str = "", most: int = MOST, notes: Sequence[str] = ()
+) -> Run:
+    """Keeps a run in the folder ``out``, which must not exist yet, and returns it as it is there.
 
-    ``subject``: what is recorded, in words. ``most``: bytes of values. ``target``: where it runs;
-    the recorder's own if not given. Errors: InputError; Nondeterministic where two runs differ.
+    ``subject``: what was recorded, in words. ``most``: bytes of values. InputError: it exists.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError("out", out, "it exists already", "give the name of a new folder")
-    side, notes = watched(recorder, "the run")
-    side.recording.target = target or side.recording.target
+    new(out)
     out.mkdir(parents=True, exist_ok=True)
     files = _Files(out, most)
-    _structure(files, side.recording)
-    unsteady: set[int] = set()
-
-    def met(number: int, seen: Seen, _: int) -> None:
-        value, array = side.recording.values[number], seen.array()
-        if digest(array) == value.digest:
-            files.put(array)
-        else:
-            unsteady.add(number)
-
-    lines: list[dict[str, Any]] = []
-    recorder.record(Watch(met, lambda _, event, *__: lines.append(_written(event))))
-    told = _described(side.recording, files, unsteady, subject, notes)
-    for one, more in zip(told["operations"], lines, strict=True):
-        one.update(more)
-    text = json.dumps(told, indent=1)
-    (out / FILE).write_text(text + "\n", encoding="utf-8")
-    return Kept(out, side, files.bytes, len(files.left_out), sum(files.left_out.values()), notes)
+    recording = run.recording
+    for value in recording.values:  # first what says which elements must agree
+        for array in (value.content, value.zeros):
+            if array is not None:
+                files.put(array)
+    for number, value in enumerate(recording.values):
+        if not files.met(value.digest) and (array := run.array(number)) is not None:
+            files.put(array, value.digest)
+    told = _described(recording, files, run.unsteady, subject, notes)
+    (out / FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return read(out)
 
 
-def _written(event: Event) -> dict[str, Any]:
+def new(out: Path) -> None:
+    """Raises InputError where a folder is there already, and not empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("out", out, "it exists already", "give the name of a new folder")
+
+
+def _written(one: Operation) -> dict[str, Any]:
     """Returns how a user writes an operation: lines that compute ``y`` from ``x0``, ``x1``, ..."""
-    if event.lines is None:
+    if one.lines is None:
         return {}
     try:
-        found = event.lines([f"x{n}" for n in range(len(event.reads))], "y")
+        found = one.lines([f"x{n}" for n in range(len(one.reads))], "y")
     except Exception:  # no lines for these operands
         return {}
-    return {"lines": list(found), "imports": list(event.imports)}
+    return {"lines": list(found), "imports": list(one.imports)}
 
 
 class _Files:
@@ -117,9 +98,13 @@ class _Files:
         self.names: dict[str, str] = {}
         self.left_out: dict[str, int] = {}
 
-    def put(self, array: np.ndarray) -> str | None:
+    def met(self, name: str) -> bool:
+        """Returns whether an array with this digest was kept, or left out."""
+        return name in self.names or name in self.left_out
+
+    def put(self, array: np.ndarray, name: str = "") -> str | None:
         """Returns the file's name; None where there was no room, or nothing to keep."""
-        name = digest(array)
+        name = name or digest(array)
         if not array.size or name in self.left_out:
             return None
         if name not in self.names:
@@ -132,16 +117,8 @@ class _Files:
         return self.names[name]
 
 
-def _structure(files: _Files, run: Recording) -> None:
-    """Inputs, what comes of integers, and where a softmax vanishes: first, they say what agrees."""
-    for value in run.values:
-        for array in (value.content, value.zeros):
-            if array is not None:
-                files.put(array)
-
-
 def _described(
-    run: Recording, files: _Files, unsteady: set[int], subject: str, notes: Sequence[str]
+    run: Recording, files: _Files, unsteady: frozenset[int], subject: str, notes: Sequence[str]
 ) -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -207,24 +184,43 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
         "path": one.path,
         "reads": list(one.reads),
         "gives": list(one.gives),
-        "attributes": json.loads(json.dumps(dict(one.attributes), default=words)),
+        "attributes": spelling.packed(dict(one.attributes), files),
         "meaning": spelling.spelled(one.meaning, shapes[0], shapes[1], files),
+        **_written(one),
     }
 
 
+UNTRIED = "no code of a recording is run, so no cause was looked for"
+
+
+def read(folder: str | Path) -> Run:
+    """Returns a recording on disk. InputError: the folder is none, or is damaged."""
+    return Stored(Path(folder)).run()
+
+
+def size(folder: Path) -> int:
+    """Returns the bytes of the values in a folder."""
+    names = (one for one in folder.iterdir() if NAME.fullmatch(one.name))
+    return sum(np.load(one, mmap_mode="r", allow_pickle=False).nbytes for one in names)
+
+
 class Stored:
-    """A recording on disk as one of two sides. InputError: the folder is none, or is damaged.
+    """The folder of a recording, read as data: a ``Store``, whose ``run`` is the recording.
 
-    ``untried``: why its operations are not run, empty where they can be.
+    ``lines``: how operations are written, by number, and what that imports; text, until a user says
+    that it is trusted (:class:`probe.recording.apart.Trusted`).
     """
-
-    untried = "no code of a recording is run, so no cause was looked for"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.lines: dict[int, tuple[list[str], list[str]]] = {}
+        self.checked: set[str] = set()
+
+    def run(self) -> Run:
+        """Returns the recording."""
         told = self._read()
         try:
-            self._fill(told)
+            return self._filled(told)
         except (
             KeyError,
             TypeError,
@@ -232,6 +228,7 @@ class Stored:
             AttributeError,
             IndexError,
             OverflowError,
+            RecursionError,
         ) as error:
             why = f"{FILE} does not describe a recording ({type(error).__name__}: {error})"
             raise self.broken(why[:200]) from None
@@ -247,7 +244,7 @@ class Stored:
             told = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise self.broken(f"{FILE} is not JSON ({str(error)[:80]})") from None
-        if not isinstance(told, dict) or told.get("format") != FORMAT:
+        if not isinstance(told, dict) or told.get("format") not in READ:
             found = told.get("format") if isinstance(told, dict) else None
             why = f"its format is {found!r}, this release reads {FORMAT}"
             raise InputError("recording", self.folder, why, ANEW)
@@ -260,43 +257,47 @@ class Stored:
         """Returns the error for a folder that is not what it should be."""
         return InputError("recording", self.folder, why, "record it again with probe record")
 
-    def _fill(self, told: dict[str, Any]) -> None:
-        self.subject, self.made = str(told["subject"]), dict(told["made"])
-        self.made["libraries"] = dict(self.made["libraries"])
-        self.notes = [str(one) for one in told["notes"]]
-        self.left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
-        run = self.recording = Recording(str(told["target"]), str(told["note"]))
-        self.unsteady = {n for n, one in enumerate(told["values"]) if one.get("unsteady")}
+    def _filled(self, told: dict[str, Any]) -> Run:
+        facts = dict(told["made"])
+        facts["libraries"] = dict(facts["libraries"])
+        left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
+        notes = [str(one) for one in told["notes"]]
+        made = Made(self.folder, str(told["subject"]), facts, notes, left_out)
+        run = Recording(str(told["target"]), str(told["note"]))
+        unsteady = frozenset(n for n, one in enumerate(told["values"]) if one.get("unsteady"))
         run.values = [self._value(one) for one in told["values"]]
-        count = len(run.values)
         for number, one in enumerate(told["operations"]):
-            reads, gives = (_numbers(one[name], count) for name in ("reads", "gives"))
-            run.operations.append(
-                Operation(
-                    *(number, str(one["name"]), str(one["op"]), str(one["path"]), reads, gives),
-                    dict(one["attributes"]),
-                    spelling.meant(one["meaning"], [run.values[n].shape for n in gives], self),
-                )
-            )
+            run.operations.append(self._operation(number, one, run.values, told["format"]))
+            if "lines" in one:
+                self.lines[number] = list(map(str, one["lines"])), list(map(str, one["imports"]))
         self._fits(run)
-        run.outputs = _numbers(told["outputs"], count)
+        run.outputs = _numbers(told["outputs"], len(run.values))
         self._in_order(run)
-        kept = {v.digest for v in run.values if self.has(v)}
-        gone = {v.digest for n, v in enumerate(run.values) if n not in self.unsteady} - kept
-        if len(gone) > self.left_out["values"]:
-            self.notes.append(
-                f"{self.folder.name}: {len(gone)} of its values are not in the folder"
-            )
-        self.lines = {
-            n: (list(map(str, one["lines"])), list(map(str, one["imports"])))
-            for n, one in enumerate(told["operations"])
-            if "lines" in one
-        }
-        for value, one in zip(run.values, told["values"], strict=True):
-            value.content = self._array(value) if one.get("content") else None
+        kept = {v.digest for v in run.values if not prod(v.shape) or self.has(v.digest)}
+        gone = {v.digest for n, v in enumerate(run.values) if n not in unsteady} - kept
+        if len(gone) > left_out["values"]:
+            some = f"{len(gone)} of its values are not in the folder"
+            notes.append(f"{self.folder.name}: {some}")
+        found = Run(run, self, unsteady, UNTRIED, made)
+        for number, (value, one) in enumerate(zip(run.values, told["values"], strict=True)):
+            value.content = found.array(number) if one.get("content") else None
             if one.get("zeros") and one["zeros"]["file"]:
-                noticed = self.bits(str(one["zeros"]["file"])).astype(bool)
+                noticed = self.file(str(one["zeros"]["file"])).astype(bool)
                 value.zeros = noticed.reshape(tupled(one["zeros"]["shape"]))
+        return found
+
+    def _operation(
+        self, number: int, told: Mapping[str, Any], values: Sequence[Value], form: int
+    ) -> Operation:
+        reads, gives = (_numbers(told[name], len(values)) for name in ("reads", "gives"))
+        computed = told["meaning"]
+        if form == 1:
+            computed = spelling.upgraded(computed, [values[n].shape for n in gives])
+        return Operation(
+            *(number, str(told["name"]), str(told["op"]), str(told["path"]), reads, gives),
+            dict(told["attributes"] if form == 1 else spelling.unpacked(told["attributes"], self)),
+            spelling.meant(computed, self),
+        )
 
     def _fits(self, run: Recording) -> None:
         """Refuses values whose labels alone would take more memory than there is: 8 bytes an
@@ -336,7 +337,7 @@ class Stored:
         return found
 
     def file(self, name: str) -> np.ndarray:
-        """Returns the array of a file of the folder. InputError: it is not what its name says."""
+        """Returns the bytes of a file's array. InputError: it is not what its name says."""
         if not NAME.fullmatch(name):
             raise self.broken(f"{name[:80]!r} is not a file of a recording")
         path = self.folder / name
@@ -349,80 +350,22 @@ class Stored:
         if not isinstance(found, np.ndarray) or found.nbytes > path.stat().st_size:
             raise self.broken(f"{name} has a different size from the recorded one")
         array = np.asarray(found)
-        if digest(array) != name.removesuffix(".npy"):
+        if name not in self.checked and digest(array) != name.removesuffix(".npy"):
             raise self.broken(f"{name} has different bits from when it was recorded")
-        return array
+        self.checked.add(name)
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
-    def bits(self, name: str) -> np.ndarray:
-        """Returns the bytes of a file's array: uint8."""
-        return np.ascontiguousarray(self.file(name)).reshape(-1).view(np.uint8)
+    def bits(self, name: str) -> np.ndarray | None:
+        """As of ``Store``. InputError: the file isn't what its name says."""
+        return self.file(f"{name}.npy") if self.has(name) else None
 
-    def has(self, value: Value) -> bool:
-        """Returns whether the bits of a value were kept."""
-        return not np.prod(value.shape, dtype=int) or (self.folder / f"{value.digest}.npy").exists()
-
-    def _array(self, value: Value) -> np.ndarray | None:
-        if not self.has(value):
-            return None
-        kind = container(value.dtype)
-        if not np.prod(value.shape, dtype=int):
-            return np.zeros(value.shape, kind)
-        array = self.bits(f"{value.digest}.npy")
-        if array.nbytes != int(np.prod(value.shape, dtype=int)) * kind.itemsize:
-            raise self.broken(f"{value.digest}.npy has a different size from its value")
-        return array.view(kind).reshape(value.shape)
-
-    def digests(self, wanted: Sequence[Part], side: int) -> list[str | None]:
-        """As of ``Side``."""
-        return [None if one is None else digest(one) for one in self._parts(wanted, side)]
-
-    def parts(self, wanted: Sequence[Part], side: int) -> list[np.ndarray | None]:
-        """As of ``Side``."""
-        return [None if one is None else np.array(one) for one in self._parts(wanted, side)]
-
-    def _parts(self, wanted: Sequence[Part], side: int) -> Iterator[np.ndarray | None]:
-        for number, selection in wanted:
-            array = self._array(self.recording.values[number])
-            yield None if array is None else selection.taken(array, side)
-
-    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
-        """As of ``Side``; values that were left out are left out."""
-        arrays = {n: self._array(self.recording.values[n]) for n in sorted(wanted)}
-        return {n: np.array(array) for n, array in arrays.items() if array is not None}
-
-    def hold(self, values: set[int], operations: set[int]) -> None:
-        """Nothing: all values are on disk."""
-
-    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
-        """None: a folder says what was computed, and runs nothing."""
-        return None
-
-    def agains(
-        self, wanted: set[int]
-    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
-        """None of each."""
-        return dict.fromkeys(wanted)
-
-    def suspect(self, numbers: Sequence[int]) -> None:
-        """Nothing: ``repeats`` is known."""
-
-    def repeats(self, numbers: Sequence[int]) -> bool:
-        """Returns whether these values had the same bits each time while they were recorded."""
-        return not self.unsteady & set(numbers)
+    def has(self, name: str) -> bool:
+        """As of ``Store``."""
+        return (self.folder / f"{name}.npy").exists()
 
 
 def _numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
     found = tuple(int(n) for n in given)
     if any(not 0 <= n < count for n in found):
         raise ValueError(f"there is no value {max(found)}")
-    return found
-
-
-def container(dtype: str) -> np.dtype:
-    """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
-    if dtype in floats.FORMATS:
-        return floats.container(dtype)
-    found = np.dtype(dtype)
-    if found.kind not in "biufc":
-        raise ValueError(f"there is no dtype {dtype[:40]!r}")
     return found

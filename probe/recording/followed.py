@@ -9,20 +9,17 @@ judged. It works for every graph: chains, residual connections, concatenations, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from probe.recording.difference import Aligned, Pair, align, selected
+from probe.recording.counterparts import align
+from probe.recording.difference import Aligned, Pair, selected
 from probe.recording.judging import Judged, settled
-from probe.recording.labelling import filled, given_labels, labelled
+from probe.recording.labelling import given_labels, labels_of
 from probe.recording.recording import Operation, Recording, Side
 from probe.semantics.labels import Labels, agreeing, joined, tag
-
-MOST_BYTES = 1 << 28
-"""Bytes of operands that are held at once."""
 
 Judge = Callable[[Aligned], Judged]
 
@@ -47,13 +44,6 @@ class Followed:
     right: list[Labels]
     told: list[Told] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
-
-
-def labels_of(left: Side, right: Side) -> tuple[list[Labels], list[Labels]]:
-    """Returns the labels of every value of both runs, by what is read alone."""
-    filled(left, right.recording)
-    filled(right, left.recording)
-    return labelled(left.recording, right.recording), labelled(right.recording, left.recording)
 
 
 def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
@@ -95,7 +85,7 @@ def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
 
 def relabelled(run: Recording, op: Operation, labels: list[Labels], changed: set[int]) -> None:
     """Labels what an operation gives anew, where something that it reads has another label."""
-    given = given_labels(run, op, labels)  # type: ignore[arg-type]
+    given = given_labels(run, op, labels)
     for number, label in zip(op.gives, given, strict=True):
         if run.values[number].content is None:
             labels[number] = label
@@ -201,46 +191,3 @@ def _apart_axes(one: Labels, other: Labels) -> list[int]:
         for axis in range(len(one.shape))
         if not (one.implicit(axis) and other.implicit(axis)) or one.name(axis) != other.name(axis)
     ]
-
-
-class Held:
-    """A side whose operands are fetched for many operations at once, and kept while there is room.
-
-    As of ``Side``; a run of the model for each ``MOST_BYTES`` of operands, rather than for each
-    operation.
-    """
-
-    def __init__(self, side: Side) -> None:
-        self.side, self.recording = side, side.recording
-        self._held: dict[int, np.ndarray] = {}
-        self._agains: dict[int, Any] | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.side, name)
-
-    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
-        """As of ``Side``: with what the next operations read and give."""
-        if not wanted <= set(self._held):
-            self._held = self.side.arrays(wanted | set(self._behind(wanted)))
-        return {number: self._held[number] for number in wanted}
-
-    def _behind(self, wanted: set[int]) -> Iterable[int]:
-        """Further values, from the first wanted one on, as many as there is room for."""
-        values = self.recording.values
-        room = MOST_BYTES
-        first = min(wanted)
-        for number in (*range(first, len(values)), *range(first)):
-            value = values[number]
-            room -= int(np.prod(value.shape, dtype=int)) * 8
-            if room < 0:
-                return
-            yield number
-
-    def again(self, number: int) -> Any:
-        """As of ``Side``."""
-        if self._agains is None:
-            every = {one.number for one in self.recording.operations if not settled(one.meaning)}
-            self._agains = self.side.agains(every)
-        if number not in self._agains:
-            self._agains |= self.side.agains({number})
-        return self._agains[number]

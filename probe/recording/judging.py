@@ -23,12 +23,13 @@ from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
 from probe.order.certificate import BUDGET
-from probe.recording import place
+from probe.recording import adding, place
+from probe.recording.adding import Known, begins
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.recording import Side
-from probe.recording.source import Known, begins, compared_sums, first_meaning
+from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -38,7 +39,6 @@ from probe.semantics import (
     Reduces,
     Unknown,
     Windows,
-    functions,
 )
 
 SETS = 6
@@ -48,9 +48,6 @@ SHIFTS = 0, 1, 3, 8, 16
 """How far numbers are moved along a function's places."""
 
 SEED = 31_000
-
-CHOSEN = {"max", "min", "argmax", "argmin", "any", "all"}
-"""Reductions that give one of the elements that they read, or its place."""
 
 
 @dataclass
@@ -77,31 +74,7 @@ class Judged:
 
 def settled(meaning: Meaning) -> bool:
     """Returns whether an operation's bits follow from what it reads, wherever it stands."""
-    if isinstance(meaning, Unknown):
-        return False
-    if (parts := parts_of(meaning)) is not None:
-        rounding = [one for one in parts if not _unrounded(one)]
-        return all(map(settled, parts)) and len(rounding) <= 1
-    if isinstance(meaning, Exact) or (isinstance(meaning, Windows) and meaning.kind == "max"):
-        return True
-    if isinstance(meaning, Reduces):
-        return meaning.word in CHOSEN
-    return isinstance(meaning, Each) and meaning.exact
-
-
-def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:
-    """What an operation computes that is several in one; None of one that is not, or not known."""
-    if steps := getattr(meaning, "steps", ()):
-        return [one.meaning for one in steps]
-    inside = getattr(meaning, "parts", None)
-    found: Sequence[Meaning] | None = None if inside is None else inside()
-    return found
-
-
-def _unrounded(meaning: Meaning) -> bool:
-    if isinstance(meaning, Each):
-        return functions.of(meaning.word).rounds == 0
-    return isinstance(meaning, Exact)
+    return meaning.rounds is not None
 
 
 def one_call(one: Aligned, left: Side, right: Side) -> bool:
@@ -139,7 +112,7 @@ def _counts(one: Aligned, left: Side) -> bool:
 
 def adds(meaning: Meaning) -> bool:
     """Returns whether an operation is a sum, perhaps with more behind it."""
-    first = first_meaning(meaning)
+    first = first_of(meaning)
     if isinstance(first, Reduces):
         return first.word in ("sum", "mean")
     return isinstance(first, Contracts | Convolution) or (
@@ -191,8 +164,10 @@ def _sides(one: Aligned, left: Side, right: Side, output: int, pair: Pair) -> li
 def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
-    first = first_meaning(left.recording.operations[one.left].meaning)
-    weighted = isinstance(first, Contracts) or (isinstance(first, Windows) and not first.pool)
+    first = first_of(left.recording.operations[one.left].meaning)
+    weighted = isinstance(first, Contracts | Convolution) or (
+        isinstance(first, Windows) and not first.pool
+    )
     budget = BUDGET if weighted else 0  # a mean's division is nothing that certificates ask about
     made = Judged("order", certified=True)
     for output, pair in enumerate(one.gives):
@@ -204,7 +179,7 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
             if not all(_as_recorded(side) for side in sides):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
-            told = compared_sums(sides, known, lambda: Revealer(kept=None, budget=budget))
+            told = adding.compared(sides, known, lambda: Revealer(kept=None, budget=budget))
             if told.unknown or told.left.orders is None or told.right.orders is None:
                 some = told.unknown or len(told.pairs)
                 why = f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"

@@ -265,6 +265,22 @@ def reproduced(left: Function, right: Function, apart: np.ndarray, rows: bool) -
     return _asked((sides[0], sides[1]), apart, len(apart)).replayed
 
 
+def repeated(
+    function: Function, outputs: np.ndarray, along: int | None = None
+) -> np.ndarray | None:
+    """Returns which of these outputs (flat indices) come out of their own number alone, put to all
+    places: bool; None where it can't be asked so. A call each."""
+    side = _Elements(function, along)
+    came = np.zeros(len(outputs), bool)
+    for n, at in enumerate(outputs.tolist()):
+        found = None if side.why else side.answers(at)
+        if found is None:
+            return None
+        recorded = side.recorded.reshape(-1)[at : at + 1]
+        came[n] = same(recorded, found[at : at + 1].view(recorded.dtype), side.dtype)
+    return came
+
+
 class _Asked(ABC):
     """One side, to which one number or one row after the other is put at all places."""
 

@@ -1,24 +1,35 @@
-"""What is kept of a run: its operations, the shapes and digests of all values, the bits of a few.
+"""What is kept of a run: its operations, and the bits of all values in a store.
 
-A run is watched several times rather than kept: first for its structure and digests, then for
-digests of those elements that must agree with another run's, then for the bits of the values that
-differ. A recording on disk is the same, with every value in a file (:mod:`probe.recording.folder`).
+A run is watched once. What it computed from what is a :class:`Recording`, which labels are made of;
+its bits are in a store, by their digests; together they are a :class:`Run`. A folder on disk is the
+same (:mod:`probe.recording.folder`). Comparing two runs changes neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import prod
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import xxhash
 
 from probe import floats
-from probe.errors import Nondeterministic
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Again, Event, Recorder, Seen
+from probe.errors import InputError, Nondeterministic
+from probe.recording.contract import (
+    CONSTANT,
+    INPUT,
+    WEIGHT,
+    Again,
+    Event,
+    Isolated,
+    Lines,
+    Recorder,
+    Seen,
+)
+from probe.recording.store import Kept, Layered, Store, digest
 from probe.semantics import Compiled, Meaning, of_complex
 from probe.semantics.labels import Selection
 
@@ -72,7 +83,10 @@ class Value:
 
 @dataclass(slots=True)
 class Operation:
-    """An operation of a run; ``reads`` and ``gives`` are numbers of values; ``name``: its own."""
+    """An operation of a run; ``reads`` and ``gives`` are numbers of values; ``name``: its own.
+
+    ``again``, ``lines``, ``imports``: as of ``Event``.
+    """
 
     number: int
     name: str
@@ -82,12 +96,14 @@ class Operation:
     gives: tuple[int, ...]
     attributes: Mapping[str, Any]
     meaning: Meaning
-    event: Event | None = None
+    again: Isolated | None = None
+    lines: Lines | None = None
+    imports: Sequence[str] = ()
 
 
 @dataclass
 class Recording:
-    """One run: what was computed from what, with digests."""
+    """What a run computed from what: no bits, but those of ``Value.content``."""
 
     target: str
     note: str = ""
@@ -110,37 +126,116 @@ Part = tuple[int, Selection]
 """The number of a value, and which of its elements are meant."""
 
 
-class Side(Protocol):
-    """One of two runs that are compared: live, or on disk."""
+@dataclass(frozen=True)
+class Made:
+    """Where and of what a recording on disk was made. ``made``: releases and the machine's facts;
+    ``left_out``: how many values have no bits there, and their bytes; ``notes``: what was said."""
+
+    folder: Path
+    subject: str
+    made: Mapping[str, Any]
+    notes: list[str]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run: what it computed, and the bits of all its values. It is never changed.
+
+    ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
+    operations are not run alone, empty where they can be. ``made``: of one that is on disk.
+    ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
+    the names of those that they hold.
+    """
 
     recording: Recording
+    store: Store
+    unsteady: frozenset[int] = frozenset()
+    untried: str = ""
+    made: Made | None = None
+    keys: Mapping[Hashable, int] = field(default_factory=dict)
+    kinds: Mapping[str, np.dtype] = field(default_factory=dict)
 
-    def digests(self, wanted: Sequence[Part], side: int) -> list[str | None]:
-        """Returns digests of selected elements of values; None of those that weren't kept."""
+    def __repr__(self) -> str:
+        """What it is, not what it holds."""
+        run = self.recording
+        return f"Run of {len(run.operations)} operations on {run.target}"
 
-    def parts(self, wanted: Sequence[Part], side: int) -> list[np.ndarray | None]:
-        """Returns selected elements of values; None of those that weren't kept."""
+    def array(self, number: int) -> np.ndarray | None:
+        """Returns a value as a container array, not to be written to; None: it was left out.
+        InputError: a folder's file isn't what it should be."""
+        value = self.recording.values[number]
+        kind = self.kinds.get(value.dtype) or container(value.dtype)
+        bits = self.store.bits(value.digest) if prod(value.shape) else np.zeros(0, np.uint8)
+        if bits is None:
+            return None
+        if bits.nbytes == prod(value.shape) * kind.itemsize:
+            return bits.view(kind).reshape(value.shape)
+        if self.made is None:  # of what NumPy has no dtype for: several numbers an element
+            return bits.view(kind).reshape(*value.shape, -1)
+        raise self.broken(f"{value.digest} has a different size from its value")
 
-    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
-        """Returns values as container arrays, by number."""
+    def broken(self, why: str) -> InputError:
+        """Returns the error for a recording that is not what it should be."""
+        folder = self.made.folder if self.made else "(none)"
+        return InputError("recording", folder, why, "record it again with probe record")
 
-    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
+    @property
+    def outputs(self) -> list[np.ndarray | None]:
+        """Returns its outputs as container arrays."""
+        return [self.array(number) for number in self.recording.outputs]
+
+    def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
+        """Returns values as container arrays, by number, without those that were left out."""
+        every = {n: self.array(n) for n in sorted(set(wanted))}
+        return {n: array for n, array in every.items() if array is not None}
+
+    def parts(self, wanted: Iterable[Part], side: int) -> list[np.ndarray | None]:
+        """Returns selected elements of values; None of those that were left out."""
+        both = ((self.array(n), chosen) for n, chosen in wanted)
+        return [None if array is None else chosen.taken(array, side) for array, chosen in both]
+
+    def digests(self, wanted: Iterable[Part], side: int) -> list[str | None]:
+        """Returns digests of selected elements; None of those that were left out."""
+        return [None if one is None else digest(one) for one in self.parts(wanted, side)]
+
+    def again(self, number: int) -> Isolated | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
+        return self.recording.operations[number].again
 
-    def agains(
-        self, wanted: set[int]
-    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+    def agains(self, wanted: Iterable[int]) -> dict[int, Isolated | None]:
         """Returns the same of several operations."""
+        return {number: self.again(number) for number in wanted}
 
-    def hold(self, values: set[int], operations: set[int]) -> None:
-        """Keeps these values instead of others, and what runs these operations alone: then
-        ``arrays`` and ``agains`` need no further run."""
+    def event(self, number: int) -> Operation:
+        """Returns an operation."""
+        return self.recording.operations[number]
 
-    def suspect(self, numbers: Sequence[int]) -> None:
-        """Has the next run, whatever it is for, look at these values too: for ``repeats``."""
+    def repeats(self, numbers: Iterable[int]) -> bool:
+        """Returns whether these values had the same bits when it ran once more."""
+        return not self.unsteady.intersection(numbers)
 
-    def repeats(self, numbers: Sequence[int]) -> bool:
-        """Returns whether these values have the same bits in another run of the same side."""
+    def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
+        """Returns the same run with other bits of a few values."""
+        front, values = Kept(), list(self.recording.values)
+        for number, array in arrays.items():
+            name = front.put(np.asarray(array))
+            values[number] = replace(values[number], digest=name, content=None)
+        recording = replace(self.recording, values=values)
+        return replace(self, recording=recording, store=Layered(front, self.store))
+
+
+Side = Run
+
+
+def container(dtype: str) -> np.dtype:
+    """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
+    if dtype in floats.FORMATS:
+        return floats.container(dtype)
+    found = np.dtype(dtype)
+    if found.kind not in "biufc":
+        raise ValueError(f"there is no dtype {dtype[:40]!r}")
+    return found
 
 
 def numbers(seen: Seen) -> Callable[[], np.ndarray]:
@@ -151,31 +246,6 @@ def numbers(seen: Seen) -> Callable[[], np.ndarray]:
         return floats.widen(array, seen.dtype) if seen.dtype in floats.FORMATS else array
 
     return given
-
-
-PIECE = 1 << 20
-"""Bytes from which on an array that isn't contiguous is copied a few rows at a time."""
-
-
-def digest(array: np.ndarray) -> str:
-    """Returns a digest of an array's bits, row by row: 32 digits, however it lies in memory.
-
-    XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
-    reads 1.5 with the processor's own instructions. Nobody chooses arrays that collide.
-    """
-    if array.flags.c_contiguous and array.dtype.kind in "fiub":
-        return xxhash.xxh3_128_hexdigest(array.data)
-    if array.flags.c_contiguous or array.nbytes < PIECE:
-        return xxhash.xxh3_128_hexdigest(_bytes(array))
-    found = xxhash.xxh3_128()
-    rows = max(1, PIECE * len(array) // array.nbytes)
-    for at in range(0, len(array), rows):
-        found.update(_bytes(array[at : at + rows]))
-    return found.hexdigest()
-
-
-def _bytes(array: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 EVERY = Selection((), None, None, ((), ()))
@@ -219,224 +289,133 @@ class Watch:
         return self.numbers[seen.key]
 
 
-class Live:
-    """A run that can be had again: every question runs it once more."""
+def recorded(recorder: Recorder, keep: bool = True) -> Run:
+    """Runs it once, watched. ``keep``: its values too, not only what has to be known of them."""
+    found, store = Recording(recorder.target), Kept()
+    views: dict[Hashable, str] = getattr(recorder, "views", {})
+    names, kinds = dict[str, int](), dict[str, np.dtype]()
+    large = 0
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.outputs: list[np.ndarray] = []
-        self.given: dict[int, np.ndarray] = {}
-        self.held: dict[int, np.ndarray] = {}
-        self.suspects: set[int] = set()
-        self.digests_again: dict[int, str] = {}
-        self.able: dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None] = {}
-        self.scripted: dict[int, bool] = {}  # of those: whether the recorder writes them as lines
-        self.views: dict[Hashable, str] = getattr(recorder, "views", {})
-        self.recording = self.watched()
-
-    def watched(self) -> Recording:
-        """Runs it for its structure and digests."""
-        found = Recording(self.recorder.target)
-        names: dict[str, int] = {}
-        large = 0
-
-        def fits(shape: tuple[int, ...], array: Callable[[], np.ndarray]) -> bool:
-            """Returns whether such a value is kept, and counts its bytes where it is large."""
-            nonlocal large
-            size = prod(shape)
-            if size <= SMALL:
-                return True
-            if size > LARGE or large + (more := array().nbytes) > LARGE_BYTES:
-                return False
-            large += more
+    def fits(shape: tuple[int, ...], size: int) -> bool:
+        """Returns whether labels may know such a value by its content, and counts large ones."""
+        nonlocal large
+        if prod(shape) <= SMALL:
             return True
+        if prod(shape) > LARGE or large + size > LARGE_BYTES:
+            return False
+        large += size
+        return True
 
-        def met(number: int, seen: Seen, given: int) -> None:
-            if given >= 0:
-                value = Value(seen.shape, seen.dtype, bits(seen), given, address=seen.address)
-                found.values.append(value)
-                return
-            array = seen.array()
-            value = Value(seen.shape, seen.dtype, digest(array), given, seen.role, seen.name)
-            value.address = seen.address
-            plain = not value.floating or seen.role == CONSTANT
-            few = seen.role == INPUT or array.size == 1
-            if few or (plain and fits(seen.shape, lambda: array)):
-                value.content = np.array(array)
-            found.values.append(value)
+    def met(number: int, seen: Seen, given: int) -> None:
+        value = Value(seen.shape, seen.dtype, "", given, address=seen.address)
+        found.values.append(value)
+        if given >= 0:
+            value.digest = bits(seen)
+            return
+        array = seen.array()
+        value.digest, value.role, value.name = kept(array, seen), seen.role, seen.name
+        plain = not value.floating or seen.role == CONSTANT
+        few = seen.role == INPUT or array.size == 1
+        if few or (plain and fits(seen.shape, array.nbytes)):
+            value.content = content(value.digest, array)
 
-        def bits(seen: Seen) -> str:
-            """Returns the digest of a result.
-            That of a view is known where those of what it shows are."""
-            event, reads = watch.now
-            if event is None or event.view is None or len(event.gives) != 1:
-                return digest(seen.array())
-            same = (event.view, *(found.values[n].digest for n in reads))
-            if same not in self.views:
-                self.views[same] = digest(seen.array())
-            return self.views[same]
+    def kept(array: np.ndarray, seen: Seen) -> str:
+        kinds.setdefault(seen.dtype, array.dtype)
+        return store.put(array) if keep else digest(array)
 
-        def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-            values, meaning, known, halves = found.values, event.meaning, True, False
-            for n in reads:
-                known = known and values[n].plain
-            for n in (*reads, *gives):
-                halves = halves or values[n].dtype in COMPLEX
-            if halves:
-                meaning = of_complex(meaning)
-            if known:
-                for n, seen in zip(gives, event.gives, strict=True):
-                    settled = meaning.exact or not values[n].floating
-                    if settled and fits(seen.shape, seen.array):
-                        values[n].content = np.array(seen.array())
-            if meaning.notices and gives and values[gives[0]].content is None:
-                values[gives[0]].zeros = meaning.noticed(
-                    [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
-                )
-            name = event.path or event.op
-            names[name] = names.get(name, 0) + 1
-            unique = name if names[name] == 1 else f"{name}#{names[name]}"
-            found.operations.append(
-                Operation(
-                    *(number, unique, event.op, event.path, reads, gives, event.attributes, meaning)
-                )
+    def content(name: str, array: np.ndarray) -> np.ndarray:
+        bits = store.bits(name)
+        return np.array(array) if bits is None else bits.view(array.dtype).reshape(array.shape)
+
+    def bits(seen: Seen) -> str:
+        """Returns the digest of a result. A view's is known where those of what it shows are."""
+        event, reads = watch.now
+        if event is None or event.view is None or len(event.gives) != 1:
+            return kept(seen.array(), seen)
+        same = (event.view, *(found.values[n].digest for n in reads))
+        if same not in views or (keep and not store.has(views[same])):
+            views[same] = kept(seen.array(), seen)
+        return views[same]
+
+    def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
+        values, meaning = found.values, event.meaning
+        if any(values[n].dtype in COMPLEX for n in (*reads, *gives)):
+            meaning = of_complex(meaning)
+        if all(values[n].plain for n in reads):
+            for n, seen in zip(gives, event.gives, strict=True):
+                if meaning.exact or not values[n].floating:
+                    array = seen.array()
+                    if fits(seen.shape, array.nbytes):
+                        values[n].content = content(values[n].digest, array)
+        if meaning.notices and gives and values[gives[0]].content is None:
+            values[gives[0]].zeros = meaning.noticed(
+                [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
             )
+        name = event.path or event.op
+        names[name] = names.get(name, 0) + 1
+        unique = name if names[name] == 1 else f"{name}#{names[name]}"
+        said = unique, event.op, event.path, reads, gives, event.attributes, meaning
+        found.operations.append(Operation(number, *said, event.again, event.lines, event.imports))
 
-        watch = Watch(met, done)
-        try:
-            outputs = self.recorder.record(watch)
-        except Again:
-            return self.watched()
-        self.numbers = watch.numbers
-        found.target, found.note = self.recorder.target, self.recorder.note  # known by now
-        self.outputs = [np.array(seen.array()) for seen in outputs]
-        found.outputs = tuple(watch.number(seen) for seen in outputs)
-        self.given = dict(zip(found.outputs, self.outputs, strict=True))
-        self._inline(found)
-        return found
-
-    def _inline(self, found: Recording) -> None:
-        """Finds out what compiled operations compute, where the recorder can do without them."""
-        some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
-        other = getattr(self.recorder, "uncompiled", None)
-        if not some or other is None or (recorder := other()) is None:
-            return
-        try:
-            plain = Live(recorder).recording
-        except Exception:  # what runs compiled alone: the operation stays unknown
-            return
-        composed = import_module("probe.recording.composed")
-        for one in some:
-            one.meaning = composed.meaning(one, found, plain)
-
-    def _rerun(
-        self,
-        met: Callable[[int, Seen, int], None] = lambda *_: None,
-        done: Callable[..., None] = lambda *_: None,
-    ) -> None:
-        """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
-        values, wrong = self.recording.values, []
-
-        def checked(number: int, seen: Seen, given: int) -> None:
-            same = number < len(values) and (values[number].shape, values[number].dtype)
-            if same != (seen.shape, seen.dtype):
-                wrong.append(number)
-            elif not wrong:
-                met(number, seen, given)
-                if number in self.suspects:
-                    self.digests_again[number] = digest(seen.array())
-
-        def after(number: int, *rest: Any) -> None:
-            if not wrong:
-                done(number, *rest)
-
-        watch = Watch(checked, after)
-        try:
-            for seen in self.recorder.record(watch):
-                watch.number(seen)  # an input that no operation reads may be an output
-        finally:
-            self.suspects = set()
-            if wrong:
-                raise Nondeterministic(OTHER_OPERATIONS) from None
-
-    def digests(self, wanted: Sequence[Part], side: int) -> list[str | None]:
-        return self._each(wanted, lambda array, chosen: digest(chosen.taken(array, side)))
-
-    def parts(self, wanted: Sequence[Part], side: int) -> list[np.ndarray | None]:
-        return self._each(
-            wanted, lambda array, chosen: np.array(chosen.taken(array, side), order="C")
-        )
-
-    def _each(
-        self, wanted: Sequence[Part], made: Callable[[np.ndarray, Selection], Any]
-    ) -> list[Any]:
-        """Runs it once more, and makes something of each part."""
-        found: list[Any] = [None] * len(wanted)
-        places: dict[int, list[int]] = {}
-        for place, (number, _) in enumerate(wanted):
-            places.setdefault(number, []).append(place)
-
-        def met(number: int, seen: Seen, _: int) -> None:
-            for place in places.get(number, ()):
-                found[place] = made(seen.array(), wanted[place][1])
-
-        self._rerun(met)
-        return found
-
-    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
-        known = {n: self.held[n] for n in wanted if n in self.held}
-        return known | self._fetched(wanted - known.keys(), set())
-
-    def hold(self, values: set[int], operations: set[int]) -> None:
-        known = {n: self.held[n] for n in values if n in self.held}
-        self.held = known | self._fetched(values - known.keys(), operations)
-
-    def _fetched(self, values: set[int], operations: set[int]) -> dict[int, np.ndarray]:
-        """Returns values; notes what runs operations alone. One run, if any."""
-        found = {n: self.given[n] for n in values if n in self.given}
-        missing, rest = values - found.keys(), operations - self.able.keys()
-
-        def met(number: int, seen: Seen, _: int) -> None:
-            if number in missing:
-                found[number] = np.array(seen.array(), order="C")
-
-        def done(number: int, event: Event, *_: Any) -> None:
-            if number in rest:
-                self.able[number] = event.again
-                self.scripted[number] = event.lines is not None
-
-        if missing or rest:
-            self._rerun(met, done)
-        return found
-
-    def suspect(self, numbers: Sequence[int]) -> None:
-        self.suspects, self.digests_again = set(numbers), {}
-
-    def repeats(self, numbers: Sequence[int]) -> bool:
-        if not self.digests_again.keys() >= set(numbers):
-            self.suspect(numbers)
-            self._rerun()
-        return all(self.digests_again[n] == self.recording.values[n].digest for n in numbers)
-
-    def event(self, wanted: int) -> Event:
-        """Runs it for one operation as it was called; its arrays are no longer valid."""
-        found: list[Event] = []
-
-        def done(number: int, event: Event, *_: Any) -> None:
-            if number == wanted:
-                found.append(event)
-
-        self._rerun(done=done)
-        return found[0]
-
-    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
-        return self.agains({number})[number]
-
-    def agains(
-        self, wanted: set[int]
-    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
-        self._fetched(set(), wanted)
-        return {number: self.able[number] for number in wanted}
+    watch = Watch(met, done)
+    try:
+        found.outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    except Again:
+        return recorded(recorder, keep)
+    finally:
+        watch.met = watch.done = lambda *_: None  # else the store would stay in a circle with them
+    found.target, found.note = recorder.target, recorder.note  # known by now
+    _inline(recorder, found)
+    return Run(found, store, keys=watch.numbers, kinds=kinds)
 
 
-__all__ = ["WEIGHT", "Live", "Operation", "Recording", "Side", "Value", "Watch", "digest"]
+def _inline(recorder: Recorder, found: Recording) -> None:
+    """Finds out what compiled operations compute, where the recorder can do without them."""
+    some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
+    other = getattr(recorder, "uncompiled", None)
+    if not some or other is None or (uncompiled := other()) is None:
+        return
+    try:
+        plain = recorded(uncompiled, keep=False).recording
+    except Exception:  # what runs compiled alone: the operation stays unknown
+        return
+    composed = import_module("probe.recording.composed")
+    for one in some:
+        one.meaning = composed.meaning(one, found, plain)
+
+
+@dataclass
+class Repeat:
+    """What a further watched run gave: digests and addresses of the same values."""
+
+    digests: list[str] = field(default_factory=list)
+    addresses: list[int | None] = field(default_factory=list)
+
+
+def repeated(recorder: Recorder, run: Run) -> Repeat:
+    """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
+    values, found, wrong = run.recording.values, Repeat(), []
+
+    def met(number: int, seen: Seen, given: int) -> None:
+        same = number < len(values) and (values[number].shape, values[number].dtype)
+        if same != (seen.shape, seen.dtype):
+            wrong.append(number)
+        elif not wrong:
+            found.digests.append(digest(seen.array()))
+            found.addresses.append(seen.address)
+
+    watch = Watch(met, lambda *_: None)
+    try:
+        for seen in recorder.record(watch):
+            watch.number(seen)  # an input that no operation reads may be an output
+    finally:
+        if wrong:
+            raise Nondeterministic(OTHER_OPERATIONS) from None
+    if len(found.digests) != len(values):
+        raise Nondeterministic(OTHER_OPERATIONS)
+    return found
+
+
+Live = recorded
+
+__all__ = ["WEIGHT", "Live", "Operation", "Recording", "Run", "Side", "Value", "Watch", "digest"]

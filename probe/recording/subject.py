@@ -22,8 +22,9 @@ from probe import backends
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
-from probe.recording.contract import Input, Opened, Recorder, Seen, Visit
+from probe.recording.contract import Event, Input, Opened, Recorder, Seen, Visit
 from probe.recording.inputs import restored
+from probe.recording.store import digest
 
 FILES = {
     ".onnx": "onnxruntime",
@@ -370,39 +371,62 @@ def of_function(
         found = list(leaves(guarded(function, name) if name else function()))
     kinds = [kind for one in found for kind in [_library(one)] if kind]
     if kinds:
-        made: Recorder = recorders(kinds[0]).Recorder(function)
+        module = recorders(kinds[0])
+        made = module.Recorder(function)
         if ran := getattr(made, "ran", None):
             ran(found)
-        return made
+        # the bits of this call, which walk.watched need not make again
+        made.already = [digest(one) for one in module.Recorder(lambda: found).plain()]
+        return made  # type: ignore[no-any-return]
     if any(isinstance(one, np.ndarray | np.generic) for one in found):
-        if bare is not None and bare[1] and (plain := _of_numpy(*bare)):
-            return plain
+        if bare is not None and bare[1]:
+            return _OfNumpy(*bare, [digest(np.asarray(one)) for one in found])
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
             "NumPy itself, take the arrays as arguments: inputs=(x,)"
         )
-        if bare is not None and bare[1]:
-            why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
-            todo = (
-                "compute from these arrays all the way: np.asarray(), .tolist(), .view(), and what "
-                "is done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)"
-                "); of another library return its own arrays (without .numpy())"
-            )
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(one).__name__ for one in found)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
 
 
-def _of_numpy(function: Callable[..., Any], given: Sequence[Any]) -> Recorder | None:
-    """Returns a recorder of plain NumPy; None where the outputs do not come from NumPy's calls."""
-    made: Recorder = import_module("probe.recorders.ndarray").Recorder(function, *given)
-    gave: set[Any] = set()
-    try:
-        outputs = made.record(lambda event: gave.update(seen.key for seen in event.gives))
-    except Exception:  # another library takes no watched arrays
-        return None
-    return made if outputs and all(one.key in gave for one in outputs) else None
+class _OfNumpy:
+    """A recorder of plain NumPy. InputError: outputs do not come from NumPy's calls.
+
+    ``already``: digests of its outputs, from a run unwatched.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], given: Sequence[Any], already: list[str]
+    ) -> None:
+        self.inner = import_module("probe.recorders.ndarray").Recorder(function, *given)
+        self.inner.already = already
+        self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """As of ``Recorder``."""
+        gave: set[Any] = set()
+
+        def met(event: Event) -> None:
+            gave.update(seen.key for seen in event.gives)
+            visit(event)
+
+        try:
+            outputs: list[Seen] = self.inner.record(met)
+        except ProbeError:
+            raise
+        except Exception:  # another library takes no watched arrays
+            outputs = []
+        if outputs and all(one.key in gave for one in outputs):
+            return outputs
+        why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
+        todo = (
+            "compute from these arrays all the way: np.asarray(), .tolist(), .view(), and what is "
+            "done with arrays of np.empty() or np.zeros() are not seen (use np.empty_like(x)); of "
+            "another library return its own arrays (without .numpy())"
+        )
+        raise InputError("function", "ndarray", why, todo)
 
 
 def of_net(net: Any, given: Sequence[Any]) -> Recorder:

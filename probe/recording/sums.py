@@ -19,12 +19,13 @@ import numpy as np
 import xxhash
 
 from probe import budget, floats, operands, ulp, window
-from probe.backends.contract import Backend, Operator
+from probe.backends.contract import Operator
 from probe.errors import InputError
-from probe.launch import Answer, InlineSession
+from probe.launch import Answer
 from probe.layout import CONTIGUOUS
-from probe.order.functions import Own
+from probe.order.functions import OwnSession
 from probe.order.orders import Behind
+from probe.recording.contract import Isolated
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -36,9 +37,7 @@ from probe.semantics import (
     Step,
     Windows,
 )
-from probe.worker import child
 
-Again = Callable[[list[np.ndarray]], list[np.ndarray]]
 Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Function = tuple[str, tuple[Any, ...]]
@@ -116,12 +115,10 @@ class Sum:
 
     @property
     def weighted(self) -> bool:
-        """Returns whether weights can be chosen; of a pool they are put into the input."""
-        return self.w is not None or self.pooled
+        return self.w is not None or self.pooled  # of a pool they are put into the input
 
     @property
     def bias(self) -> str | None:
-        """Returns how a bias is generated; None where there is none."""
         return None if self.b is None else "normal"
 
     @property
@@ -131,22 +128,18 @@ class Sum:
 
     @property
     def group_channels(self) -> int:
-        """Returns how many channels one filter reads."""
         return self.in_channels // self.groups
 
     @property
     def summands(self) -> int:
-        """Returns the number of products in each output, without the bias."""
         return prod(self.kernel) * self.group_channels
 
     @property
     def weight_shape(self) -> Shape:
-        """(*kernel, in_channels / groups, filters)."""
         return (*self.kernel, self.group_channels, self.filters)
 
     @property
     def spatial_rank(self) -> int:
-        """Returns how many spatial axes there are."""
         return len(self.sizes)
 
     @property
@@ -155,44 +148,34 @@ class Sum:
         return self.sizes[-1] if self.sizes else None
 
     def spatial(self, length: int | None = None) -> Shape:
-        """Returns the sizes of the spatial axes."""
         return self.sizes
 
     def input_shape(self) -> Shape:
-        """(batch, *spatial, in_channels)."""
         return (self.batch, *self.sizes, self.in_channels)
 
     def output_shape(self) -> Shape:
-        """(batch, *output positions, filters)."""
         return (self.batch, *self.outputs(self.sizes), self.filters)
 
     @property
     def windows(self) -> Sum:
-        """Returns what says where windows lie: as :class:`probe.geometry.Windows`."""
-        return self
+        return self  # as of probe.window.Sliding, whose methods are these three
 
     def outputs(self, sizes: Sequence[int]) -> Shape:
-        """Returns how many outputs there are on every axis."""
         return tuple(map(len, self.index))
 
     def pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Returns no padding: ``reads`` says where there is any."""
-        return ((0, 0),) * len(self.index)
+        return ((0, 0),) * len(self.index)  # the index says where nothing is read
 
     def reads(self, axis: int, size: int) -> np.ndarray:
-        """Returns ``index`` of an axis."""
         return self.index[axis]
 
     def drawn(self, kind: str, seed: int) -> Sum:
-        """Returns the same with other generated operands."""
         return replace(self, kind=kind, seed=seed)
 
     def operands(self) -> Arrays:
-        """Returns generated x, w and b."""
         return operands.generate(self)  # type: ignore[arg-type]
 
     def spec(self) -> dict[str, Any]:
-        """Returns what tells it from other operators of its session."""
         return {"dtype": self.dtype, "filters": self.filters, "bias": self.b is not None}
 
     def to_json(self) -> dict[str, Any]:
@@ -264,36 +247,36 @@ def sum_of(meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Seq
     return replace(found, functions=functions)
 
 
+def first_of(meaning: Meaning) -> Meaning:
+    """Returns what an operation that is several in one starts with."""
+    steps = getattr(meaning, "steps", ())
+    found: Meaning = steps[0].meaning if steps else meaning
+    return found
+
+
 def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple[Function, ...]]:
     """An operation that is several in one: the sum that it starts with, and functions behind it.
 
     ``shapes``: of the arrays it reads. A bias that is added behind becomes the sum's own.
     InputError: what is behind is not of this kind.
     """
-    behind, count = list(getattr(meaning, "behind", ())), len(shapes)
-    if steps := _without_shapes(getattr(meaning, "steps", ()), count):
-        first = steps[0].meaning
-        if steps[0].reads != tuple(range(len(steps[0].reads))):
-            raise InputError("operation", type(first).__name__, "several operations in one", "")
-        for number, one in enumerate(steps[1:]):
-            if count + number not in one.reads:
-                raise InputError("operation", meaning.word, "several operations in one", "")
-            behind.append((one.meaning, tuple(n for n in one.reads if n != count + number)))
-    else:
-        first = getattr(meaning, "first", meaning)
-    functions: list[Function] = []
-    for one, others in behind:
-        each = getattr(one, "each", one)
-        if each.word == "add" and len(others) == 1:
+    count, functions = len(shapes), list[Function]()
+    steps = _without_shapes(getattr(meaning, "steps", ()), count)
+    first = first_of(meaning)
+    if steps and steps[0].reads != tuple(range(len(steps[0].reads))):
+        raise InputError("operation", type(first).__name__, "several operations in one", "")
+    for number, step in enumerate(steps[1:], count):
+        others, one = tuple(n for n in step.reads if n != number), step.meaning
+        if number not in step.reads:
+            raise InputError("operation", meaning.word, "several operations in one", "")
+        if one.word == "add" and len(others) == 1:
             biased = None if functions else _with_bias(first, others[0], shapes)
-            if biased is None:
-                functions.append(("add", others))
-            else:
-                first = biased
-        elif isinstance(each, Each) and not others:
-            functions.append((each.word, each.numbers))
+            functions += [("add", others)] if biased is None else []
+            first = biased or first
+        elif isinstance(one, Each) and not others:
+            functions.append((one.word, one.numbers))
         else:
-            raise InputError("operation", each.word, "it is computed after the sum", "")
+            raise InputError("operation", one.word, "it is computed after the sum", "")
     return first, tuple(functions)
 
 
@@ -473,19 +456,16 @@ def _index(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarr
 # the operation as a target of the engine's questions
 
 
-class Session(InlineSession):
+class Session(OwnSession):
     """A recorded operation as a started target of its sum. InputError: its last step is not known.
 
-    ``behind``: what becomes of each sum before it is given; None: nothing.
+    ``behind``: what becomes of each sum before it is given; None: nothing. ``reads``: what it
+    reads besides its operands is as it was recorded.
     """
 
-    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Again) -> None:
-        self.target = Own(name)  # type: ignore[assignment]
-        self.variables, self.facts = {}, {}
-        self._worker, self.alive = child.Worker(), True
-        self._of = _Library(asked, reads, again)
-        self._worker.backend = self._of  # type: ignore[assignment]
-        self.asked, self.faint = asked, 0
+    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Isolated) -> None:
+        super().__init__(name, partial(_Pool if asked.pooled else _Operation, owner=self))
+        self.asked, self.reads, self.again, self.faint = asked, reads, again, 0
         self.behind: Behind | None = None
         self.divisors: np.ndarray | None = None
         if asked.divides:
@@ -497,21 +477,21 @@ class Session(InlineSession):
             self.faint = FAINT * (bounded and asked.dtype != "float16")
 
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
-        """As ``InlineSession.stream``; questions are put so that answers get through ``behind``."""
+        """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
         if header["do"] != "masks" or self.behind is None:
             yield from super().stream(header, arrays)
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
-        recorded = self._of.reads
-        self._of.reads = [
+        recorded = self.reads
+        self.reads = [
             np.zeros_like(r) if n in self.asked.added else r for n, r in enumerate(recorded)
         ]  # what is added behind answers nothing
         try:
             for answer, found in super().stream(header, given):
                 yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
         finally:
-            self._of.reads = recorded
+            self.reads = recorded
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
         dtype = self.asked.dtype
@@ -613,26 +593,10 @@ def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | 
     raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
 
 
-class _Library(Backend):
-    """The library that has this one operation."""
-
-    name = "recorded"
-
-    def __init__(self, asked: Sum, reads: Sequence[np.ndarray], again: Again) -> None:
-        self.asked, self.reads, self.again = asked, reads, again
-
-    def start(self, switches: Any, device: str | None) -> dict[str, Any]:
-        """Says nothing of itself: it runs in this process already."""
-        return {}
-
-    def operator(self, spec: dict[str, Any]) -> Operator:
-        return (_Pool if self.asked.pooled else _Operation)(spec, self)
-
-
 class _Operation(Operator):
-    """The operation; what it reads besides its operands stays as it was recorded."""
+    """The operation of a session."""
 
-    def __init__(self, spec: dict[str, Any], owner: _Library) -> None:
+    def __init__(self, spec: dict[str, Any], owner: Session) -> None:
         super().__init__(spec)
         self.asked = asked = owner.asked
 
@@ -672,7 +636,7 @@ class _Pool(_Operation):
     don't; the rest of the input is 0 then.
     """
 
-    def __init__(self, spec: dict[str, Any], owner: _Library) -> None:
+    def __init__(self, spec: dict[str, Any], owner: Session) -> None:
         super().__init__(spec, owner)
         pool, asked = self.call, owner.asked
         reads, sets = window.Geometry.of(asked).reads(), _disjoint(asked)

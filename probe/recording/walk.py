@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from probe import budget, floats
+from probe.enclosure import Rounding
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
@@ -26,11 +27,19 @@ from probe.recording.contract import Recorder
 from probe.recording.difference import (
     Aligned,
     Difference,
-    batches,
     compare,
-    itemsize,
 )
-from probe.recording.recording import Live, Recording, Side, digest, name_of
+from probe.recording.recording import (
+    Operation,
+    Recording,
+    Repeat,
+    Run,
+    Side,
+    digest,
+    name_of,
+    recorded,
+    repeated,
+)
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -67,6 +76,18 @@ class Walk:
     def first(self) -> Aligned | None:
         """Returns the first source."""
         return self.difference.first
+
+    @property
+    def rounding(self) -> Rounding:
+        """Returns the differing outputs of all sources by whether rounding can be why."""
+        found = Rounding()
+        for number, one in enumerate(self.operations):
+            if one.verdict == "source":
+                cause = self.causes.get(number)
+                found += Rounding() if cause is None else cause.rounding
+                counted = 0 if cause is None else cause.rounding.total
+                found += Rounding(unknown=max(0, one.differing - counted))
+        return found
 
     @property
     def computed(self) -> list[Aligned]:
@@ -110,24 +131,42 @@ def walk(
     return compared(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
 
 
-def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
-    """Returns a watched run, and what is to be said of it. Raises Nondeterministic."""
-    side = Live(recorder)
-    plain, again = (_digests(recorder, side, fill) for fill in FILLS)
-    if plain != again:
-        raise unsteady(recorder, what)
+def watched(recorder: Recorder, what: str) -> tuple[Run, list[str]]:
+    """Runs it unwatched, watched, and watched once more. Returns the first watched run, and what is
+    to be said of it. Raises Nondeterministic.
+
+    Where watching changes the bits it is run unwatched twice more: is that steady by itself?
+    """
+    run = recorded(recorder)
+    inner: Any = getattr(recorder, "inner", recorder)
+    if (plain := getattr(inner, "already", None)) is not None:
+        inner.already = None  # it says nothing of runs with gradients, say
+    else:
+        plain = _digests(recorder, run, FILLS[1])
+    _soil(run, FILLS[0])
+    again = repeated(recorder, run)
+    values = run.recording.values
+    some = {n for n, v in enumerate(values) if v.digest != again.digests[n]}
+    run = replace(run, unsteady=frozenset(some))
+    outputs = [values[n].digest for n in run.recording.outputs]
+    if some.intersection(run.recording.outputs):
+        raise unsteady(run, again, what)
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
-    if [digest(one) for one in side.outputs] != plain:
-        notes.append(
-            f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
-            "the results for single operations hold for the recorded run only"
-        )
-    return side, notes
+    if outputs != plain:
+        one, two = (_digests(recorder, run, fill) for fill in FILLS)
+        if one != two:
+            raise unsteady(run, again if some else repeated(recorder, run), what)
+        if outputs != one:
+            notes.append(
+                f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
+                "the results for single operations hold for the recorded run only"
+            )
+    return run, notes
 
 
-def _digests(recorder: Recorder, side: Live, fill: int) -> list[str]:
+def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
     """Digests of an unwatched run's outputs, after memory of the values' sizes was filled."""
-    _soil(side, fill)
+    _soil(run, fill)
     return [digest(one) for one in recorder.plain()]
 
 
@@ -145,20 +184,11 @@ def _soil(side: Side, fill: int = FILLS[0]) -> None:
         del held
 
 
-def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
+def unsteady(run: Run, again: Repeat, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
-    one = Live(recorder)
-    _soil(one, FILLS[1])
-    two = Live(recorder)
     start = f"{what} gives different bits each time it is run"
-    ours, theirs = one.recording, two.recording
-    if [v.shape for v in ours.values] != [v.shape for v in theirs.values]:
-        return Nondeterministic(f"{start}: it does not even run the same operations twice")
-    apart = {
-        n
-        for n, (a, b) in enumerate(zip(ours.values, theirs.values, strict=True))
-        if a.digest != b.digest
-    }
+    ours = run.recording
+    apart = {n for n, value in enumerate(ours.values) if value.digest != again.digests[n]}
     number = _first(ours, apart)
     changed = [ours.values[n] for n in sorted(apart) if ours.values[n].given < 0]
     if number is None and changed:
@@ -172,34 +202,34 @@ def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
         f"{start}: the first operation that does is {where}, number {number + 1} of "
         f"{len(ours.operations)}"
     )
-    if said := _misaligned(one, two, number):
+    if said := _misaligned(run, again, op):
         return Misaligned(f"{found}, {said}; {ALLOCATE}")
     return Nondeterministic(f"{found}; {FIX}")
 
 
-def _misaligned(one: Live, two: Live, number: int) -> str:
+def _misaligned(run: Run, again: Repeat, op: Operation) -> str:
     """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
     alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
-    runs = one.recording, two.recording
-    op = runs[0].operations[number]
-    ours, theirs = ([run.values[n].address for n in op.reads] for run in runs)
-    if ours == theirs:
+    values = run.recording.values
+    ours = [values[n].address for n in op.reads], [values[n].digest for n in op.gives]
+    theirs = [again.addresses[n] for n in op.reads], [again.digests[n] for n in op.gives]
+    if ours[0] == theirs[0]:
         return ""
     try:
-        moved = getattr(one.again(number), "moved", None)
-        arrays = one.arrays(set(op.reads))
+        moved = getattr(op.again, "moved", None)
+        arrays = run.arrays(op.reads)
         if moved is None:
             return ""
-        for run, addresses in zip(runs, (ours, theirs), strict=True):
+        for addresses, wanted in (ours, theirs):
             found = moved(addresses)([np.array(arrays[n]) for n in op.reads])
-            if [digest(a) for a in found] != [run.values[n].digest for n in op.gives]:
+            if [digest(a) for a in found] != wanted:
                 return ""
     except Exception:  # it can not be run alone, or a library raises what it likes
         return ""
     said = [
-        f"{name_of(runs[0], n) or f'operand {at + 1}'} at {ours[at]}, then at {theirs[at]}"
-        for at, n in enumerate(op.reads)
-        if ours[at] != theirs[at]
+        f"{name_of(run.recording, n) or f'operand {at + 1}'} at {one}, then at {two}"
+        for at, (n, one, two) in enumerate(zip(op.reads, ours[0], theirs[0], strict=True))
+        if one != two
     ]
     head = f"whose operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
     return f"{head}: {', '.join(said)}"
@@ -265,7 +295,6 @@ def compared(
     ]
     if asked.refused is not None:
         found.notes.append(assumed.folded(asked.refused, left.recording, difference))
-    _suspect(found)
     if explain:
         tell("looking for differences behind the first")
         alone.find(found.difference, left, right, seconds / 2)
@@ -314,7 +343,7 @@ def _refute(found: Walk, seconds: float) -> None:
         return
     refuted = import_module("probe.recording.source").refuted
     begun = time.monotonic()
-    for done, (_, one) in enumerate(_at_hand(found, every)):
+    for done, (_, one) in enumerate(every):
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
         try:
@@ -333,13 +362,6 @@ def _set_aside(found: Walk) -> None:
     for one in sources:
         if not _repeat(found, [one]):
             one.doubted("gives different bits each time it is run: memory not initialised")
-
-
-def _suspect(found: Walk) -> None:
-    """The next run of either side says too whether its sources give the same bits once more."""
-    for side, numbers in _given(found, found.difference.sources):
-        _soil(side, FILLS[1])
-        side.suspect(numbers)
 
 
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
@@ -363,17 +385,14 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     explaining = import_module("probe.recording.source").explain
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
-    for number, one in _at_hand(found, asked + behind):
+    for number, one in asked + behind:
         if budget.spent() or (time.monotonic() - begun > seconds and done):
             break
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
-        right, source = found.right, one
-        if one.own:
-            right, source = alone.as_source(one, found.left, found.right)
         try:
-            cause = explaining(found.left, right, source, known=known)
+            cause = explaining(found.left, found.right, one, known=known)
         except TimeOver:
             break
         if budget.spent():  # whoever asked last may have taken no answer for one
@@ -387,31 +406,3 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         some = f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were"
         why = budget.spent() or f"it took {seconds:.0f} s"
         found.notes.append(f"{some} explained: {why}")
-
-
-def _at_hand(found: Walk, asked: Sequence[tuple[int, Aligned]]) -> Iterator[tuple[int, Aligned]]:
-    """Yields what is explained; the operands of as many as may be held are fetched in one run."""
-    sides = found.left, found.right
-    sizes = [sum(_bytes(*both) for both in zip(sides, _ends(one), strict=True)) for _, one in asked]
-    for some in batches(asked, sizes):
-        for place, side in enumerate(sides):
-            numbers = {_ends(one)[place] for _, one in some} - {None}
-            operations = [side.recording.operations[n] for n in numbers if n is not None]
-            values = {n for one in operations for n in (*one.reads, *one.gives)}
-            side.hold(values, {one.number for one in operations})
-        yield from some
-    for side in sides:
-        side.hold(set(), set())
-
-
-def _ends(one: Aligned) -> tuple[int | None, int | None]:
-    return one.left, one.right
-
-
-def _bytes(side: Side, number: int | None) -> int:
-    """Returns bytes of what an operation reads and gives."""
-    if number is None:
-        return 0
-    one = side.recording.operations[number]
-    values = [side.recording.values[n] for n in {*one.reads, *one.gives}]
-    return sum(itemsize(value) * int(np.prod(value.shape, dtype=int)) for value in values)

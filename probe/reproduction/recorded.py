@@ -25,9 +25,8 @@ from probe.printing import plain
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
-from probe.recording.folder import Stored
 from probe.recording.recording import Side
-from probe.recording.source import Cause, explain
+from probe.recording.source import Cause, Region, explain
 from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh
@@ -98,15 +97,10 @@ def write(
 
 
 def _sides(left: Side, right: Side, aligned: Aligned) -> tuple[Alone, Alone]:
-    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
-    if aligned.left is None or aligned.right is None or output is None:
-        raise InputError(
-            "operation", scripts.shown(aligned.name), "no output of it differs", "give a source"
-        )
-    pair = aligned.gives[output]
-    numbers = ((left, aligned.left), (right, aligned.right))
-    one, two = (Alone.of(side, n, output, pair, at) for at, (side, n) in enumerate(numbers))
-    return one, two
+    if (region := Region.of(left, right, aligned)) is None:
+        why, todo = "no output of it differs", "give a source"
+        raise InputError("operation", scripts.shown(aligned.name), why, todo)
+    return region.sides
 
 
 def _proved(
@@ -121,7 +115,7 @@ def _proved(
     events = [_event(one.side, one.operation.number) for one in sides]
     if any(event is None or event.lines is None for event in events):
         made.why = "the recorder of this library writes no lines for this operation"
-        if any(type(one.side) is Stored for one in sides):
+        if any(one.side.untried for one in sides):
             made.why = "a recording's operations are run only with --trust (Python: trust=True)"
         scripts.store(work / scripts.OPERANDS, sides)
         made.files.append(scripts.OPERANDS)

@@ -41,6 +41,21 @@ class Meaning(ABC):
         """
         return False
 
+    def parts(self) -> Sequence[Meaning] | None:
+        """Returns what an operation computes that is several in one; None of one that is not, or
+        whose parts aren't known."""
+        return None
+
+    @property
+    def rounds(self) -> int | None:
+        """How often a result is rounded where its bits follow from what is read, wherever it
+        stands: 0 where elements are moved or chosen, 1 of one function that IEEE 754 defines. None:
+        the library chooses how it computes it, as an order of additions, or fuses two of those.
+        """
+        each = [one.rounds for one in self.parts() or ()]
+        known = [n for n in each if n is not None]
+        return sum(known) if len(each) == len(known) > 0 and sum(known) < 2 else None
+
     @abstractmethod
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
@@ -69,12 +84,20 @@ class Exact(Meaning):
     def exact(self) -> bool:
         return True
 
+    @property
+    def rounds(self) -> int | None:
+        return 0
+
 
 @dataclass(frozen=True)
 class Unknown(Exact):
     """It is unknown what it computes, because ``why``."""
 
     why: str = ""
+
+    @property
+    def rounds(self) -> int | None:
+        return None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         every = mixing.whole(reads, what)
@@ -121,6 +144,9 @@ class Steps(Meaning):
 
     steps: tuple[Step, ...]
     gives: tuple[int, ...] = ()
+
+    def parts(self) -> Sequence[Meaning]:
+        return [one.meaning for one in self.steps]
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         values = list(reads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,22 @@ and with a fusion that the library chooses."""
 COMPLEX_OPEN = {"absolute", "sign"}
 """Functions that round nothing of a real number, and take the root of a sum of a complex one."""
 
-COMPOSITES: dict[str, tuple[tuple[str, tuple[tuple[str, float], ...], tuple[int, ...]], ...]] = {
-    "silu": (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
-    "mish": (("softplus", (), (0,)), ("tanh", (), (1,)), ("multiply", (), (0, 2))),
-    "hard_swish": (
-        ("hard_sigmoid", (("alpha", float(np.float32(1 / 6))), ("beta", 0.5)), (0,)),
-        ("multiply", (), (0, 1)),
+SIXTH = (("alpha", float(np.float32(1 / 6))), ("beta", 0.5))
+"""Numbers of the hard sigmoid that hard_swish is made of."""
+
+COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]], ...]] = {
+    ("silu", ()): (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
+    ("softplus", ()): (("exp", (), (0,)), ("add", (), (1, 1.0)), ("log", (), (2,))),
+    ("mish", ()): (("softplus", (), (0,)), ("tanh", (), (1,)), ("multiply", (), (0, 2))),
+    ("softsign", ()): (("absolute", (), (0,)), ("add", (), (1, 1.0)), ("divide", (), (0, 2))),
+    ("hard_sigmoid", SIXTH): (
+        *(("add", (), (0, 3.0)), ("relu6", (), (1,)), ("divide", (), (2, 6.0))),
     ),
+    ("hard_swish", ()): (("hard_sigmoid", SIXTH, (0,)), ("multiply", (), (0, 1))),
 }
 """Functions that some libraries have and others compute in steps: the word, numbers and operands
-of each step, where 0 is what the function reads and 1, 2, ... are what the steps give."""
+of each step, where 0 is what the function reads, 1, 2, ... are what the steps give, and 1.0 is a
+number."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,11 @@ class Each(Meaning):
 
     @property
     def exact(self) -> bool:
-        return not self.approximate and functions.of(self.word).rounds is not None
+        return self.rounds is not None
+
+    @property
+    def rounds(self) -> int | None:
+        return None if self.approximate else functions.of(self.word).rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
@@ -63,8 +74,11 @@ class Each(Meaning):
             used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
         for place, value, dtype in self.beside:  # labelled by content, as an array of one number is
             used.insert(place, Labels((), np.asarray(of_number(value, dtype))))
-        if self.word in COMPOSITES and not self.numbers:
+        if (self.word, self.numbers) in COMPOSITES:
             return self._in_steps(used, shapes)
+        if self.word == "multiply" and any(map(_is_one, used)):  # x * 1 is x, bit for bit
+            (kept, *_) = [one for one in used if not _is_one(one)] or used
+            return [fitted(kept, to, n) for n, to in enumerate(shapes)]
         what = extended(what, self.numbers)
         if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
             found = mixing.paired(used[0], used[1], what, self.zero == "adds")
@@ -77,10 +91,11 @@ class Each(Meaning):
     def _in_steps(self, used: Sequence[Labels], shapes: Shapes) -> list[Labels]:
         """Returns the labels that a library's result has which computes the steps one by one."""
         values = list(used)
-        for word, numbers, reads in COMPOSITES[self.word]:
+        for word, numbers, reads in COMPOSITES[self.word, self.numbers]:
             known = functions.of(word)
             step = Each(word, known.zero or "stays" * known.keeps_zero, numbers)
-            values += step.labels([values[n] for n in reads], [values[0].shape], tag(word))
+            given = [values[n] if isinstance(n, int) else _of_float(n) for n in reads]
+            values += step.labels(given, [values[0].shape], tag(word))
         return [fitted(values[-1], to, n) for n, to in enumerate(shapes)]
 
     def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
@@ -92,6 +107,18 @@ class Each(Meaning):
         for other in arrays[1:] if both else ():
             zero = zero | (other == ZERO)
         return found._replace(array=np.where(zero, ZERO, found.array))
+
+
+def _of_float(value: float) -> Labels:
+    return Labels((), np.asarray(of_number(value, "float32")))
+
+
+def _is_one(one: Labels) -> bool:
+    """Whether labels say that a single number is 1."""
+    dtypes = ("float32", "float16", "bfloat16", "float64")
+    return one.array.size == prod(one.shape) == 1 and one.array.item() in {
+        int(of_number(1, dtype)) for dtype in dtypes
+    }
 
 
 def of_complex(meaning: Meaning) -> Meaning:
@@ -192,10 +219,10 @@ class Vanishes(Each, LeavesZeros):
         what: np.uint64,
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
-        found = super().labels(reads, shapes, what)
+        found = [one._replace(array=one.full()) for one in super().labels(reads, shapes, what)]
         if zeros is None:
             return found
-        return [one._replace(array=np.where(zeros, ZERO, one.full())) for one in found]
+        return [one._replace(array=np.where(zeros, ZERO, one.array)) for one in found]
 
 
 @dataclass(frozen=True)

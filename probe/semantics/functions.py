@@ -75,6 +75,12 @@ bitwise_not: moves: invert
 isnan: moves: is_nan
 isinf: moves: is_inf
 isfinite: moves: is_finite
+max: moves
+min: moves
+argmax: moves
+argmin: moves
+any: moves
+all: moves
 
 add: once commutes adds
 subtract: once: sub
@@ -160,6 +166,11 @@ UNKNOWN = Function()
 def canonical(word: str) -> str:
     """Returns the one name of a function that a library calls ``word``; ``word`` if unknown."""
     return _NAMES.get(word, word)
+
+
+def spelled(name: str) -> list[str]:
+    """Returns all words for a function, its one name first."""
+    return [word for word, of_word in _NAMES.items() if of_word == name]
 
 
 def of(word: str) -> Function:

@@ -53,10 +53,9 @@ class Normalises(LeavesZeros):
         what = extended(what, self.numbers)
         counted = zeros is None and not self.vanishes
         sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO
-        if zeros is not None:
-            one = one._replace(array=np.where(zeros, ZERO, mixing.visible(one.full())))
-        else:
-            one = one._replace(array=mixing.visible(one.array))
+        # in full wherever zeros may be left out: a row without one has to have a batch's labels
+        array = mixing.visible(one.full() if self.vanishes else one.array)
+        one = one._replace(array=array if zeros is None else np.where(zeros, ZERO, array))
         group = joined(mixing.reduced(one, axes, True), sizes)
         found = np.where(one.array == ZERO, ZERO, joined(one.array, group, what))
         labels = mixing.reshaped(one._replace(array=found), reads[0].shape)

@@ -7,6 +7,7 @@ name as long as an operation works along it place by place; where two meet, the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def visible(array: np.ndarray) -> np.ndarray:
 
 def in_rows(one: Labels) -> np.ndarray:
     """Returns a label for each row along the first axis."""
-    lines = visible(one.full()).reshape(one.shape[0], -1)
+    lines = visible(one.full()).reshape(one.shape[0], prod(one.shape[1:]))
     index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
     return joined(summed(joined(lines, index), (1,)), tag(one.shape[1:]))
 
@@ -189,6 +190,9 @@ def along(one: Labels, axis: int, rank: int) -> Labels:
 
 def paired(one: Labels, two: Labels, what: np.uint64, adds: bool) -> Labels:
     """Returns the labels of a + b, which is b + a; ``adds``: a zero adds nothing."""
+    for kept, other in ((one, two), (two, one)) if adds else ():
+        if not other.array.any() and np.broadcast_shapes(one.shape, two.shape) == kept.shape:
+            return kept._replace(known=known([one, two]))  # a bias of zeros, as converters add it
     shape, arrays, names = aligned([one, two])
     arrays = [*np.broadcast_arrays(*arrays)]
     found = joined(what, np.minimum(*arrays), np.maximum(*arrays))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from probe.semantics import mixing
+from probe.semantics.asked import Map, Mapped
 from probe.semantics.contract import Exact, Shapes
 from probe.semantics.elementwise import fitted, of_number
 from probe.semantics.labels import Labels, Name, joined, tag
@@ -28,35 +30,30 @@ class Moves(Exact):
 
     ``move``: the same with NumPy arrays of any dtype, one for each input, giving one array or as
     many as there are outputs; zeros stay zeros. ``kept``: axes that are the same in all inputs and
-    outputs and along which nothing moves: along them ``move`` may be given arrays of size 1.
+    outputs and along which nothing moves, which a folder on disk leaves out.
     """
 
     move: Callable[..., Any]
     kept: tuple[int, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        out = [axis for axis in self.kept if self._stays(reads, axis)]
-        moved = self.move(*(self._full(one, out) for one in reads))
+        given = tuple(one.shape for one in reads)
+        maps = self._maps(given, shapes)
+        return Mapped(tuple(range(len(reads))), given, maps).labels(reads, shapes, what)
+
+    def _maps(self, given: Shapes, shapes: Shapes) -> tuple[Map, ...]:
+        """Returns where each result has its elements from, as its function moves their numbers."""
+        places, start = [], 1
+        for shape in given:
+            end = start + prod(shape)
+            places.append(np.arange(start, end, dtype=np.uint64).reshape(shape))
+            start = end
+        moved = self.move(*places)
         every = moved if isinstance(moved, tuple | list) else (moved,)
-        found = []
-        for one, shape in zip(every, shapes, strict=True):
-            names: list[Name] = list(range(len(shape)))
-            for axis in out:
-                names[axis] = reads[0].name(axis)
-            to = tuple(1 if axis in out else n for axis, n in enumerate(shape))
-            array = np.broadcast_to(np.asarray(one, np.uint64).reshape(to), to)
-            found.append(Labels(shape, array, mixing.known(reads), tuple(names)))
-        return found
-
-    @staticmethod
-    def _stays(reads: Sequence[Labels], axis: int) -> bool:
-        if not all(len(one.shape) > axis and one.implicit(axis) for one in reads):
-            return False
-        return len({one.name(axis) for one in reads}) == 1
-
-    @staticmethod
-    def _full(one: Labels, out: Sequence[int]) -> np.ndarray:
-        return one.full([axis for axis in range(len(one.shape)) if axis not in out])
+        sources = [
+            np.asarray(one, np.int64).reshape(to) - 1 for one, to in zip(every, shapes, strict=True)
+        ]
+        return tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
 
 
 @dataclass(frozen=True)
@@ -104,11 +101,21 @@ class Joins(Exact):
         if self.stacked:
             reads = [mixing.reshaped(one, _at(shapes[0], axis)) for one in reads]
         reads = [one for one in reads if len(one.shape) == rank and one.shape[axis]]
+        if not reads:
+            return [Labels(shapes[0], np.zeros(shapes[0], np.uint64))]
         if all(one.implicit(axis) for one in reads):
             return [self._behind(reads, shapes[0], axis)]
-        others = tuple(a for a in range(rank) if a != axis)
-        move = Moves(lambda *arrays: np.concatenate(_equal(arrays, axis), axis), others)
-        return move.labels(reads, shapes, what)
+        out = [
+            a
+            for a in range(rank)
+            if a != axis
+            and all(one.implicit(a) for one in reads)
+            and len({one.name(a) for one in reads}) == 1
+        ]
+        fulls = [one.full([a for a in range(rank) if a not in out]) for one in reads]
+        names = [reads[0].name(a) if a in out else a for a in range(rank)]
+        array = np.concatenate(fulls, axis)
+        return [Labels(shapes[0], array, mixing.known(reads), tuple(names))]
 
     @staticmethod
     def _behind(reads: Sequence[Labels], to: tuple[int, ...], axis: int) -> Labels:
@@ -125,14 +132,6 @@ class Joins(Exact):
 
 def _at(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], 1, *shape[axis + 1 :])
-
-
-def _equal(arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
-    """Returns arrays that have the same sizes but along ``axis``."""
-    broad = np.broadcast_shapes(*(_at(array.shape, axis) for array in arrays))
-    return [
-        np.broadcast_to(one, (*broad[:axis], one.shape[axis], *broad[axis + 1 :])) for one in arrays
-    ]
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from probe.semantics import mixing
+from probe.semantics import functions, mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
 from probe.semantics.elementwise import fitted
 from probe.semantics.labels import ZERO, Labels, Name, extended, joined, of_content, tag
@@ -97,6 +98,10 @@ class Reduces(Meaning):
     numbers: tuple[Any, ...] = ()
     places: bool = False
 
+    @property
+    def rounds(self) -> int | None:
+        return functions.of(self.word).rounds
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
         axes = tuple(sorted(axis % max(len(one.shape), 1) for axis in self.axes if one.shape))
@@ -158,9 +163,8 @@ class Maximum(Reduces):
         what: np.uint64,
         far: np.ndarray | None = None,
     ) -> list[Labels]:
-        one = reads[0]._replace(array=mixing.visible(reads[0].array))
-        if far is not None:
-            one = one._replace(array=np.where(far, ZERO, one.full()))
+        array = mixing.visible(reads[0].full())
+        one = reads[0]._replace(array=array if far is None else np.where(far, ZERO, array))
         return Reduces(self.axes, self.word, zero=True).labels([one], shapes, what)
 
 
@@ -211,7 +215,7 @@ class Whole(Meaning):
         inner = [axis for axis in range(len(one.shape)) if axis not in ins]
         full = mixing.visible(one.full(ins)).transpose(*ins, *inner)
         lead = full.shape[: len(ins)]
-        lines = full.reshape(*lead, -1)
+        lines = full.reshape(*lead, prod(full.shape[len(ins) :]))
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
         found = mixing.summed(joined(lines, index), (len(lead),))
         words = [

@@ -123,6 +123,10 @@ class Windows(Meaning):
     flipped: bool = False
 
     @property
+    def rounds(self) -> int | None:
+        return 0 if self.kind == "max" else None
+
+    @property
     def pool(self) -> bool:
         """Returns whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")

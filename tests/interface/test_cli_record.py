@@ -286,7 +286,8 @@ def test_the_reason_of_an_unknown_is_told(capsys):
 def test_no_report_is_offered_where_none_can_be_written(planted):
     found = probe.first_difference(*apart(X))
     assert found.first.op == "Dense" and "report" not in found.outcome()  # it has no lines
-    found.left.scripted = found.right.scripted = {}
+    for side in (found.found.left, found.found.right):
+        side.recording.operations[0].lines = lambda names, out: []
     assert "try reproduce('folder') for a report" in found.outcome()
     found.found.causes = {0: causes.Cause(alone=False)}
     assert "report" not in found.outcome()

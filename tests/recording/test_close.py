@@ -156,7 +156,9 @@ def test_a_normalisation_that_is_folded_into_weights_is_the_source() -> None:
         *("source", "carried", "equal", "healed")
     }
     cause = next(iter(found.found.causes.values()))
-    assert cause.alone and not cause.kind and "different formulas" in cause.why
+    # where the convolution adds its products (Winograd's doesn't), both formulas replay in steps
+    assert cause.alone and "formulas" in cause.why
+    assert (cause.kind == "algorithm" and cause.explained) or not cause.kind
 
 
 def attention() -> torch.Tensor:

@@ -315,3 +315,87 @@ def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
     both = [n for n in found.operations if n.left is not None and n.right is not None]
     assert len(both) >= 5 and both[-1].compared == 10
     assert found.first is None or found.first.joint
+
+
+def chain(shape, *layers):
+    import keras
+
+    x = y = keras.Input(shape)
+    for one in layers:
+        y = one(y)
+    return keras.Model(x, y)
+
+
+def squeezed():
+    """A squeeze-and-excite block behind a convolution, then one that is separable: LiteRT's has a
+    bias of zeros between, and Keras' SiLU multiplies by one."""
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((8, 8, 3))
+    y = layers.Conv2D(8, 3, padding="same", activation="silu")(x)
+    s = layers.GlobalAveragePooling2D(keepdims=True)(y)
+    s = layers.Conv2D(8, 1, activation="sigmoid")(layers.Conv2D(2, 1, activation="silu")(s))
+    return keras.Model(x, layers.SeparableConv2D(6, 3)(layers.Multiply()([y, s])))
+
+
+def concatenated():
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((12, 12, 3))
+    y = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
+    z = layers.ZeroPadding2D(((0, 1), (0, 1)))(layers.Conv2D(8, 3)(y))
+    z = layers.UpSampling2D()(layers.Conv2D(8, 6)(z))
+    y = layers.Concatenate()([y, z])
+    return keras.Model(x, layers.Dense(5)(layers.Flatten()(layers.Conv2D(4, 1)(y))))
+
+
+def dilated():
+    """A dilated convolution runs on rows that are moved into the batch."""
+    import keras
+
+    layers = keras.layers
+    first = layers.Conv1D(8, 3, padding="causal", activation="relu")
+    rest = layers.Conv1D(8, 3, dilation_rate=2), layers.MaxPooling1D(), layers.GlobalMaxPooling1D()
+    return chain((20, 3), first, *rest, layers.Dense(2))
+
+
+def activated(name):
+    import keras
+
+    layers = keras.layers
+    return chain((6, 6, 3), layers.Conv2D(8, 3), layers.Activation(name), layers.Conv2D(4, 3))
+
+
+WHOLE = {"squeezed": squeezed, "concatenated": concatenated, "dilated": dilated}
+NAMES = "relu6 elu silu tanh sigmoid softplus hard_swish mish softmax leaky_relu softsign".split()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(missing("tensorflow", "keras", "ai_edge_litert"), reason="not installed")
+@pytest.mark.skipif(
+    os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow", reason="another backend"
+)
+@pytest.mark.parametrize("name", [*WHOLE, *NAMES])
+def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Path):
+    """What is the same formula is matched by its labels, and not because its results are close."""
+    import keras
+    import tensorflow as tf
+
+    from probe.recorders import litert
+    from probe.recorders.tensorflow import Recorder as Keras
+    from probe.recording.difference import compare
+    from probe.recording.recording import Live
+
+    keras.utils.set_random_seed(0)
+    model = WHOLE[name]() if name in WHOLE else activated(name)
+    x = normal(2, *model.input_shape[1:])
+    path = tmp_path / "model.tflite"
+    path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    opened = litert.opened(path)
+    right = Live(opened.recorder({opened.inputs[0].name: x}))
+    found = compare(Live(Keras(lambda: model(tf.constant(x), training=False))), right)
+    (output,) = found.outputs
+    size = np.prod(found.left.values[output.left].shape)
+    assert output.known and output.compared == size

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from probe import layout
 from probe.errors import InputError, Nondeterministic
 from probe.recording import folder, spelling, walk
-from probe.recording.folder import FILE, Stored
-from probe.semantics import Meaning, Moves
+from probe.recording.folder import FILE, read
+from probe.semantics import Contracts, Each, Meaning, Moves, Normalises, Pads
+from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
@@ -34,9 +36,16 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     left, right = apart(X)
     for name, one in (("left", left), ("right", right), ("part", network(X[:2]))):
-        folder.write(one, root / name, "a:network")
-    folder.write(Taped(everything), root / "everything")
+        written(one, root / name, "a:network")
+    written(Taped(everything), root / "everything")
     return root
+
+
+def written(recorder, out, subject="", most=folder.MOST):
+    """Watches something, and keeps it in a folder."""
+    folder.new(out)
+    run, notes = walk.watched(recorder, "the run")
+    return folder.write(run, out, subject, most, notes)
 
 
 def told(found):
@@ -45,25 +54,25 @@ def told(found):
 
 def test_two_recordings_compare_as_the_runs_do(runs):
     live = walk.walk(*apart(X), explain=False)
-    stored = walk.compared(Stored(runs / "left"), Stored(runs / "right"), explain=False)
+    stored = walk.compared(read(runs / "left"), read(runs / "right"), explain=False)
     assert told(live) == told(stored) and stored.difference.verdict == "differs"
     assert stored.same_inputs
 
 
 def test_a_recording_compares_with_a_run(runs):
     left, right = apart(X)
-    found = walk.compared(Stored(runs / "left"), walk.watched(right, "it")[0], explain=False)
+    found = walk.compared(read(runs / "left"), walk.watched(right, "it")[0], explain=False)
     assert told(found) == told(walk.walk(left, right, explain=False))
 
 
 def test_a_part_of_a_batch_compares(runs):
-    found = walk.compared(Stored(runs / "part"), Stored(runs / "left"), explain=False)
+    found = walk.compared(read(runs / "part"), read(runs / "left"), explain=False)
     assert [one.compared for one in found.operations] == [48, 48, 64, 64, 64]
     assert found.difference.verdict == "equal"
 
 
 def test_moves_and_zeros_mean_the_same_from_disk(runs):
-    side, live = Stored(runs / "everything"), walk.watched(Taped(everything), "it")[0]
+    side, live = read(runs / "everything"), walk.watched(Taped(everything), "it")[0]
     found = walk.compared(side, live, explain=False)
     assert [one.verdict for one in found.operations] == ["equal"] * 5
     assert all(one.compared for one in found.operations)
@@ -74,27 +83,31 @@ def test_moves_and_zeros_mean_the_same_from_disk(runs):
 
 def test_every_meaning_survives(runs):
     for name in ("left", "everything"):
-        for one in Stored(runs / name).recording.operations:
+        for one in read(runs / name).recording.operations:
             assert isinstance(one.meaning, Meaning) and type(one.meaning).__name__ != "Unknown"
 
 
 def test_every_value_is_kept_once_and_says_no_name_of_anybody(runs):
     files = {one.name for one in (runs / "left").iterdir()} - {FILE}
-    side = Stored(runs / "left")
+    side = read(runs / "left")
     assert files == {f"{one.digest}.npy" for one in side.recording.values}
     text = (runs / "left" / FILE).read_text()
     assert str(runs) not in text and os.path.expanduser("~") + "/" not in text
-    assert side.made["libraries"]["numpy"] == np.__version__ and side.subject == "a:network"
+    assert (
+        side.made.made["libraries"]["numpy"] == np.__version__ and side.made.subject == "a:network"
+    )
 
 
 def test_what_is_beyond_the_limit_is_left_out_and_said(tmp_path):
     left, right = apart(X)
-    whole = folder.write(left, tmp_path / "whole").bytes
-    kept = folder.write(left, tmp_path / "left", most=X.nbytes)
-    folder.write(right, tmp_path / "right", most=X.nbytes)
-    assert kept.bytes == X.nbytes and kept.bytes + kept.left_out_bytes == whole
-    sides = [Stored(tmp_path / name) for name in ("left", "right")]
-    assert sides[0].left_out == {"values": kept.left_out, "bytes": kept.left_out_bytes}
+    written(left, tmp_path / "whole")
+    whole = folder.size(tmp_path / "whole")
+    kept = written(left, tmp_path / "left", most=X.nbytes)
+    written(right, tmp_path / "right", most=X.nbytes)
+    left_out = kept.made.left_out
+    assert folder.size(tmp_path / "left") == X.nbytes == whole - left_out["bytes"]
+    sides = [read(tmp_path / name) for name in ("left", "right")]
+    assert sides[0].made.left_out == left_out and left_out["values"] > 1
     found = walk.compared(*sides, explain=False)
     assert found.operations[0].verdict == "source" and found.operations[0].max_ulp is None
     part = walk.compared(sides[0], walk.watched(network(X[:2]), "it")[0], explain=False)
@@ -103,7 +116,7 @@ def test_what_is_beyond_the_limit_is_left_out_and_said(tmp_path):
 
 def test_a_run_that_does_not_repeat_is_not_kept(tmp_path):
     with pytest.raises(Nondeterministic, match="the run gives different bits"):
-        folder.write(Taped(lambda tape: tape.noise(X)), tmp_path / "run")
+        written(Taped(lambda tape: tape.noise(X)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -113,14 +126,14 @@ def test_memory_that_nobody_wrote_is_known_from_disk_too(tmp_path):
         return tape.relu(X)
 
     for name in ("a", "b"):
-        folder.write(Taped(program), tmp_path / name)
-    found = walk.compared(*(Stored(tmp_path / name) for name in "ab"), explain=False)
+        written(Taped(program), tmp_path / name)
+    found = walk.compared(*(read(tmp_path / name) for name in "ab"), explain=False)
     assert [one.verdict for one in found.operations] == ["unknown", "equal"]
 
 
 def test_a_folder_that_is_there_is_left_alone(runs):
     with pytest.raises(InputError, match="it exists already"):
-        folder.write(network(X), runs / "left")
+        written(network(X), runs / "left")
 
 
 def damaged(runs, tmp_path, change):
@@ -168,20 +181,20 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_damaged_folder_is_one_line(name, runs, tmp_path):
     with pytest.raises(InputError) as caught:
-        Stored(damaged(runs, tmp_path, CHANGES[name]))
+        read(damaged(runs, tmp_path, CHANGES[name]))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
 def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
     change = _set("operations", 0, "meaning", {"is": "Convolves"})
-    side = Stored(damaged(runs, tmp_path, change))
+    side = read(damaged(runs, tmp_path, change))
     assert type(side.recording.operations[0].meaning).__name__ == "Unknown"
     for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
-        assert type(spelling.meant({"is": name}, [], side)).__name__ == "Unknown"
+        assert type(spelling.meant({"is": name}, side.store)).__name__ == "Unknown"
 
 
 def npy(runs):
-    side = Stored(runs / "left")
+    side = read(runs / "left")
     return f"{side.recording.values[0].digest}.npy"
 
 
@@ -194,10 +207,10 @@ def test_a_pickle_in_the_place_of_a_value_is_never_read(runs, tmp_path):
 
     (bad / npy(runs)).write_bytes(pickle.dumps(Evil()))
     with pytest.raises(InputError, match="is not an array"):
-        Stored(bad)
+        read(bad)
     np.save(bad / npy(runs), np.array([Evil()], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="is not an array"):
-        Stored(bad)
+        read(bad)
     assert not (tmp_path / "made").exists()
 
 
@@ -207,23 +220,24 @@ def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(InputError, match="different bits from when it was recorded"):
-        Stored(bad)
+        read(bad)
     path.write_bytes(whole[:-9])
     with pytest.raises(InputError, match="is not an array"):
-        Stored(bad)
+        read(bad)
     path.unlink()
     path.symlink_to(runs / "left" / npy(runs))
     with pytest.raises(InputError, match="it is a link"):
-        Stored(bad)
+        read(bad)
 
 
 def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
     from probe.recording.apart import Trusted
 
-    plain = Stored(runs / "left")
-    assert plain.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
+    plain = read(runs / "left")
+    assert plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
+    assert all(one.lines is None for one in plain.recording.operations)  # no stranger's text
     with Trusted(runs / "left") as side:
-        assert side.again(0) is None and not side.notes
+        assert side.again(0) is None and not side.made.notes
         arrays = side.arrays({1, 2, 3})
         one = side.recording.operations[1]
         (found,) = side.again(1)([arrays[n] for n in one.reads])
@@ -235,13 +249,13 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
 def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
     inputs = {"x": layout.copied(normal(3, 4), 20)}
     step = Step("double", Moves(lambda x: x), np.negative, ["x"])
-    folder.write(Doubles(inputs, [step]), tmp_path / "one")
-    assert Stored(tmp_path / "one").recording.values[0].address == 20
-    assert {one.address for one in Stored(runs / "left").recording.values} == {None}
+    written(Doubles(inputs, [step]), tmp_path / "one")
+    assert read(tmp_path / "one").recording.values[0].address == 20
+    assert {one.address for one in read(runs / "left").recording.values} == {None}
     path = tmp_path / "one" / FILE
     path.write_text(path.read_text().replace('"address": 20', '"address": 64'))
     with pytest.raises(InputError, match="64 is not an address modulo 64"):
-        Stored(tmp_path / "one")
+        read(tmp_path / "one")
 
 
 def test_recorded_lines_are_run_with_operands_at_other_addresses():
@@ -264,12 +278,55 @@ def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
     from probe.recording.apart import Trusted
 
     with Trusted(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
-        assert side.again(1) is None and "operations can't be run again" in side.notes[0]
+        assert side.again(1) is None and "operations can't be run again" in side.made.notes[0]
 
 
 def test_what_is_no_recording_is_said(tmp_path):
     with pytest.raises(InputError, match="so it is not a recording"):
-        Stored(tmp_path)
+        read(tmp_path)
     (tmp_path / FILE).write_text("[" * 100_000)
     with pytest.raises(InputError, match="is not JSON"):
-        Stored(tmp_path)
+        read(tmp_path)
+
+
+def test_a_folder_of_format_1_is_read(tmp_path):
+    """One that an earlier release wrote, with each of the classes that had a form of its own."""
+    old = Path(__file__).parent / "format_1"
+    assert json.loads((old / FILE).read_text())["format"] == 1
+    run = read(old)
+    x = run.array(0)
+    assert [v.shape for v in run.recording.values if v.role == "weight"] == [(4, 5)]
+    every = [one.meaning for one in run.recording.operations]
+    flip, pads, slices, dense, gather, bias, relu, softmax = every
+    assert flip.kept == (1,) and np.array_equal(flip.move(x)[0], x[::-1])
+    assert np.array_equal(slices.move(np.pad(x, ((0, 0), (1, 0))))[0], x)
+    assert pads == Pads(((0, 0), (1, 0))) and dense == Contracts("...k,kn->...n")
+    assert gather.maps[0].source.tolist() == [[0, 1, -1], [5, 6, -1], [10, 11, -1]]
+    assert gather.maps[0].constants.shape == (3, 3) and gather.shapes == ((3, 5),)
+    held, added = bias.steps
+    assert held.meaning.content.tolist() == [1, 2, 3] and held.shape == (3,)
+    assert added == Part(Each("add", "adds"), (0, 1), (3, 3)) and relu == Each("relu", "stays")
+    assert softmax == Normalises((-1,), "softmax", vanishes=True)
+    assert run.recording.values[-1].zeros is not None
+    assert run.recording.operations[0].attributes == {"axis": 0}
+    found = walk.compared(run, folder.write(run, tmp_path / "now"), explain=False)
+    assert json.loads((tmp_path / "now" / FILE).read_text())["format"] == 2
+    assert found.difference.verdict == "equal" and all(one.compared for one in found.operations)
+
+
+def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
+    given = {
+        "tuple": (1, [2.5, None], "x"),
+        "numbers": (np.float32(0.1), np.int64(3), 1 - 2j, float("inf"), True),
+        "slice": slice(1, None, -1),
+        3: {"inner": ()},
+    }
+    array = {"array": np.arange(6, dtype=np.uint8).reshape(2, 3)}
+
+    def program(tape):
+        call = lambda a: a[1:]  # noqa: E731
+        return tape.ran("Slice", Moves(call), call, X, attributes={**given, **array})
+
+    found = written(Taped(program), tmp_path / "a").recording.operations[0].attributes
+    assert np.array_equal(found.pop("array"), array["array"])
+    assert found == given and list(map(type, found["numbers"])) == list(map(type, given["numbers"]))

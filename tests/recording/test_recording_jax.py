@@ -10,7 +10,7 @@ import pytest
 
 from probe.recording.assumed import asked
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live
+from probe.recording.recording import Live, Run
 from probe.semantics import Contracts, Reduces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -37,10 +37,10 @@ def of(*shape: int) -> Any:
     return jnp.asarray(RANDOM.normal(size=shape).astype(np.float32))
 
 
-def watched(function: Callable[[], Any]) -> Live:
+def watched(function: Callable[[], Any]) -> Run:
     """A function recorded, with the bits of the unrecorded one."""
-    live = Live(Recorder(function))
-    plain = live.recorder.plain()
+    recorder = Recorder(function)
+    live, plain = Live(recorder), recorder.plain()
     assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in plain]
     return live
 
@@ -50,7 +50,7 @@ def compared(left: Callable[[], Any], right: Callable[[], Any]) -> Difference:
     return compare(watched(left), watched(right))
 
 
-def kinds(live: Live) -> list[str]:
+def kinds(live: Run) -> list[str]:
     """The operations of a run."""
     return [one.op for one in live.recording.operations]
 

@@ -174,7 +174,7 @@ def test_an_output_that_must_agree_does_when_one_input_changes(
     model = one(monkeypatch, op, shape, constants, out, words)
     x, every = normal(*shape), 0
     first = Live(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
-    assert not first.recorder.note
+    assert not first.recording.note
     for place in (0, x.size - 1):
         other = x.copy()
         other.reshape(-1)[place] += np.float32(1.5)
@@ -235,24 +235,32 @@ def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
     monkeypatch.setattr(litert, "interpreter", lambda *a: started.append(a) or plain(*a))
     again = Live(recorder).recording
     assert not started  # a small model's interpreters stay
-    assert recorder.cut.rows is not None
-    assert len(recorder.cut.rows.members) < len(first.operations)
+    assert len(recorder.graph.pieces) < len(first.operations)
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
     assert [one.reads for one in again.operations] == [one.reads for one in first.operations]
 
 
 def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> None:
-    plain = litert.Rows.computed
+    plain = litert.Operators.started
 
-    def spoiled(self, number, values):
-        found = plain(self, number, values)
-        for n in self.file.gives(self.operators[number]):
-            values[n] = values[n] + np.spacing(values[n])
-        return found
+    def spoiled(self, nodes, *rest):
+        run = plain(self, nodes, *rest)
+        if len(nodes) == 1:
+            return run
+        return lambda arrays: [one + np.spacing(one) for one in run(arrays)]
 
-    monkeypatch.setattr(litert.Rows, "computed", spoiled)
+    monkeypatch.setattr(litert.Operators, "started", spoiled)
     recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
     live = Live(recorder)
-    assert recorder.cut.rows is None
+    assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
     assert not recorder.note
     assert ulp.equal(live.outputs[0], recorder.plain()[0], "float32")
+
+
+def test_large_models_wait_on_disk(monkeypatch) -> None:
+    monkeypatch.setattr(litert.Operators, "KEPT", 0)
+    recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
+    first, again = Live(recorder).recording, Live(recorder).recording
+    assert [one.digest for one in again.values] == [one.digest for one in first.values]
+    assert {one.exists() for one in recorder.graph.files.values()} == {True}
+    assert len(recorder.graph.files) == len(recorder.graph.pieces)

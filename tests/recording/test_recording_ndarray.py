@@ -323,8 +323,8 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
         y += 1
         return np.concatenate([y, np.pad(y, ((0, 0), (0, 1), (0, 0)))], 1).sum((1, 2))
 
-    live = Live(Recorder(run, x, w=x[:, :6].T @ x))
-    seen = 0
+    recorder = Recorder(run, x, w=x[:, :6].T @ x)
+    live, seen = Live(recorder), 0
     for one in live.recording.operations:
         arrays = live.arrays({*one.reads, *one.gives})
         found = live.again(one.number)([arrays[n] for n in one.reads])
@@ -338,9 +338,7 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
             assert np.asarray(space["y"]).tobytes() == arrays[one.gives[0]].tobytes(), one
             seen += 1
     assert seen > 4
-    assert [one.tobytes() for one in live.outputs] == [
-        one.tobytes() for one in live.recorder.plain()
-    ]
+    assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in recorder.plain()]
 
 
 @pytest.mark.parametrize("offset", [4, 8, 20])

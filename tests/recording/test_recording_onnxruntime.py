@@ -12,13 +12,14 @@ from probe import semantics as meaning
 from probe.errors import InputError
 from probe.recording import difference, source
 from probe.recording.recording import Live
+from tests.recording.truth import changed, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from probe.recorders import onnx_pieces, onnxruntime  # noqa: E402
+from probe.recorders import onnx_file, onnxruntime  # noqa: E402
 
 RNG = np.random.default_rng(5)
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
@@ -202,23 +203,138 @@ def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
         pytest.skip("this processor's convolutions have no blocked layout")
 
 
-def test_a_loop_is_one_operation():
+def test_what_is_labelled_alike_in_blocked_layouts_is_the_same_number():
+    """The optimiser blocks channels before the second and the last convolution, and undoes it."""
     node = helper.make_node
-    info_ = helper.make_tensor_value_info
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], name="few", pads=[1, 1, 1, 1]),
+        node("Conv", ["a", "w2"], ["b"], name="many"),
+        node("Softmax", ["b"], ["c"], name="soft", axis=1),
+        node("Conv", ["c", "w3"], ["y"], name="last"),
+    ]
+    shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (16, 32, 1, 1)}
+    x = normal(4, 3, 9, 9)
+    content = model(nodes, {"x": x}, ["y"], {name: normal(*one) for name, one in shapes.items()})
+    sides = [onnxruntime.Recorder(content, {"x": one}) for one in (x, changed(x, [2, 0, 1, 3]))]
+    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
+
+
+def value(name, kind=TensorProto.FLOAT):
+    shape = None if kind == TensorProto.FLOAT else []
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def counted(most, x, cond="Identity", name="loop"):
+    """A Loop that adds x to a value again and again, and gives every sum, ten times, too.
+
+    ``cond``: goes on as it was told to; or, as ``Less``, while the sums' first number is small.
+    """
+    node = helper.make_node
+    goes = [node("Identity", ["c"], ["d"])]
+    if cond == "Less":
+        goes = [
+            node("Gather", ["b", "none"], ["first"], axis=0),
+            node("Less", ["first", "limit"], ["d"]),
+        ]
     body = helper.make_graph(
-        [node("Identity", ["c"], ["d"]), node("Add", ["a", "x"], ["b"])],
+        [node("Add", ["a", "x"], ["b"], name="add"), node("Mul", ["b", "ten"], ["e"], name="ten")]
+        + goes,
         "body",
-        [info_("i", TensorProto.INT64, []), info_("c", TensorProto.BOOL, [])]
-        + [info_("a", TensorProto.FLOAT, None)],
-        [info_("d", TensorProto.BOOL, []), info_("b", TensorProto.FLOAT, None)],
+        [value("i", TensorProto.INT64), value("c", TensorProto.BOOL), value("a")],
+        [value("d", TensorProto.BOOL), value("b"), value("e")],
+        [numpy_helper.from_array(np.float32(10), "ten")],
     )
-    nodes = [node("Loop", ["n", "", "x"], ["y"], name="loop", body=body)]
-    x, seen = normal(3), []
-    content = model(nodes, {"x": x}, ["y"], {"n": np.array(3)})
-    recorder = onnxruntime.Recorder(content, {"x": x})
-    recorder.record(seen.append)
+    nodes = [node("Loop", ["n", "", "x"], ["y", "z"], name=name, body=body)]
+    held = {"n": np.array(most), "limit": np.float32(3.5), "none": np.array(0)}
+    return model(nodes, {"x": x}, ["y", "z"], held, opened=())
+
+
+@pytest.mark.parametrize("cond", ["Identity", "Less"])
+def test_of_a_loop_every_iteration_is_recorded(cond):
+    x, seen = np.ones(3, np.float32), []
+    recorder = onnxruntime.Recorder(counted(9, x, cond), {"x": x}, {"optimisation": "none"})
+    for _ in range(2):
+        seen.clear()
+        found = [np.array(one.array()) for one in recorder.record(seen.append)]
+        assert [one.tobytes() for one in found] == [one.tobytes() for one in recorder.plain()]
     assert not recorder.note
-    assert [(one.op, [read.name for read in one.reads]) for one in seen] == [("Loop", ["n", "x"])]
+    count = 3 if cond == "Less" else 9  # 2, 3, 4 against 3.5
+    assert [one.path for one in seen if one.op == "Add"] == [f"loop[{n}]/add" for n in range(count)]
+    assert found[1].shape == (count, 3)
+    assert [one.path for one in seen if one.op == "Loop"] == ["loop"]  # all of what each gave
+    assert not any(isinstance(one.meaning, meaning.Unknown) for one in seen)
+
+
+def test_a_loop_of_no_iteration_and_one_of_too_many_are_one_operation(monkeypatch):
+    x = normal(3)
+    for most, note in ((0, ""), (9, "loops are one operation each: their iterations")):
+        monkeypatch.setattr(onnxruntime, "MOST_OPENED", 30)
+        recorder, seen = onnxruntime.Recorder(counted(most, x), {"x": x}), []
+        recorder.record(seen.append)
+        assert recorder.note.startswith(note) and bool(note) == bool(recorder.note)
+        assert [(one.op, one.reads[0].name) for one in seen] == [("Loop", "n")]
+        assert isinstance(seen[0].meaning, meaning.Unknown)
+
+
+def recurrent(x, h):
+    """A Scan along the first axis: a state that a product and a tanh carry on; and an If in it."""
+    node, y = helper.make_node, [onnx.ValueInfoProto(name="y")]
+    twice = helper.make_graph([node("Add", ["q", "q"], ["y"], name="twice")], "then", [], y)
+    same = helper.make_graph([node("Tanh", ["q"], ["y"], name="once")], "else", [], y)
+    body = helper.make_graph(
+        [
+            node("MatMul", ["v", "w"], ["p"], name="product"),
+            node("Add", ["p", "i"], ["q"], name="add"),
+            node("If", ["never"], ["s"], then_branch=twice, else_branch=same),
+            node("Identity", ["s"], ["o"]),
+        ],
+        "body",
+        [value("v"), value("i")],
+        [value("s"), value("o")],
+    )
+    nodes = [node("Scan", ["h", "x"], ["last", "all"], name="scan", body=body, num_scan_inputs=1)]
+    held = {"w": normal(8, 8), "never": np.array([False])}
+    return model(nodes, {"x": x, "h": h}, ["last", "all"], held, opened=(0, 1))
+
+
+@pytest.mark.parametrize("level", onnxruntime.LEVELS)
+def test_batches_are_compared_through_the_iterations_of_a_scan(level):
+    """One row against four, and five steps against seven."""
+    x, h = normal(7, 4, 8), normal(4, 8)
+    content = recurrent(x, h)
+    words = {"threads": "1", "optimisation": level}
+    for ours in ({"x": x[:, :1], "h": h[:1]}, {"x": x[:5], "h": h}):
+        found, sides = compared(content, {k: v.copy() for k, v in ours.items()}, {"x": x, "h": h},
+                                **words)  # fmt: skip
+        assert not sides[0].note
+        steps, batch = ours["x"].shape[:2]
+        for k in range(steps):
+            own = [one for one in found.operations if one.path.startswith(f"scan[{k}]/")]
+            assert {"Gather", "MatMul", "Add", "Tanh"} <= {one.op for one in own}
+            assert {one.compared for one in own} == {batch * 8}
+        assert found.outputs[1].compared == steps * batch * 8
+        # of more steps the last state is another
+        assert [one.path for one in found.operations if one.verdict in ("unknown", "left")] == (
+            [] if steps == 7 else ["last"]
+        )
+
+
+def test_iterations_alone_give_the_recorded_bits_and_have_lines_that_do():
+    x, h = normal(3, 2, 8), normal(2, 8)
+    wrong, ran = [], []
+
+    def visit(event):
+        reads = [np.array(one.array()) for one in event.reads]
+        names = [f"a{n}" for n in range(len(reads))]
+        scope = {"np": np, **dict(zip(names, reads, strict=True))}
+        exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
+        due = np.array(event.gives[0].array())
+        both = (event.again(reads)[0], scope["y"])
+        wrong.extend(event.path for one in both if np.asarray(one).tobytes() != due.tobytes())
+        ran.append(event.op)
+
+    onnxruntime.Recorder(recurrent(x, h), {"x": x, "h": h}).record(visit)
+    assert {"Gather", "MatMul", "Tanh", "Scan"} <= set(ran) and not wrong
 
 
 def test_of_an_if_the_branch_that_runs_is_recorded():
@@ -244,10 +360,10 @@ def test_a_branch_keeps_its_names_apart():
     inner = [node("Mul", ["x", "two"], ["h"]), node("Add", ["h", "z"], ["y"])]
     graph = helper.make_graph(inner, "then", [], y, [value])
     one = node("If", ["c"], ["out"], then_branch=graph, else_branch=graph)
-    assert onnx_pieces.captured(one) == ["x", "z"]
-    nodes, constants = onnx_pieces.branch(one, True)
-    assert [list(n.input) for n in nodes] == [["x", "out/two"], ["out/h", "z"]]
-    assert list(nodes[1].output) == ["out"]
+    assert onnx_file.captured(one) == ["x", "z"]
+    nodes, constants, gives = onnx_file.branch(onnx_file.node(one, {}), True)
+    assert [list(n.slots) for n in nodes] == [["x", "out/two"], ["out/h", "z"]]
+    assert list(nodes[1].gives) == gives == ["out"]
     assert list(constants) == ["out/two"]
 
 
@@ -418,8 +534,8 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
 def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     content, x = residual()
     recorder, seen = onnxruntime.Recorder(content, {"x": x}), []
-    own = recorder._run
-    monkeypatch.setattr(recorder, "_run", lambda one: [np.nextafter(own(one)[0], np.float32(9))])
+    own = recorder.plain
+    monkeypatch.setattr(recorder, "plain", lambda: [np.nextafter(own()[0], np.float32(9))])
     recorder.record(seen.append)
     assert [(one.op, one.path) for one in seen] == [("model", "")]
     assert recorder.note == (

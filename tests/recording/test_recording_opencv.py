@@ -11,15 +11,14 @@ import pytest
 
 from probe.backends import caffe
 from probe.errors import InputError
-from probe.recorders import caffe_text
 from probe.recording.difference import compare
-from probe.recording.recording import Live
+from probe.recording.recording import Live, Run
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.recorders.opencv import Recorder, of_net, opened  # noqa: E402
+from probe.recorders.opencv import Recorder, declared, of_net, opened  # noqa: E402
 from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
 
 SIZE = 12
@@ -64,11 +63,11 @@ MODEL = of_caffe(*TEXTS)
 IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.float32)
 
 
-def live(count: int, winograd: bool = True) -> Live:
+def live(count: int, winograd: bool = True) -> Run:
     """The model on the first images, with the bits of an unrecorded run."""
     switches = {} if winograd else {"winograd": "0"}
-    found = Live(Recorder(MODEL, {"x": IMAGES[:count]}, switches))
-    plain = found.recorder.plain()
+    recorder = Recorder(MODEL, {"x": IMAGES[:count]}, switches)
+    found, plain = Live(recorder), recorder.plain()
     assert [one.tobytes() for one in found.outputs] == [one.tobytes() for one in plain]
     return found
 
@@ -162,14 +161,14 @@ def test_a_prototxt_says_its_inputs() -> None:
         f'input: "data" input_shape {{ {sizes} }}',
         input_layer % sizes,
     ):
-        assert caffe_text.declared(text + layer) == {"data": (1, 3, 8, 8)}
+        assert declared(text + layer) == {"data": (1, 3, 8, 8)}
 
 
 @pytest.mark.parametrize("text", ["", "layer {", "layers { name: 'x' }", "{ }"])
 def test_what_is_no_caffe_model_is_refused(text: str) -> None:
     """In one line that says what to do."""
     with pytest.raises(InputError):
-        caffe_text.declared(text)
+        declared(text)
 
 
 def test_files_are_opened_by_either_name(tmp_path: Path) -> None:

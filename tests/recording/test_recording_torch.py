@@ -22,7 +22,7 @@ from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
-from probe.recording.labelling import labelled  # noqa: E402
+from probe.recording.labelling import labels_of  # noqa: E402
 from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
 from probe.reproduction import recorded  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402
@@ -536,9 +536,9 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         layer.weight.mul_(3)
     index.copy_(torch.tensor([5, 1, 1]))
     numbers[0] = -0.5
-    again, fresh = Live(kept).recording, Live(Recorder(run)).recording
-    assert _said(again) == _said(fresh)
-    for one, other in zip(labelled(again, fresh), labelled(fresh, again), strict=True):
+    again, fresh = Live(kept), Live(Recorder(run))
+    assert _said(again.recording) == _said(fresh.recording)
+    for one, other in zip(*labels_of(again, fresh), strict=True):
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
 
 

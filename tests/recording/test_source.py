@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,26 +19,27 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Reduces,
+    Steps,
     Unknown,
     Windows,
 )
+from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(0)
 
 
-@dataclass(frozen=True)
-class Fused(Meaning):
-    """Several operations in one, as recorders have them."""
+def behind(*steps: tuple[Meaning, tuple[int, ...]]) -> Callable[..., Steps]:
+    """Returns what an operation is that has these behind a product, as recorders have it, by what
+    is read; with each step what else it reads."""
 
-    first: Meaning
-    behind: tuple[tuple[Meaning, tuple[int, ...]], ...]
+    def meaning(given: dict[str, np.ndarray]) -> Steps:
+        shape = (len(given["x"]), given["w"].shape[1])
+        made = [Part(Contracts("mk,kn->mn"), (0, 1), shape)]
+        made += [Part(one, (len(given) + n, *more), shape) for n, (one, more) in enumerate(steps)]
+        return Steps(tuple(made))
 
-    def labels(self, reads: Any, shapes: Any, what: Any) -> Any:
-        found = self.first.labels(reads, shapes, what)
-        for meaning, others in self.behind:
-            found = meaning.labels([found[0], *(reads[n] for n in others)], shapes, what)
-        return found
+    return meaning
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -47,15 +47,19 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def explained(
-    meaning: Meaning,
+    meaning: Meaning | Callable[..., Meaning],
     function: Callable[..., Any],
     left: dict[str, np.ndarray],
     right: dict[str, np.ndarray],
     again: Callable[..., Any] | None = None,
 ) -> tuple[Difference, source.Cause]:
     """The first source of one operation on two sets of inputs, and its cause."""
-    step = Step("double", meaning, function, list(left), again=again)
-    sides = [Live(Doubles(one, [step])) for one in (left, right)]
+    sides = []
+    for given in (left, right):
+        own = meaning if isinstance(meaning, Meaning) else meaning(given)
+        sides.append(
+            Live(Doubles(given, [Step("double", own, function, list(given), again=again)]))
+        )
     found = compare(sides[0], sides[1])
     assert found.first is not None
     return found, source.explain(sides[0], sides[1], found.first)
@@ -257,9 +261,8 @@ class TestSums:
             high = np.float32(6 if word == "relu6" else np.inf)
             return np.clip(product(x, w, b), np.float32(0), high)
 
-        behind = ((Each("add", "adds"), (2,)), (Each(word, "stays"), ()))
         given = {"x": x, "w": w, "b": b}
-        meaning = Fused(Contracts("mk,kn->mn"), behind)
+        meaning = behind((Each("add", "adds"), (2,)), (Each(word, "stays"), ()))
         _, cause = explained(meaning, fused, given | {"x": x[:1]}, given)
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
@@ -270,15 +273,15 @@ class TestSums:
         def residual(x: Any, w: Any, b: Any, z: Any) -> np.ndarray:
             return np.maximum(product(x, w, b) + z, np.float32(0))
 
-        behind = tuple((Each("add", "adds"), (n,)) for n in (2, 3))
-        meaning = Fused(Contracts("mk,kn->mn"), (*behind, (Each("relu", "stays"), ())))
+        adds = ((Each("add", "adds"), (n,)) for n in (2, 3))
+        meaning = behind(*adds, (Each("relu", "stays"), ()))
         given = {"x": x, "w": w, "b": b, "z": z}
         _, cause = explained(meaning, residual, given | {"x": x[:1], "z": z[:1]}, given)
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
     def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
         x, w = normal(8, 20), normal(20, 16)
-        meaning = Fused(Contracts("mk,kn->mn"), ((Each("tanh"), ()),))
+        meaning = behind((Each("tanh"), ()))
         _, cause = explained(
             meaning, lambda x, w: np.tanh(product(x, w)), {"x": x[:1], "w": w}, {"x": x, "w": w}
         )
@@ -305,11 +308,11 @@ class TestSums:
         assert cause.replayed == cause.examined == cause.differing > 0
 
 
-def by_address(x: np.ndarray, w: np.ndarray, behind: Any = None) -> np.ndarray:
+def by_address(x: np.ndarray, w: np.ndarray, after: Any = None) -> np.ndarray:
     """A product that is added downwards where the weights begin off a multiple of 16 bytes."""
     order = list(range(len(w)))
     y = added(x[..., :, None] * w, order if w.ctypes.data % 16 == 0 else order[::-1])
-    return y if behind is None else behind(y)
+    return y if after is None else after(y)
 
 
 class TestAddresses:
@@ -327,7 +330,7 @@ class TestAddresses:
     def test_of_what_is_no_sum_the_exchanged_addresses_are_the_proof(self) -> None:
         x, w = normal(3, 40), normal(40, 30)
         left, right = ({"x": x, "w": layout.copied(w, at)} for at in (12, 32))
-        meaning = Fused(Contracts("mk,kn->mn"), ((Each("tanh"), ()),))
+        meaning = behind((Each("tanh"), ()))
         function = lambda x, w: by_address(x, w, np.tanh)  # noqa: E731
         for one in (meaning, Unknown("a double")):
             _, cause = explained(one, function, left, right)
@@ -355,7 +358,7 @@ class TestAddresses:
             for at in (0, 8)
         ]
         found = compare(sides[0], sides[1])
-        sides[1].able = {0: None}
+        sides[1].recording.operations[0].again = None
         assert found.first is not None
         cause = source.explain(sides[0], sides[1], found.first)
         assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why

@@ -9,6 +9,7 @@ import pytest
 
 from probe.errors import InputError, TargetError
 from probe.recording import RECORDERS, subject
+from probe.recording.store import digest
 from tests.recording.taped import network, normal
 
 X = normal(2, 8)
@@ -23,15 +24,20 @@ def test_the_library_is_that_of_the_first_array(monkeypatch):
     made = type("Tensor", (), {"__module__": "torch"})
     monkeypatch.setattr(subject, "recorders", Named)
     found = subject.of_function(lambda: {"hidden": [None, made()], "loss": 3})
-    assert found == "torch"
+    assert (found.name, found.already) == ("torch", [digest(X)])
 
 
 class Named:
+    """Stands for a library's module, and for its recorders."""
+
     def __init__(self, name):
         self.name = name
 
     def Recorder(self, function):  # noqa: N802
-        return self.name
+        return Named(self.name)
+
+    def plain(self):
+        return [X]
 
 
 REFUSED = {
@@ -91,7 +97,7 @@ def test_functions_are_found_in_the_current_folder(module):
     with pytest.raises(InputError, match="it takes a; give --inputs FILE.npz"):
         subject.opened("given_model:works").recorder({})
     with pytest.raises(InputError, match="returns NumPy arrays"):
-        subject.opened("given_model:works").recorder({"x": np.ones(2)})
+        subject.opened("given_model:works").recorder({"x": np.ones(2)}).record(lambda event: None)
 
 
 def test_plain_numpy_is_watched_where_it_takes_its_arrays():

@@ -152,6 +152,14 @@ LAYERS = [
        options="SequenceRNN", fusedActivationFunction=4),
     of("UNIDIRECTIONAL_SEQUENCE_LSTM", "t", *LSTM, "state", "state",
        options="UnidirectionalSequenceLSTM", fusedActivationFunction=4),
+    *(of("BIDIRECTIONAL_SEQUENCE_RNN", "t", normal(3, 8), normal(3, 3), normal(3), "state",
+         normal(3, 8), normal(3, 3), normal(3), "state", *[None] * 3,
+         options="BidirectionalSequenceRNN", fusedActivationFunction=4, mergeOutputs=merged,
+         gives=("float32",) * (2 - merged)) for merged in (False, True)),
+    # with mergeOutputs LiteRT 2.3's kernel gives other bits from run to run
+    of("BIDIRECTIONAL_SEQUENCE_LSTM", "t", *LSTM[:17], *LSTM[:17], *["state"] * 4, *[None] * 9,
+       options="BidirectionalSequenceLSTM", fusedActivationFunction=4, timeMajor=False,
+       gives=("float32",) * 2),
     of("SEGMENT_SUM", "p", ints(0, 0, 1, 1)),
     *(of(f"UNSORTED_SEGMENT_{op}", "p", ints(1, 0, 1, 1), ints(3)[0])
       for op in ("SUM", "MAX", "MIN", "PROD")),
@@ -322,12 +330,8 @@ def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
     assert not silent, "nothing of these is said to agree with a run that one element differs from"
 
 
-OTHERWISE = {"BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN"}
-"""Every output of these is said to read all of its row."""
-
-
 def test_every_row_of_the_table_is_reached() -> None:
-    missing = TABLE.keys() - {one.op for one in OPERATORS} - OTHERWISE
-    assert not missing, missing
-    assert len({one.op for one in able()}) > 0.8 * len(TABLE)
-    assert {op for op in FUNCTIONS if "STABLEHLO" in op} <= {one.op for one in OPERATORS}
+    assert not TABLE.keys() - {one.op for one in OPERATORS}
+    left = TABLE.keys() - {one.op for one in able()}
+    # LiteRT's schema has these, and no kernel for most of them: it runs them in other programs
+    assert all(op.startswith("STABLEHLO_") for op in left), left

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.recording.labelling import filled, labelled
+from probe.recording.labelling import labels_of
 from probe.recording.recording import Live
 from probe.semantics import Unknown
 from probe.semantics.labels import ZERO, Labels, agreeing
@@ -59,9 +59,7 @@ def told(left: Any, right: Any, near: float = NEAR) -> Sides:
     """Returns both sides of two recorders, after checking that labels tell the truth, and that what
     is said to be exact is."""
     runs = [watched(left), watched(right)]
-    for n in range(2):
-        filled(runs[n][0], runs[1 - n][0].recording)
-    labels = [labelled(runs[n][0].recording, runs[1 - n][0].recording) for n in range(2)]
+    labels = labels_of(runs[0][0], runs[1][0])
     sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
     for live, numbers, own in sides:
         for value, array, label in zip(live.recording.values, numbers, own, strict=True):

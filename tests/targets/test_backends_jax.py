@@ -8,8 +8,10 @@ import pytest
 from probe import target
 from probe.backends import conformance
 from probe.backends.jax import Jax, operations
+from probe.case import Case
 from probe.errors import TargetError
 from probe.launch import Session
+from probe.order.orders import reveal
 from probe.target import Target
 from tests.targets import conforming
 
@@ -31,6 +33,18 @@ def test_integers_are_exact_on_all_specs(started):
 @pytest.mark.parametrize("text", ["jax", "jax,threads=1"])
 def test_every_output_is_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text))
+
+
+def test_flags_of_xla_are_set_together():
+    flags = Jax.environment({"ynn": "0", "isa": "avx2"}, "cpu")["XLA_FLAGS"].split()
+    assert flags == ["--xla_cpu_max_isa=AVX2", "--xla_cpu_experimental_ynn_fusion_type="]
+    assert "XLA_FLAGS" not in Jax.environment({"threads": "2"}, "cpu")
+
+
+def test_without_ynnpack_long_sums_replay(started):
+    """With it the last level of a sum of 4,096 numbers and more does not round once an addition."""
+    found = reveal(started("jax,ynn=0"), Case(op="sum", in_channels=4100, length=2))
+    assert found.replayed.all()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])

@@ -150,6 +150,6 @@ def _outputs(found: Walked) -> RenderableType:
 
 def recorded(found: Recorded) -> RenderableType:
     """Returns what was recorded."""
-    told = found.found.left_out
+    told = found.made.left_out
     more = f"; {counted(told['values'], 'value')} left out" if told["values"] else ""
-    return Group(*map(Text, found.lines()), Text(f"wrote {found.found.folder}{more}"))
+    return Group(*map(Text, found.lines()), Text(f"wrote {found.made.folder}{more}"))

@@ -1,0 +1,504 @@
+"""Encloses what an operation can give, from its semantics and intervals of what it reads.
+
+A value is an interval for each element: two float64 arrays. Every step is taken outwards: a
+function that rounds once gives the rounded ends of its range, one that the library chooses how to
+compute errs by up to ``ULPS`` (a stated number, generous: no library's functions are that bad), a
+sum by as much as any order can. Whether a step between two others is rounded to the format or kept
+in a wider one is open, so that both are enclosed. Elements that are only moved are followed by
+their labels, which moving leaves as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe import floats
+from probe.enclosure.sums import bound
+from probe.order.arithmetic import Doubles
+from probe.semantics import (
+    Chooses,
+    Contracts,
+    Each,
+    Made,
+    Meaning,
+    Normalises,
+    Reduces,
+    Steps,
+    functions,
+)
+from probe.semantics.labels import ZERO, Labels
+
+ULPS = 16
+"""By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
+Of one that libraries put together of several (GELU, softplus) it is that many units of the largest
+of its result, its operand and 1, as its steps may cancel."""
+
+
+class Interval(NamedTuple):
+    """Between which numbers each element of a value lies: float64 arrays of its shape."""
+
+    low: Doubles
+    high: Doubles
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Returns the shape of the value."""
+        return self.low.shape
+
+    @property
+    def size(self) -> Doubles:
+        """Returns the largest magnitude."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @classmethod
+    def of(cls, array: np.ndarray, dtype: str) -> Interval:
+        """Returns the interval of known numbers (container)."""
+        wide = floats.widen(array, dtype) if dtype in floats.FORMATS else array.astype(np.float64)
+        return cls(wide, wide)
+
+    def map(self, change: Callable[[Doubles], Doubles]) -> Interval:
+        """Returns both ends, changed alike: moved, or put through what never falls."""
+        return Interval(change(self.low), change(self.high))
+
+
+class NotEnclosed(Exception):
+    """No enclosure of this operation is known."""
+
+
+def enclosed(
+    meaning: Meaning, reads: Sequence[Interval], shapes: Sequence[tuple[int, ...]], dtype: str
+) -> Interval | None:
+    """Returns the interval of an operation's first result; None where none is known.
+
+    ``reads``: of its operands; ``shapes``: of its results; ``dtype``: of the first one, in which
+    it computes or in a wider one.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            found = _of(meaning, list(reads), shapes, dtype)
+    except (NotEnclosed, ValueError, IndexError, KeyError):  # of other shapes than were thought of
+        return None
+    if found.shape != tuple(shapes[0]):
+        return None
+    return Interval(floats.nearest(found.low, dtype), floats.nearest(found.high, dtype))
+
+
+def _of(
+    meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]], dtype: str
+) -> Interval:
+    if isinstance(meaning, Steps):
+        values = list(reads)
+        for step in meaning.steps:
+            given = [values[n] for n in step.reads]
+            values.append(_of(step.meaning, given, [step.shape, *step.more], dtype))
+            values += [_nothing(more) for more in step.more]
+        return values[meaning.gives[0] if meaning.gives else -1]
+    if isinstance(meaning, Each):
+        return _each(meaning, reads, dtype)
+    if isinstance(meaning, Contracts):
+        return _product(meaning, reads, dtype)
+    if isinstance(meaning, Reduces):
+        return _reduced(meaning, reads[0], shapes[0], dtype)
+    if isinstance(meaning, Normalises):
+        return _normalised(meaning, reads, dtype)
+    if isinstance(meaning, Chooses):
+        mask, yes, no = (reads[n] if n >= 0 else _number(meaning.value) for n in meaning.reads)
+        if not np.array_equal(mask.low, mask.high):
+            raise NotEnclosed
+        both = zip(yes, no, strict=True)
+        return Interval(*(np.where(mask.low != 0, one, two) for one, two in both))
+    return _moved(meaning, reads, shapes)
+
+
+def _nothing(shape: tuple[int, ...]) -> Interval:
+    """Returns what a further result of a step is taken for: any number."""
+    return Interval(np.full(shape, -np.inf), np.full(shape, np.inf))
+
+
+def _number(value: Any) -> Interval:
+    return Interval(*(np.asarray(value, np.float64),) * 2)
+
+
+def _constant(value: Any, kind: str) -> Interval:
+    """Returns a number as it is written, and as an array of its dtype has it: libraries do both."""
+    exact = np.asarray(value, np.float64)
+    held = floats.nearest(exact, kind) if kind in floats.FORMATS else exact
+    return Interval(np.minimum(exact, held), np.maximum(exact, held))
+
+
+def _about(value: Any) -> Interval:
+    """Returns a number of a meaning, which has it as float32 does."""
+    exact = np.asarray(value, np.float64)
+    by = np.abs(exact) * 2.0**-23
+    return Interval(exact - by, exact + by)
+
+
+def _rounded(low: Doubles, high: Doubles, dtype: str) -> Interval:
+    """Returns results that are rounded once, or kept in a wider format until the next step.
+
+    The ends were computed in float64, to within a rounding of it.
+    """
+    low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    return Interval(
+        np.minimum(low, floats.nearest(low, dtype)), np.maximum(high, floats.nearest(high, dtype))
+    )
+
+
+def _wider(one: Interval, by: Doubles, dtype: str) -> Interval:
+    return _rounded(one.low - by, one.high + by, dtype)
+
+
+# sums of products, and sums
+
+
+def _product(meaning: Contracts, reads: list[Interval], dtype: str) -> Interval:
+    if meaning.numbers:
+        raise NotEnclosed
+    one, two = (reads[n] for n in meaning.reads)
+    texts, out = meaning.spelled(one.shape, two.shape)
+    sizes = {
+        **dict(zip(texts[0], one.shape, strict=True)),
+        **dict(zip(texts[1], two.shape, strict=True)),
+    }
+    count = math.prod(size for letter, size in sizes.items() if letter not in out)
+    bias = None if meaning.bias is None else reads[meaning.bias]
+    return product(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
+
+
+def product(
+    one: Interval,
+    two: Interval,
+    count: int,
+    dtype: str,
+    equation: str = "mk,kn->mn",
+    bias: Interval | None = None,
+) -> Interval:
+    """Returns an einsum of two values, ``count`` products each, and a bias that is added."""
+    middles = [each.low / 2 + each.high / 2 for each in (one, two)]
+    spreads = [
+        np.nextafter(np.maximum(each.high - mid, mid - each.low), np.inf) * (each.high > each.low)
+        for each, mid in zip((one, two), middles, strict=True)
+    ]
+
+    def summed(x: Doubles, w: Doubles) -> Doubles:
+        return np.asarray(np.einsum(equation, x, w, optimize=True))
+
+    sizes, exact = summed(one.size, two.size), summed(*middles)
+    spread = np.zeros(())
+    if spreads[0].any() or spreads[1].any():
+        spread = summed(spreads[0], two.size) + summed(np.abs(middles[0]), spreads[1])
+    most = (sizes + np.abs(exact) + spread) / 2
+    if bias is not None:
+        sizes, most, count = sizes + bias.size, most + bias.size, count + 1
+        exact, spread = exact + bias.low / 2 + bias.high / 2, spread + (bias.high - bias.low)
+    # the sums above are float64's, each off by less than that of their sizes
+    slack = count * 2.0**-51 * sizes
+    error = bound(sizes, most, count, dtype) + spread * (1 + 2.0**-40) + slack
+    return Interval(exact - error, exact + error)
+
+
+def _reduced(meaning: Reduces, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
+    rank = len(one.shape)
+    axes = tuple(axis % rank for axis in meaning.axes) if rank else ()
+    if meaning.places:
+        raise NotEnclosed
+    if meaning.word in ("max", "min"):
+        return one.map(lambda end: getattr(end, meaning.word)(axis=axes).reshape(shape))
+    count = math.prod(one.shape[axis] for axis in axes)
+    if meaning.word not in ("sum", "mean") or not count:
+        raise NotEnclosed
+    found = _summed(one, axes, dtype).map(lambda end: end.reshape(shape))
+    if meaning.word == "sum":
+        return found
+    # a sum and a division, or the product with the rounded reciprocal: two roundings more
+    unit = 2.0 ** (2 - floats.format_of(dtype).precision)
+    return _wider(found.map(lambda end: end / count), found.size / count * unit, dtype)
+
+
+def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+    """Returns sums over axes, which stay with a size of 1."""
+    count = math.prod(one.shape[axis] for axis in axes)
+    low, high = (end.sum(axis=axes, keepdims=True) for end in one)
+    sizes = one.size.sum(axis=axes, keepdims=True)
+    up, down = np.maximum(one.high, 0), np.maximum(-one.low, 0)
+    most = np.maximum(*(end.sum(axis=axes, keepdims=True) for end in (up, down)))
+    error = bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
+    return Interval(low - error, high + error)
+
+
+# functions of the elements at one place
+
+
+def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
+    used = list(reads) if meaning.reads is None else [reads[n] for n in meaning.reads]
+    for place, value, kind in meaning.beside:
+        used.insert(place, _constant(value, kind))
+    if meaning.along is not None:
+        rank = len(used[0].shape)
+        after = (1,) * (rank - 1 - meaning.along % rank)
+        used[1:] = [one.map(lambda end: end.reshape(-1, *after)) for one in used[1:]]
+    word = meaning.word
+    if word == "batch_norm":
+        return _scaled(used, meaning.numbers, dtype)
+    if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
+        return _ARITHMETIC[word](used[0], used[1], dtype)
+    if word == "clip":
+        bounds = [None if one is None else _about(one) for one in meaning.numbers]
+        ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
+        both = zip(used[0], ends, strict=True)
+        return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
+    if word not in _RISING or len(used) != 1:
+        return _at_points(meaning, used, dtype)
+    numbers = dict(meaning.numbers)
+    found = used[0].map(lambda end: _RISING[word](end, **numbers))
+    return _erring(found, used[0], meaning, dtype)
+
+
+def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
+    """Returns what a function that rises and falls gives: its value in the middle, and as far on
+    both sides as its steepest slope reaches."""
+    if meaning.word not in _OTHERS or len(used) != 1:
+        raise NotEnclosed
+    (one,) = used
+    slope, function = _OTHERS[meaning.word]
+    middle = one.low / 2 + one.high / 2
+    found = function(middle, **dict(meaning.numbers))
+    by = np.zeros(())
+    if not np.array_equal(one.low, one.high):
+        if slope is None:
+            raise NotEnclosed
+        by = slope * np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
+        # the middle is rounded, and so is the function there
+        by = by + np.abs(found) * 2.0**-50
+    return _erring(Interval(found - by, found + by), one, meaning, dtype)
+
+
+def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
+    """Returns a function's results with what a library may err by."""
+    word, known, form = meaning.word, functions.of(meaning.word), floats.format_of(dtype)
+    if meaning.numbers and known.rounds != 0:  # which it has as float32 does
+        by = found.size * 2.0**-22
+        found = Interval(found.low - by, found.high + by)
+    if known.rounds == 0:
+        return found
+    if known.rounds == 1 and not meaning.approximate:
+        return _rounded(found.low, found.high, dtype)
+    sizes = (
+        found.size
+        if word in _ELEMENTARY or known.rounds
+        else np.maximum(np.maximum(found.size, one.size), 1)
+    )
+    unit = ULPS * 2.0 ** (1 - form.precision)
+    least = ULPS * 2.0 ** (form.emin - form.precision + 1)
+    return _wider(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
+
+
+def _added(one: Interval, two: Interval, dtype: str) -> Interval:
+    return _rounded(one.low + two.low, one.high + two.high, dtype)
+
+
+def _subtracted(one: Interval, two: Interval, dtype: str) -> Interval:
+    return _rounded(one.low - two.high, one.high - two.low, dtype)
+
+
+def _corners(
+    one: Interval, two: Interval, change: Callable[[Doubles, Doubles], Doubles], dtype: str
+) -> Interval:
+    every = [change(a, b) for a in one for b in two]
+    return _rounded(np.minimum.reduce(every), np.maximum.reduce(every), dtype)
+
+
+def _multiplied(one: Interval, two: Interval, dtype: str) -> Interval:
+    return _corners(one, two, np.multiply, dtype)
+
+
+def _divided(one: Interval, two: Interval, dtype: str) -> Interval:
+    if ((two.low <= 0) & (two.high >= 0)).any():
+        raise NotEnclosed
+    return _corners(one, two, np.divide, dtype)
+
+
+_ARITHMETIC: dict[str, Callable[[Interval, Interval, str], Interval]] = {
+    "add": _added,
+    "subtract": _subtracted,
+    "multiply": _multiplied,
+    "divide": _divided,
+    "maximum": lambda a, b, _: Interval(np.maximum(a.low, b.low), np.maximum(a.high, b.high)),
+    "minimum": lambda a, b, _: Interval(np.minimum(a.low, b.low), np.minimum(a.high, b.high)),
+}
+
+_erf = np.vectorize(math.erf, otypes=[float])
+_erfc = np.vectorize(math.erfc, otypes=[float])
+
+
+def _elu(x: Doubles, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Doubles:
+    return np.where(x > 0, scale * x, scale * alpha * np.expm1(inner * np.minimum(x, 0)))
+
+
+_RISING: dict[str, Callable[..., Doubles]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "sign": np.sign,
+    "sqrt": np.sqrt,
+    "cast": lambda x, **_: x,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "sinh": np.sinh,
+    "tanh": np.tanh,
+    "cbrt": np.cbrt,
+    "erf": _erf,
+    "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
+    "log_sigmoid": lambda x: -np.logaddexp(0, -x),
+    "softplus": lambda x, beta=1.0, **_: np.logaddexp(0, beta * x) / beta,
+    "softsign": lambda x: x / (1 + np.abs(x)),
+    "elu": _elu,
+    "leaky_relu": lambda x, alpha: np.where(x > 0, x, alpha * x),
+}
+"""Functions that never fall, by their one name."""
+
+_OTHERS: dict[str, tuple[float | None, Callable[..., Doubles]]] = {
+    "absolute": (1.0, np.abs),
+    "negative": (1.0, np.negative),
+    "square": (None, np.square),
+    "reciprocal": (None, lambda x: 1 / x),
+    "rsqrt": (None, lambda x: 1 / np.sqrt(x)),
+    "sin": (1.0, np.sin),
+    "cos": (1.0, np.cos),
+    "tan": (None, np.tan),
+    "cosh": (None, np.cosh),
+    "erfc": (1.13, _erfc),
+    "gelu": (1.13, lambda x: x * _erfc(-x / math.sqrt(2)) / 2),
+    "gelu_tanh": (
+        1.14,
+        lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    ),
+    "silu": (1.1, lambda x: x / (1 + np.exp(-x))),
+    "hard_swish": (1.5, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "mish": (1.1, lambda x: x * np.tanh(np.logaddexp(0, x))),
+}
+"""Functions that rise and fall, or just fall: an upper bound of their slope, None where there is
+none, and the function."""
+
+_ELEMENTARY = set("exp expm1 exp2 log log1p log2 atan asinh sinh tanh cbrt erf rsqrt".split())
+"""Those that are computed in one piece, so that their error goes with their result."""
+
+
+# norms
+
+
+def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
+    one, rank = reads[0], len(reads[0].shape)
+    axes = tuple(axis % rank for axis in meaning.axes)
+    if meaning.groups is not None or meaning.apart:
+        raise NotEnclosed
+    if meaning.word in ("softmax", "log_softmax"):
+        beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
+        top = one.map(lambda end: end.max(axis=axes, keepdims=True))
+        shifted = _subtracted(one, top, dtype)
+        # the largest minus itself is zero, which the two intervals do not know
+        shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
+        shifted = _multiplied(shifted, _number(beta), dtype) if beta != 1 else shifted
+        raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
+        total = _summed(raised, axes, dtype)
+        total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
+        if meaning.word == "log_softmax":
+            logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
+            return _subtracted(shifted, logged, dtype)
+        # a division, or a product with a reciprocal that may be approximate
+        return _erring(_divided(raised, total, dtype), raised, Each("exp"), dtype)
+    if meaning.word not in ("layer_norm", "rms_norm", "instance_norm"):
+        raise NotEnclosed
+    eps, scale, shift = meaning.numbers
+    centred = one
+    if meaning.word != "rms_norm":
+        centred = _subtracted(one, _mean(one, axes, dtype), dtype)
+    sizes = centred.size
+    squares = Interval(
+        np.where((centred.low > 0) | (centred.high < 0), np.minimum(*map(np.abs, centred)), 0) ** 2,
+        sizes**2,
+    )
+    spread = _mean(squares, axes, dtype)
+    # E[x^2] - E[x]^2 is another way to the same variance: it errs by ulps of the mean square
+    mean_square = _mean(Interval(one.size**2, one.size**2), axes, dtype).high
+    by = 4 * bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
+    spread = Interval(np.maximum(spread.low - by, 0), spread.high + by)
+    under = _added(spread, _about(eps), dtype)
+    under = Interval(np.maximum(under.low, eps * (1 - 2.0**-6)), under.high)
+    if (under.low <= 0).any():
+        raise NotEnclosed
+    ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
+    found = _multiplied(centred, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
+    along = rank - 1 if meaning.along is None else meaning.along % rank
+    for given, how, there in zip(
+        reads[1:], [_multiplied] * bool(scale) + [_added] * bool(shift), (True, True), strict=False
+    ):
+        lies = given.map(lambda end: _lying(end, axes, along, rank))
+        found = how(found, lies, dtype) if there else found
+    return found
+
+
+def _lying(end: Doubles, axes: tuple[int, ...], along: int, rank: int) -> Doubles:
+    """Returns a scale or a shift as it broadcasts: from the last axis, or along one."""
+    return end if end.ndim > 1 else end.reshape(-1, *(1,) * (rank - 1 - along))
+
+
+def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+    count = math.prod(one.shape[axis] for axis in axes)
+    unit = 2.0 ** (2 - floats.format_of(dtype).precision)
+    found = _summed(one, axes, dtype).map(lambda end: end / count)
+    return _wider(found, found.size * unit, dtype)
+
+
+def _scaled(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Interval:
+    """Batch norm with given statistics: in four steps, or as one factor and one addend."""
+    eps, scale, shift = numbers
+    one, *rest = used
+    factor = rest.pop(0) if scale else _number(1.0)
+    addend = rest.pop(0) if shift else _number(0.0)
+    mean, variance = rest
+    under = _added(variance, _about(eps), dtype)
+    if (under.low <= 0).any():
+        raise NotEnclosed
+    ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
+    times = _multiplied(factor, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
+    found = _added(_multiplied(_subtracted(one, mean, dtype), times, dtype), addend, dtype)
+    # x * times + (addend - mean * times): errs by units of the larger products
+    most = (one.size + mean.size) * times.size + addend.size
+    return _wider(found, most * 2.0 ** (3 - floats.format_of(dtype).precision), dtype)
+
+
+# movement
+
+
+def _moved(meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]]) -> Interval:
+    """Returns elements that are moved and copied, found by labels that count them."""
+    shape = tuple(shapes[0])
+    if not meaning.exact or isinstance(meaning, Each):
+        raise NotEnclosed
+    if isinstance(meaning, Made) and not meaning.places:
+        return Interval(*(np.full(shape, float(meaning.value)),) * 2)
+    given, start = [], 1
+    for one in reads:
+        count = np.arange(start, start + one.low.size, dtype=np.uint64).reshape(one.shape)
+        given.append(Labels(one.shape, count))
+        start += one.low.size
+    label = meaning.labels(given, shapes, ZERO)[0]
+    places = np.broadcast_to(label.full(), shape)
+    if (places >= start).any():
+        raise NotEnclosed
+    ends = (np.concatenate([[0.0], *(one[n].reshape(-1) for one in reads)]) for n in range(2))
+    return Interval(*(end[places.astype(np.int64)] for end in ends))

@@ -1,0 +1,549 @@
+"""Model files that are graphs of nodes: one interpreter for all libraries, and their recorders.
+
+A library says how its file becomes :class:`Node` s, how some of them in a row run as a model of
+their own, and what one computes. At the first run nodes run one by one, and bodies are opened: the
+nodes of the branch that is taken, or of the next iteration, stand in their node's place. From then
+on nodes in a row run together as long as what they give stays small beside what is alive at once in
+any case, since a model of each node costs a small network more than to run it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from math import inf
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from probe import ulp
+from probe.errors import InputError, ProbeError
+from probe.recording.contract import INPUT, WEIGHT, Again, Event, Input, Laid, Seen, Visit, laid
+from probe.recording.recording import digest
+from probe.semantics import Meaning, Unknown
+from probe.semantics.call import Call, Operand, positions
+
+Key = Any
+"""Of a value: what a library tells values apart by, names or numbers."""
+
+Known = tuple[tuple[int, ...], str]
+"""A value's shape and dtype."""
+
+Nodes = Sequence[Any]
+Fed = Mapping[Any, Known]
+"""What nodes will be given, in this order."""
+Held = Mapping[Any, np.ndarray]
+"""Other numbers for constants."""
+
+Runner = Callable[[Sequence[Any]], Sequence[Any]]
+"""Nodes in a row as they were started: the library's values to all values that they give."""
+
+SMALL_PIECE = 1 << 20
+"""Bytes of values up to which nodes stay in one piece, however little is alive at once."""
+
+READY = 4
+"""Nodes that stay ready to run alone: those of a region run one after the other, many times."""
+
+
+@dataclass(eq=False)
+class Node:
+    """An operation of a graph. ``own``: as the library has it.
+
+    ``slots``: keys of its operands in the order of the library's schema, None where one is left
+    out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
+    its attributes; ``path``: where it stands in the model; ``domain``: the set of operations that
+    it is of; ``able``: whether it alone gives what it gave in the run.
+    """
+
+    own: Any
+    op: str
+    slots: Sequence[Key]
+    gives: Sequence[Key]
+    captured: Sequence[Key] = ()
+    words: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    domain: str = ""
+    able: bool = True
+    size: int = 0
+    """Bytes of what it gives, once it has run."""
+
+    @cached_property
+    def reads(self) -> list[Key]:
+        """Keys of what it reads, one that stands twice twice."""
+        own = [key for key in self.slots if key is not None]
+        return own + [key for key in self.captured if key not in own]
+
+    @cached_property
+    def uses(self) -> list[Key]:
+        """Keys of what it reads, each once."""
+        return list(dict.fromkeys(self.reads))
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """Its attributes, plain enough for JSON."""
+        every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
+        found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
+        return found | {"domain": self.domain} if self.domain else found
+
+
+PLAIN = bool | int | float | str | list | None
+N = TypeVar("N", bound=Node)
+
+
+def ordered(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
+    """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
+    the first output needs. ONNX Runtime saves parallel branches in another order every time."""
+    maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
+    done: dict[int, None] = {}
+    pending = [maker[key] for key in outputs if key in maker][::-1]
+    pending[:0] = range(len(nodes) - 1, -1, -1)  # what no output needs comes last
+    while pending:
+        n = pending[-1]
+        before = [maker[key] for key in nodes[n].uses if key in maker]
+        missing = [one for one in before if one not in done]
+        if n in done or not missing:
+            done.setdefault(n)
+            pending.pop()
+        else:
+            pending += missing[::-1]
+    return [nodes[n] for n in done]
+
+
+@dataclass
+class Piece:
+    """Nodes that run together: what they read from before and all that they give.
+
+    ``run``: as they were started, if they stay so.
+    """
+
+    nodes: Sequence[Any]
+    fed: list[Key]
+    gives: list[Key]
+    run: Runner | None = None
+
+
+class Graph(ABC):
+    """A graph with its inputs, and its values while it runs.
+
+    ``given``: the library's values of the inputs; ``constants``: what the file holds; ``nodes``: in
+    an order in which they can run; ``outputs``: keys of what is returned; all by key.
+    """
+
+    BY_SHAPE: ClassVar[frozenset[str]] = frozenset()
+    """Operations that read no number of their operands."""
+    IMPORTS: ClassVar[Sequence[str]] = ()
+    """What the lines of a node need."""
+    KEPT: ClassVar[float] = inf
+    """Bytes of values and constants of the pieces that stay started from run to run."""
+    LAID: ClassVar[bool] = False
+    """Whether operands are read where they lie, so that addresses may decide kernels."""
+    most_pieces = 48
+    opset = 0
+
+    def __init__(
+        self,
+        nodes: Sequence[Any],
+        given: Mapping[Any, Any],
+        outputs: Sequence[Key],
+        constants: dict[Any, Any],
+    ) -> None:
+        self.nodes, self.given, self.outputs, self.constants = nodes, given, outputs, constants
+        self.values: dict[Any, Any] = {}
+        self.known: dict[Any, Known] = {key: self.described(one) for key, one in given.items()}
+        self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
+        self.left: Counter[Any] = Counter()
+        self.counts: Counter[Any] = Counter()
+        self.events: list[Event] = []
+        self.pieces: list[Piece] = []
+        self.alive = 0
+        self.ready: OrderedDict[Any, Runner] = OrderedDict()
+
+    # what a library adds
+
+    @abstractmethod
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        """Makes a model of nodes in a row and starts it; ``once``: for one run alone."""
+
+    @abstractmethod
+    def meaning(self, node: Any, call: Call) -> Meaning:
+        """Returns what a node computes."""
+
+    @abstractmethod
+    def lines(self, node: Any, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
+        ``out``: of its first result; others are ``out1`` and so on."""
+
+    def described(self, value: Any) -> Known:
+        """Returns shape and dtype of a value or constant."""
+        return value.shape, str(value.dtype)
+
+    def container(self, key: Any, value: Any) -> np.ndarray:
+        """Returns the container array of a value or constant."""
+        return value  # type: ignore[no-any-return]
+
+    def value(self, key: Any, array: np.ndarray) -> Any:
+        """Returns a container array as the library's value."""
+        return array
+
+    def nbytes(self, value: Any) -> int:
+        """Returns how much memory a value takes."""
+        return int(value.nbytes)
+
+    def name(self, key: Any) -> str:
+        """Returns the name in the file of an input or constant."""
+        return str(key)
+
+    def address(self, key: Any) -> int | None:
+        """Returns where a value begins, as of ``Seen``."""
+        return None
+
+    def met(self, node: Any) -> None:  # noqa: B027 (most libraries have nothing to note)
+        """Is called behind a node's first run, before anything is asked of what it gave."""
+
+    def opened(self, node: Any) -> Sequence[Any] | None:
+        """Returns the nodes that run in the place of one: of its branch, of its next iteration;
+        None: it runs itself."""
+        return None
+
+    def joins(self, node: Any) -> bool:
+        """Returns whether a node may run together with others, and again: it keeps no state."""
+        return True
+
+    # a run
+
+    def run(self, visit: Visit) -> list[Seen]:
+        """Runs all nodes, and returns the outputs."""
+        self.values = dict(self.given)
+        self.left = Counter(self.outputs)
+        self.left.update(self.counts)
+        first, number = not self.pieces, 0
+        for piece in self._one_by_one() if first else self.pieces:
+            try:
+                run = self.start(piece, once=True) if piece.run is None else piece.run
+                found = run([self.values[key] for key in piece.fed])
+            except Exception as error:
+                if len(piece.nodes) == 1 or isinstance(error, ProbeError):
+                    raise
+                self.apart()
+                raise Again from None
+            self.values.update(zip(piece.gives, found, strict=True))
+            for node in piece.nodes:
+                if number == len(self.events):
+                    self._measure(node)
+                    self.events.append(self._event(node))
+                visit(self.events[number])
+                self._forget(node)
+                number += 1
+        if first:
+            self._join()
+        return [self.seen(key) for key in self.outputs]
+
+    def start(self, piece: Piece, once: bool = False) -> Runner:
+        """Starts the nodes of a piece; ``once``: for this run alone."""
+        return self.started(piece.nodes, {key: self.known[key] for key in piece.fed}, {}, once)
+
+    def piece(self, nodes: Sequence[Any]) -> Piece:
+        """Returns nodes in a row with what they read from before and give."""
+        gives = [key for node in nodes for key in node.gives]
+        every = dict.fromkeys(key for node in nodes for key in node.uses)
+        inside = {*gives, *self.constants}
+        return Piece(nodes, [key for key in every if key not in inside], gives)
+
+    def _one_by_one(self) -> Iterator[Piece]:
+        """Yields every node for itself, those of bodies in their place."""
+        pending, done = deque(self.nodes), []
+        self._expect(pending)
+        while pending:
+            node = pending.popleft()
+            inside = self.opened(node)
+            if inside is None:
+                done.append(node)
+                yield self.piece([node])
+            else:
+                self._expect(inside)
+                self._forget(node)
+                pending.extendleft(reversed(inside))
+        self.nodes = done
+
+    def _measure(self, node: Any) -> None:
+        for key in node.gives:
+            self.known[key] = self.described(self.values[key])
+            node.size += self.nbytes(self.values[key])
+        self.alive = max(self.alive, sum(map(self.nbytes, self.values.values())))
+
+    def _expect(self, nodes: Iterable[Any]) -> None:
+        for node in nodes:
+            self.left.update(node.uses)
+
+    def _forget(self, node: Any) -> None:
+        """Forgets what a node was the last to read, or gave in vain."""
+        for key in node.uses:
+            self.left[key] -= 1
+        for keys in (node.uses, node.gives):
+            for key in keys:
+                if self.left[key] <= 0:
+                    self.values.pop(key, None)
+
+    def _join(self) -> None:
+        """Cuts the nodes into pieces, each of which gives about a quarter of what is alive."""
+        most = max(self.alive // 4, sum(node.size for node in self.nodes) // self.most_pieces)
+        rows: list[list[Any]] = []
+        size, joins = 0, False
+        for node in self.nodes:
+            before, joins = joins, self.joins(node)
+            if not (before and joins) or size + node.size > max(SMALL_PIECE, most):
+                rows.append([])
+                size = 0
+            rows[-1].append(node)
+            size += node.size
+        self._cut(rows)
+
+    def apart(self) -> None:
+        """From now on runs every node for itself: together they can't, or give different bits."""
+        self._cut([[node] for node in self.nodes])
+
+    def _cut(self, rows: Sequence[Sequence[Any]]) -> None:
+        self.runs([self.piece(nodes) for nodes in rows])
+        # pieces start while little is alive: between values they tear the heap
+        self.values = {key: self.values[key] for key in self.outputs if key in self.values}
+        total = 0
+        for piece in self.pieces:
+            held = {key for one in piece.nodes for key in one.uses if key in self.constants}
+            size = sum(one.size for one in piece.nodes)
+            size += sum(self.nbytes(self.constants[key]) for key in held)
+            if total + size <= self.KEPT and all(map(self.joins, piece.nodes)):
+                piece.run = self.start(piece)
+                total += size
+
+    def runs(self, pieces: list[Piece]) -> None:
+        """From now on runs these pieces, which have all nodes in their order."""
+        self.pieces = pieces
+        self.counts = Counter(key for node in self.nodes for key in node.uses)
+
+    # what is said of a node
+
+    def described_at(self, key: Any) -> Known:
+        """Returns shape and dtype of a value of the run, alive or not, or of a constant."""
+        if key not in self.known:
+            self.known[key] = self.described(self.constants[key])
+        return self.known[key]
+
+    def array(self, key: Any) -> np.ndarray:
+        """Returns a value's bits as a container array."""
+        return self.container(key, self.values[key] if key in self.values else self.constants[key])
+
+    def seen(self, key: Any) -> Seen:
+        """Returns a value as it is met."""
+        shape, dtype = self.described_at(key)
+        held = key not in self.values
+        name = self.name(key) if held or key in self.given else ""
+        role, address = (WEIGHT, None) if held else (INPUT, self.address(key))
+        return Seen(key, shape, dtype, partial(self.array, key), role, name, address)
+
+    def operand(self, key: Any, at: int) -> Operand:
+        """Returns an operand of a call; ``at``: its place among what is read."""
+        settled = key in self.constants or key in self.settled
+        return Operand(at, *self.described_at(key), partial(self.array, key) if settled else None)
+
+    def _event(self, node: Any) -> Event:
+        self.met(node)
+        reads = [] if node.op in self.BY_SHAPE else node.reads
+        if all(key in self.settled or key in self.constants for key in reads):
+            self.settled.update(node.gives)
+        places = positions(node.slots, reads)
+        operands = [
+            None if key is None else self.operand(key, at)
+            for key, at in zip(node.slots, places, strict=True)
+        ]
+        seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
+        addresses = [one.address for one in seen]
+        alone: Any = partial(self.again, node, reads)
+        alone = Laid(alone, addresses) if self.LAID else alone
+        alone = alone if node.able else None
+        shapes, dtypes = [one.shape for one in gives], [one.dtype for one in gives]
+        ends = node.domain, self.opset, alone
+        what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
+        lines = partial(self._lines, node, reads, addresses) if node.able else None
+        first = node.op, node.path, seen, gives, what, node.said
+        return Event(*first, alone, lines, self.IMPORTS)
+
+    def _lines(
+        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
+    ) -> list[str]:
+        return laid(names, at) + self.lines(node, dict(zip(reads, names, strict=True)), out)
+
+    def again(
+        self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Runs a node alone on container arrays in the place of what it reads."""
+        given = dict(zip(reads, arrays, strict=True))
+        for key in node.uses:  # of what it reads by its shape alone
+            if key not in given:
+                shape, dtype = self.described_at(key)
+                given[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
+        held = {key: one for key, one in given.items() if key in self.constants}
+        fed = {key: one for key, one in given.items() if key not in held}
+        named = (id(node), tuple(one.shape for one in fed.values()), *map(digest, held.values()))
+        if named not in self.ready:
+            known = {key: (one.shape, self.described_at(key)[1]) for key, one in fed.items()}
+            self.ready[named] = self.started([node], known, held)
+        self.ready.move_to_end(named)
+        if len(self.ready) > READY:
+            self.ready.popitem(last=False)
+        found = self.ready[named]([self.value(key, one) for key, one in fed.items()])
+        return [self.container(key, one) for key, one in zip(node.gives, found, strict=True)]
+
+
+class Recorder(ABC):
+    """A model file with its inputs, whose nodes run one by one; or as one operation, where that
+    changes bits or can't be.
+
+    ``model``: the file, or its bytes; ``inputs``: container arrays by name; ``note``: empty, or why
+    it is one operation.
+    """
+
+    LIBRARY: ClassVar[str]
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model, self.inputs, self.switches = model, dict(inputs), dict(switches or {})
+        words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
+        self.target = self.LIBRARY + "".join(words)
+        self.note = ""
+        self.already: list[str] | None = None
+        self.alone: list[str] | None = None
+        self.graph: Graph | None = None
+        self.whole = False
+
+    @abstractmethod
+    def plain(self) -> list[np.ndarray]:
+        """Runs the model unwatched."""
+
+    @abstractmethod
+    def cut(self, opens: bool) -> Graph:
+        """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
+
+    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the same model with other inputs."""
+        return type(self)(self.model, inputs, self.switches)
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it node by node, and calls ``visit`` behind each. ``Again`` where nodes in a row are
+        found to give other bits than each alone."""
+        if self.graph is None and not self.whole:
+            self._check()
+        if self.graph is None:
+            return self._as_one(visit)
+        alone, self.alone, together = self.alone, None, list[str]()
+        if alone is None:
+            return self.graph.run(visit)
+        outputs = self.graph.run(partial(_noted, together, visit))
+        if alone != together:
+            self.graph.apart()
+            raise Again
+        return outputs
+
+    def _check(self) -> None:
+        """Whether its nodes alone give the bits that it gives unwatched."""
+        wanted = self.plain()
+        self.already = [digest(one) for one in wanted]
+        for opens in (True, False):
+            graph, self.alone = self.cut(opens), []
+            try:
+                found = graph.run(partial(_noted, self.alone, lambda _: None))
+                if all(same_bits(one.array(), due) for one, due in zip(found, wanted, strict=True)):
+                    self.graph = graph
+                    return
+                why = "run one by one give different bits"
+            except Exception as error:  # a node that can't run alone, or a type without arrays
+                said = " ".join(str(error).split())[:120] or type(error).__name__
+                why = f"can't be run one by one ({said})"
+            if not getattr(graph, "iterated", False):
+                break
+            self.note = f"loops are one operation each: their iterations {why}"
+        self.whole = True
+        self.note = f"the model is one operation: its nodes {why}"
+
+    def _as_one(self, visit: Visit) -> list[Seen]:
+        """Runs the model as one operation."""
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            return self.with_inputs(dict(zip(self.inputs, arrays, strict=True))).plain()
+
+        found = self.plain()
+        reads = [_of_array(name, one) for name, one in self.inputs.items()]
+        gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
+        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
+        return gives
+
+    def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Returns the inputs of these names. InputError: one is missing."""
+        found = {}
+        for name in names:
+            if name not in self.inputs:
+                raise InputError("inputs", ", ".join(self.inputs), f"{name} is missing", "give it")
+            found[name] = self.inputs[name]
+        return found
+
+
+def _noted(into: list[str], visit: Visit, event: Event) -> None:
+    """Notes the digests of what an operation gives, and calls ``visit``."""
+    into.extend(digest(np.asarray(one.array())) for one in event.gives)
+    visit(event)
+
+
+def _of_array(name: str, array: np.ndarray) -> Seen:
+    return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    """Returns whether two outputs of a model have the same shape, type and bits."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.dtype.kind == "f":
+        return ulp.equal(one, other, str(one.dtype))
+    return bool(np.array_equal(one, other))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model file: its inputs, and recorders of it with given arrays."""
+
+    inputs: tuple[Input, ...]
+    recorder: Callable[[Mapping[str, np.ndarray]], Any]
+
+
+def content(path: Path) -> bytes:
+    """Returns a file's bytes. InputError where it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = f"can't be read: {error.strerror}"
+        raise InputError("network", path.name, why, "give a file") from None
+
+
+def refused(
+    library: str,
+    arrays: Mapping[str, np.ndarray],
+    error: Any,
+    todo: str = "give the model's own shapes and types",
+) -> InputError:
+    """Returns what is said of inputs that a library refuses."""
+    shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in arrays.items())
+    return InputError(
+        "inputs", shapes, f"{library} refuses them: {' '.join(str(error).split())[:200]}", todo
+    )
+
+
+def unreadable(name: str, error: Any, todo: str = "export or download it again") -> InputError:
+    """Returns what is said of a file that can't be read."""
+    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+    return InputError("network", name, f"can't be read: {said}", todo)

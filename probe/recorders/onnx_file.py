@@ -1,0 +1,452 @@
+"""ONNX models as graphs of nodes: constants, bodies, models of some nodes, blocked layouts.
+
+Weights stay constants of a piece, since ONNX Runtime packs constant weights and runs other kernels
+on them.
+
+ONNX Runtime's optimiser lays channels out in blocks (NCHWc). A value in this layout is declared as
+(batch, channels, height, width), and its memory is (batch, channels / block, height, width, block).
+Filters have one or two blocks: of filters, and of input channels where there are enough of them.
+Recordings have all of them in ONNX's own order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper, printer
+
+from probe.errors import InputError
+from probe.recorders.graphs import Fed, Node, ordered
+from probe.recording.contract import Input
+from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
+
+
+@functools.cache
+def dtype_of(kind: int) -> str:
+    """Returns the name of a type that ONNX gives a number."""
+    if kind == onnx.TensorProto.BFLOAT16:
+        return "bfloat16"
+    return str(helper.tensor_dtype_to_np_dtype(kind))
+
+
+@functools.cache
+def kind_of(dtype: str) -> int:
+    """Returns ONNX's number of a type."""
+    every = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
+    return next(n for n in every if dtype_of(n) == dtype)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of a model. ``kind``: ONNX's number of its type; ``array``: its container array.
+
+    ``other``: the tensor itself where its bytes are not the array's: texts, numbers of 4 bits.
+    """
+
+    kind: int
+    array: np.ndarray
+    other: Any = None
+
+    @staticmethod
+    def of(tensor: Any, mapped: np.ndarray | None = None) -> Constant:
+        """Returns a tensor of a file as a constant. ``mapped``: the bytes of the file beside it."""
+        bfloat16 = tensor.data_type == onnx.TensorProto.BFLOAT16
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            assert mapped is not None
+            said = {one.key: one.value for one in tensor.external_data}
+            start, size = int(said.get("offset", 0)), int(said["length"])
+            dtype = "uint16" if bfloat16 else helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
+            return Constant(tensor.data_type, array)
+        array = numpy_helper.to_array(tensor)
+        array = array.view(np.uint16) if bfloat16 else array
+        return Constant(tensor.data_type, array, None if array.dtype.kind in "biufc" else tensor)
+
+    @staticmethod
+    def held(node: Any) -> Constant | None:
+        """Returns what a Constant node holds; None for any other node."""
+        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+            return None
+        (one,) = node.attribute
+        value = helper.get_attribute_value(one)
+        if one.name == "value":
+            return Constant.of(value)
+        kind = {"f": np.float32, "i": np.int64}.get(one.name.removeprefix("value_")[:1])
+        return None if kind is None else Constant.of(numpy_helper.from_array(np.array(value, kind)))
+
+    def tensor(self, name: str, array: np.ndarray | None = None) -> Any:
+        """Returns a tensor of this type; ``array``: other numbers for it."""
+        if self.other is not None:
+            made = onnx.TensorProto.FromString(self.other.SerializeToString())
+            made.name = name
+            return made
+        array = self.array if array is None else array
+        return onnx.TensorProto(
+            name=name, data_type=self.kind, dims=array.shape, raw_data=array.tobytes()
+        )
+
+
+# nodes and their bodies
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where a Loop or a Scan is. ``number``: iterations that are behind; ``gathered``: keys of what
+    each gave, of each output that all of them make together."""
+
+    number: int = 0
+    gathered: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(eq=False)
+class OnnxNode(Node):
+    """A node of a graph or of a body in it.
+
+    ``outs``: keys of its results, None of one that is left out; ``within``: what its name stands
+    behind; ``scope``: keys of values by the names that the graphs in it call them, where these
+    differ; ``turn``: of a Loop or Scan that is being run.
+    """
+
+    outs: Sequence[str | None] = ()
+    within: str = ""
+    scope: Mapping[str, str] = field(default_factory=dict)
+    turn: Turn = Turn()
+
+    @property
+    def carried(self) -> int:
+        """Of a Loop or a Scan: what an iteration hands on; of a Loop first whether it goes on."""
+        if self.op == "Loop":
+            return len(self.slots) - 1
+        return len(self.slots) - int(self.words["num_scan_inputs"])
+
+    @property
+    def name(self) -> str:
+        """Returns its name, or that of its first result."""
+        if self.own.name:
+            return f"{self.within}{self.own.name}"
+        return str(self.gives[0])
+
+    def proto(self, called: Mapping[Any, str]) -> Any:
+        """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
+        made = onnx.NodeProto()
+        made.CopyFrom(self.own)
+        made.name = self.within + self.own.name if self.own.name and not called else ""
+        made.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
+        made.output[:] = [called.get(key, key) if key else "" for key in self.outs]
+        if self.captured and (self.scope or called):
+            names = {name: self.scope.get(name, name) for name in captured(self.own)}
+            _rename(made, {name: called.get(key, key) for name, key in names.items()})
+        return made
+
+
+def node(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
+    """Returns a node of a graph in which values of these names have other keys."""
+    slots, outs = (
+        [scope.get(name, name) or None for name in names] for names in (proto.input, proto.output)
+    )
+    if proto.op_type == "Loop":  # whose first two may be left out
+        slots += [None] * (2 - len(slots))
+    outer = [scope.get(name, name) for name in captured(proto)]
+    words, gives = attributes(proto), [key for key in outs if key]
+    domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
+    return OnnxNode(
+        *(proto, proto.op_type, slots, gives, outer, words, "", domain),
+        outs=outs,
+        within=within,
+        scope=scope if outer else {},
+    )
+
+
+def made(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
+    """Returns a node that the file hasn't."""
+    return node(helper.make_node(op, reads, [gives], **words), {}, within)
+
+
+def graphs(proto: Any) -> Iterator[Any]:
+    """Yields the graphs in a node's attributes: branches and bodies."""
+    for one in proto.attribute:
+        if one.HasField("g"):
+            yield one.g
+        yield from one.graphs
+
+
+def captured(proto: Any) -> list[str]:
+    """Returns names that the graphs in a node read from outside."""
+    found: dict[str, None] = {}
+    for graph in graphs(proto):
+        own = {one.name for one in [*graph.input, *graph.initializer]}
+        for inner in graph.node:
+            every = [name for name in inner.input if name] + captured(inner)
+            found.update(dict.fromkeys(name for name in every if name not in own))
+            own.update(inner.output)
+        found.update(dict.fromkeys(one.name for one in graph.output if one.name not in own))
+    return list(found)
+
+
+def _rename(proto: Any, names: Mapping[str, str]) -> None:
+    """Calls what the graphs in a node read from outside otherwise."""
+    for graph in graphs(proto):
+        for inner in graph.node:
+            inner.input[:] = [names.get(name, name) for name in inner.input]
+            _rename(inner, names)
+        for one in graph.output:
+            one.name = names.get(one.name, one.name)
+
+
+Body = tuple[list[OnnxNode], dict[str, Constant], list[str]]
+"""Nodes, constants, and the keys of what a graph gives."""
+
+
+def body(
+    graph: Any,
+    scope: Mapping[str, str],
+    mapped: np.ndarray | None = None,
+    ahead: tuple[str, str, str] = ("", "", ""),
+    to: Sequence[str | None] = (),
+) -> Body:
+    """Returns a graph's nodes and constants.
+
+    ``scope``: keys of values from outside, and of its inputs, where its names differ; ``ahead``:
+    what the keys of its own values, those of its constants and the names of its nodes begin with;
+    ``to``: keys that what it gives is to have.
+    """
+    names, constants, protos = dict(scope), dict[str, Constant](), []
+    every = [(one.name, Constant.of(one, mapped)) for one in graph.initializer]
+    for proto in graph.node:
+        if (value := Constant.held(proto)) is None:
+            protos.append(proto)
+            names |= {name: ahead[0] + name for name in proto.output if name}
+        else:  # a weight, as ONNX Runtime itself has it
+            every.append((proto.output[0], value))
+    for name, value in every:
+        names[name] = ahead[1] + name
+        constants[ahead[1] + name] = value
+    own = {name: ahead[0] + name for proto in protos for name in proto.output if name}
+    again = []
+    for one, key in zip(graph.output, to, strict=False):
+        if key and own.pop(one.name, None):
+            names[one.name] = key
+        elif key:  # a constant, a value from outside, or one that is given twice
+            again.append((one.name, key))
+    nodes = [node(proto, names, ahead[2]) for proto in protos]
+    nodes += [made("Identity", [names.get(name, name)], key, ahead[2]) for name, key in again]
+    gives = [key for key in to if key] or [names.get(one.name, one.name) for one in graph.output]
+    return ordered(nodes, gives), constants, gives
+
+
+def branch(one: OnnxNode, taken: bool, mapped: np.ndarray | None = None) -> Body:
+    """Returns the nodes of an If's branch, which give what the If gives."""
+    name = "then_branch" if taken else "else_branch"
+    (graph,) = (found.g for found in one.own.attribute if found.name == name)
+    ahead = f"{one.gives[0]}/"
+    return body(graph, one.scope, mapped, (ahead, ahead, one.within), one.outs)
+
+
+def turned(
+    loop: OnnxNode, inputs: Sequence[str], mapped: np.ndarray | None = None
+) -> tuple[list[OnnxNode], dict[str, Constant]]:
+    """Returns an iteration of a Loop or a Scan, and behind it the node itself as it stands then.
+
+    ``inputs``: keys of the body's inputs.
+    """
+    (graph,), number, path = graphs(loop.own), loop.turn.number, loop.name
+    scope = {**loop.scope, **{one.name: key for one, key in zip(graph.input, inputs, strict=True)}}
+    ahead = f"{path}[{number}]/"
+    nodes, constants, gives = body(graph, scope, mapped, (ahead, f"{path}/", ahead))
+    carried = loop.carried
+    gathered = loop.turn.gathered or ((),) * (len(gives) - carried)
+    gathered = tuple((*some, one) for some, one in zip(gathered, gives[carried:], strict=True))
+    handed, rest = gives[:carried], loop.slots
+    slots = [rest[0], *handed] if loop.op == "Loop" else [*handed, *rest[carried:]]
+    outer = [loop.scope.get(name, name) for name in captured(loop.own)]
+    outer += [key for some in gathered for key in some]
+    behind = replace(loop, slots=slots, captured=outer, turn=Turn(number + 1, gathered))
+    return [*nodes, behind], constants
+
+
+def ended(loop: OnnxNode) -> list[OnnxNode]:
+    """Returns the nodes that make what a Loop or a Scan gives of what its iterations gave: what the
+    last handed on, and arrays of what each gave, which are the node as it is recorded."""
+    state = loop.slots[: loop.carried] if loop.op == "Scan" else loop.slots[2:]
+    found = [
+        made("Identity", [str(key)], out, loop.within)
+        for key, out in zip(state, loop.outs, strict=False)
+        if out
+    ]
+    axes, directions = (loop.words.get(f"scan_output_{one}") for one in ("axes", "directions"))
+    for n, (keys, out) in enumerate(zip(loop.turn.gathered, loop.outs[len(state) :], strict=True)):
+        every = keys[::-1] if directions and directions[n] else keys
+        words = {"stacked": axes[n] if axes else 0}
+        if out:
+            found.append(
+                replace(loop, slots=every, gives=[out], outs=[out], captured=(), words=words)
+            )
+    return found
+
+
+# models of some nodes
+
+
+def piece(
+    nodes: Sequence[OnnxNode],
+    fed: Fed,
+    weights: Mapping[Any, tuple[Constant, np.ndarray | None]],
+    like: Any,
+    called: Mapping[Any, str],
+) -> Any:
+    """Returns a model of some nodes in a row, whose outputs are all outputs of the model.
+
+    ``fed``: what is read from before; ``weights``: constants, each with other numbers for it;
+    ``like``: the model that has the nodes; ``called``: names of values, where their keys aren't.
+    """
+    inputs = [
+        helper.make_tensor_value_info(called.get(key, key), kind_of(dtype), None)
+        for key, (_, dtype) in fed.items()
+    ]
+    outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
+    held = [one.tensor(called.get(key, key), array) for key, (one, array) in weights.items()]
+    protos = [node.proto(called) for node in nodes]
+    graph = helper.make_graph(protos, "piece", inputs, outputs, held)
+    return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
+
+
+def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns lines of Python that make a model. ``weights``: names of its constants, with
+    arrays."""
+    return [
+        "model = parser.parse_model('''",
+        *printer.to_text(model).splitlines(),
+        "''')",
+        *(
+            f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
+            for name, array in weights
+        ),
+    ]
+
+
+def attributes(proto: Any) -> dict[str, Any]:
+    """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
+    found = {}
+    for one in proto.attribute:
+        if one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+            continue
+        value = helper.get_attribute_value(one)
+        if isinstance(value, onnx.TensorProto):
+            value = numpy_helper.to_array(value)
+        elif isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        elif not isinstance(value, int | float | str):
+            try:
+                value = [v.decode() if isinstance(v, bytes) else v for v in value]
+            except TypeError:
+                value = str(value)
+        found[one.name] = value
+    return found
+
+
+def inputs_of(graph: Any) -> tuple[Input, ...]:
+    """Returns a graph's inputs that no constant of the file fills. InputError: one is no array."""
+    held, found = {one.name for one in graph.initializer}, []
+    for one in graph.input:
+        kind = one.type.tensor_type
+        if one.name in held:
+            continue
+        if one.type.WhichOneof("value") != "tensor_type":
+            why = f"its input {one.name} is not an array but a {one.type.WhichOneof('value')}"
+            raise InputError("network", one.name, why, "export the model with arrays as inputs")
+        shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
+        found.append(Input(one.name, shape, dtype_of(kind.elem_type)))
+    return tuple(found)
+
+
+# ONNX Runtime's blocked layout
+
+
+BLOCKED = "com.microsoft.nchwc"
+"""The domain of operators that work on blocks of channels."""
+SPLIT = -1
+
+ORDERS = {
+    0: ((0, 1, 3, 4, 2), (0, 1, 4, 2, 3)),
+    1: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3)),
+    2: ((0, 2, 4, 5, 3, 1), (0, 5, 1, 4, 2, 3)),
+}
+"""Of data, of filters with one and with two blocks, which are axes of their own: how they lie in
+memory, and the order back."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """How a value's memory is ordered. ``size``: channels in a block.
+
+    ``inner``: 0 for data; for filters, whether there are blocks of input channels too (2) or not
+    (1); SPLIT for data with an axis more, which ONNX Runtime makes of blocked data to broadcast it:
+    such a value is recorded as it is.
+    """
+
+    size: int
+    inner: int = 0
+
+    def _steps(self, shape: Sequence[int], back: bool) -> tuple[list[int], tuple[int, ...]]:
+        """Returns the shape with blocks as axes, and the order in which these are wanted."""
+        n, c, *rest = shape
+        first = [n // self.size, self.size] if self.inner else [n]
+        second = [c] if self.inner == 1 else [c // self.size, self.size]
+        split, (order, inverse) = [*first, *second, *rest], ORDERS[self.inner]
+        return ([split[a] for a in order], inverse) if back else (split, order)
+
+    def turned(self, array: np.ndarray, back: bool = False) -> np.ndarray:
+        """Returns an array in ONNX's order, blocked; ``back``: a blocked one in ONNX's order."""
+        if self.inner == SPLIT:
+            return array
+        split, order = self._steps(array.shape, back)
+        return np.ascontiguousarray(array.reshape(split).transpose(order)).reshape(array.shape)
+
+    def lines(self, name: str, shape: tuple[int, ...], back: bool = False) -> list[str]:
+        """Lines of Python that do the same with the array of this name."""
+        if self.inner == SPLIT:
+            return []
+        split, order = self._steps(shape, back)
+        turned = f"np.ascontiguousarray({name}.reshape({split}).transpose({order}))"
+        return [
+            f"# blocks of {self.size} channels, ONNX Runtime's NCHWc",
+            f"{name} = {turned}.reshape({shape})",
+        ]
+
+
+def block_size(run: Any) -> int:
+    """Returns the channels in a block on this processor. ``run(node type, array)``: one node."""
+    found = run("ReorderInput", np.arange(128, dtype=np.float32).reshape(1, 64, 1, 2))
+    return int(np.argmax(found.reshape(-1) == 1))
+
+
+def block_of_filters(shape: tuple[int, ...], size: int) -> Block:
+    """Returns how the filters (filters, channels, height, width) of a blocked convolution lie."""
+    return Block(size, 2 if shape[1] % size == 0 else 1)
+
+
+def block_of_outputs(domain: str, op: str, reads: list[Block | None], size: int) -> Block | None:
+    """Returns how a node's output lies. Nodes of ONNX's own keep the layout of what they read."""
+    if domain == BLOCKED:
+        return None if op == "ReorderOutput" else Block(size)
+    first = next((one for one in reads if one is not None and one.inner <= 0), None)
+    if op == "Reshape" and first is not None:  # to five axes, and back
+        return Block(size, 0 if first.inner == SPLIT else SPLIT)
+    return first
+
+
+def reshaped_block(size: int, shape: tuple[int, ...], back: bool) -> Meaning:
+    """Returns what a Reshape of blocked memory of ``shape``, to five axes or ``back``, does."""
+    if back:
+        batch, count, high, wide, _ = shape
+        turned = Step(Turns((0, 1, 4, 2, 3)), (0,), (batch, count, size, high, wide))
+        return Steps((turned, Step(Reshapes(), (2,), (batch, count * size, high, wide))))
+    batch, channels, high, wide = shape
+    split = Step(Reshapes(), (0,), (batch, channels // size, size, high, wide))
+    turned = Step(Turns((0, 1, 3, 4, 2)), (2,), (batch, channels // size, high, wide, size))
+    return Steps((split, turned))

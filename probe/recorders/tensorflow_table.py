@@ -1,0 +1,399 @@
+"""TensorFlow's operations in the words of :mod:`probe.semantics.operations`: one line an operation.
+
+Operands and attributes are those of TensorFlow's op registry, defaults among them. What is only
+handed on (``Identity``, lists of tensors) the recorder knows by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from probe.semantics import (
+    Broadcasts,
+    Contracts,
+    Each,
+    Meaning,
+    Normalises,
+    Same,
+    Scans,
+    Step,
+    Steps,
+    Unknown,
+    Whole,
+    placed,
+)
+from probe.semantics import operations as o
+from probe.semantics.asked import moved
+from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
+from probe.semantics.call import meaning as by_table
+
+
+def _words(names: str) -> dict[str, str]:
+    """Returns names with what they compute, as of ``named``, but ``IsNan`` is ``is_nan``."""
+    every = named(names)
+    inner = re.compile(r"(?<=[a-z])(?=[A-Z])")
+    return {
+        n: inner.sub("_", n).lower() if word == n.lower() else word for n, word in every.items()
+    }
+
+
+FUNCTIONS = _words(
+    "Relu Relu6 Selu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Sign Expm1 "
+    "Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Softplus Erfc Cosh Acos Lgamma "
+    "Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less Greater Xdivy "
+    "Xlogy Mul IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv TruncateDiv "
+    "NotEqual LessEqual GreaterEqual LogicalAnd LogicalOr BitwiseAnd BitwiseOr BitwiseXor "
+    "TruncateMod DivNoNan MulNoNan RealDiv Div Add AddV2:add Mod:truncate_mod ClipByValue:clip "
+    "BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 "
+    "BesselK1e BesselY0 BesselY1 Betainc Igamma Igammac Zeta Polygamma Xlog1py Dawsn Expint "
+    "FresnelCos FresnelSin Spence LeftShift RightShift PopulationCount NextAfter:nextafter Conj "
+    "Real Imag Angle ComplexAbs:absolute Complex ReluGrad Relu6Grad EluGrad SeluGrad SigmoidGrad "
+    "TanhGrad SoftplusGrad SoftsignGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad"
+)
+"""Functions of the elements at one place without further arguments."""
+
+APPROXIMATE = named("Reciprocal Inv:reciprocal Sqrt")
+"""Eigen refines the processor's estimate (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps:
+up to 2 ulp off, and other bits on another processor. Roots only where it is built for AVX-512;
+quotients are the processor's own everywhere, and so correctly rounded."""
+
+NARROW = ("float16", "bfloat16")
+WIDE = ("float64", "int32", "uint32", "int64", "uint64")
+"""Eigen converts to narrow formats by way of float32, and so rounds these twice."""
+
+REDUCES = named("Mean Sum Max Min Prod All Any EuclideanNorm:euclidean_norm")
+MOVES = (
+    "StridedSlice Slice Tile MirrorPad ReverseV2 Reverse GatherNd ResizeNearestNeighbor Roll "
+    "ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth SpaceToBatchND "
+    "BatchToSpaceND SpaceToBatch BatchToSpace ReverseSequence MatrixBandPart MatrixDiag "
+    "MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Diag DiagPart"
+)
+"""What moves its first operand, by sizes and indices that its others hold: it is asked where."""
+
+MATRICES = (
+    "MatrixInverse MatrixDeterminant Cholesky Qr Svd SelfAdjointEigV2 Eig Lu MatrixSquareRoot "
+    "LogMatrixDeterminant MatrixLogarithm"
+)
+SEGMENTS = (
+    "SegmentSum SegmentMax SegmentMin SegmentProd SegmentMean "
+    "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd"
+)
+
+
+def _cast(c: Call) -> Meaning:
+    before, after = c.dtype(), c.dtypes[0]
+    if c["Truncate"] and before != after:
+        return o.function("cast", to=after, truncates=True)
+    found = o.cast(before, after)
+    if isinstance(found, Each) and before in WIDE and after in NARROW:
+        return replace(found, approximate=True)
+    return found
+
+
+def _activation(c: Call, name: str) -> Meaning:
+    """What an operation applies behind. KeyError: there is none of this name."""
+    if name == "LeakyRelu":
+        return o.leaky_relu(c.get("leakyrelu_alpha", 0.2))
+    if name == "Elu":
+        return o.elu()
+    if name in ("GeluExact", "GeluApproximate"):
+        return o.gelu(name == "GeluApproximate")
+    return o.approximate(APPROXIMATE[name]) if name in APPROXIMATE else o.function(FUNCTIONS[name])
+
+
+def _last(c: Call) -> bool:
+    """Whether channels are last."""
+    return c.get("data_format", "NHWC") in ("NHWC", "NDHWC")
+
+
+def _added(c: Call) -> Each:
+    """A sum with one number a channel."""
+    return o.function("add", along=None if _last(c) else 1)
+
+
+def _fused(c: Call, first: Meaning) -> Meaning:
+    """What Grappler's remapper made of several operations, in their order."""
+    behind: list[Meaning | tuple[Meaning, int]] = []
+    names, slot = list(map(str, c.get("fused_ops") or ())), 2
+    for name in names:
+        if name in ("BiasAdd", "Add"):
+            behind.append((_added(c) if name == "BiasAdd" else o.function("add"), slot))
+            slot += 1
+        else:
+            behind.append(_activation(c, name))
+    if isinstance(first, Contracts) and len(names) == 1 and slot == 3:
+        return replace(first, bias=c.at(2))
+    return chain(c, first, *behind)
+
+
+def _chained(c: Call) -> Meaning:
+    """Functions that Grappler has put in one kernel."""
+    first, *behind = (_activation(c, str(name)) for name in c["op_names"])
+    return chain(c, first, *behind)
+
+
+def _normalised(c: Call) -> Meaning:
+    """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
+    if c["is_training"]:
+        return Unknown("it is computed from the whole batch, as in training")
+    along, mode = None if _last(c) else 1, str(c.get("activation_mode", "Identity"))
+    first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
+    added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
+    return chain(c, first, *added, *([] if mode == "Identity" else [_activation(c, mode)]))
+
+
+def _product(c: Call, one: str, two: str) -> Meaning:
+    turned = bool(c[one]), bool(c[two])
+    if any(turned) and one == "adj_x" and c.dtype().startswith("complex"):
+        return Unknown("it conjugates a matrix")
+    return _fused(c, o.matmul(turned=turned))
+
+
+def _spatial(c: Call, every: Sequence[Any]) -> tuple[Any, ...]:
+    """What has one entry an axis, of the spatial axes alone."""
+    return tuple(every[1:-1] if _last(c) else every[2:])
+
+
+def _padding(
+    c: Call,
+    ins: Sequence[int],
+    outs: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> o.Padding:
+    if c["padding"] == "EXPLICIT":
+        flat = c["explicit_paddings"]
+        return _spatial(c, list(zip(flat[::2], flat[1::2], strict=True)))
+    if c["padding"] == "VALID":
+        return ((0, 0),) * len(kernel)
+    return o.same_padding(_spatial(c, ins), _spatial(c, outs), kernel, stride, dilation)
+
+
+def _convolution(c: Call) -> Meaning:
+    *kernel, inner, filters = c.shape(1)
+    window = kernel, _spatial(c, c["strides"]), _spatial(c, c["dilations"])
+    padding, rank = _padding(c, c.shape(), c.gives[0], *window), len(kernel)
+    channels, weights = c.shape()[-1 if _last(c) else 1], tuple(range(rank + 2))
+    if "Depthwise" in c.op:
+        inner, weights = 1, (*range(rank), rank + 1, rank) if filters == 1 else ()
+    return _fused(c, o.convolution(*window, padding, weights, channels // inner, _last(c)))
+
+
+def _transposed(c: Call) -> Meaning:
+    *kernel, inner, _ = c.shape(1)
+    window = kernel, _spatial(c, c["strides"]), _spatial(c, c["dilations"])
+    padding = _padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
+    groups, rank = c.gives[0][-1 if _last(c) else 1] // inner, len(kernel)
+    weights, reads = (*range(rank), rank + 1, rank), c.places(2, 1)
+    return o.convolution(*window, padding, weights, groups, _last(c), True, reads)
+
+
+def _pool(c: Call, kind: str) -> Meaning:
+    kernel, stride = _spatial(c, c["ksize"]), _spatial(c, c["strides"])
+    if sum(c["ksize"]) > sum(kernel) + 2:
+        return Unknown("it pools over channels or the batch")
+    padding = _padding(c, c.shape(), c.gives[0], kernel, stride, (1,) * len(kernel))
+    return o.pool(kind, kernel, stride, padding, _last(c))
+
+
+def _pool_and_places(c: Call) -> Meaning:
+    """The largest of each window, and the number of its element in the picture or the batch."""
+    pool, kept = _pool(c, "max"), () if c["include_batch_in_index"] else ((0, 0),)
+    places = Whole(kept, "max_pool_places", c.numbers("ksize", "strides", "padding"))
+    return Steps((Step(pool, (0,), c.gives[0]), Step(places, (0,), c.gives[1])), (1, 2))
+
+
+def _reduced(c: Call, word: str) -> Meaning:
+    axes = sorted({axis % max(c.rank(), 1) for axis in c.integers(1)})
+    return o.reduced(word, axes, bool(c["keep_dims"])) if axes else Same()
+
+
+def _cumulated(c: Call, word: str) -> Meaning:
+    rank, reverse = c.rank(), bool(c["reverse"])
+    axis = c.integers(1)[0] % rank
+    scan = Scans(axis, word, reverse)
+    if not c["exclusive"]:
+        return scan
+    start = {"cumsum": 0.0, "cumprod": 1.0}[word]
+    shift = [((-1, 1) if reverse else (1, -1)) if a == axis else (0, 0) for a in range(rank)]
+    return chain(c, scan, o.pad(shift, start, c.dtype()))
+
+
+def _gathered(c: Call) -> Meaning:
+    if int(c.get("batch_dims") or 0) % max(c.rank(1), 1):
+        return moved(c)
+    axis = c.integers(2)[0] if c.has(2) else 0
+    return reading(c, o.take(axis % c.rank(), c.value(1)), 0)
+
+
+def _updated(c: Call, adds: bool) -> Meaning:
+    places = placed.points(c.value(1), c.shape())
+    return placed.written(c, places, updates=2, into=0, adds=adds)
+
+
+def _select(c: Call) -> Meaning:
+    """By a condition of one axis ``Select`` takes rows: that isn't broadcast as NumPy does it."""
+    if c.shape() in ((), c.gives[0]):
+        return o.where()
+    wide = Step(Broadcasts((0,)), (c.at(0),), c.gives[0])
+    return Steps((wide, Step(o.where(), (c.count, c.at(1), c.at(2)), c.gives[0])))
+
+
+def _own(c: Call, last: int, *names: str, more: tuple[Any, ...] = ()) -> Whole:
+    """Every output reads all of the ``last`` axes of its own place on the others: its matrix."""
+    numbers = (*(c.numbers(*names) if names else ()), *more)
+    return Whole(tuple((a, a) for a in range(c.rank() - last)), c.op.lower(), numbers)
+
+
+def _spectrum(c: Call) -> Meaning:
+    sizes = tuple(c.integers(1)) if c.has(1) else ()
+    return _own(c, int(c.op[-2]) if c.op.endswith("D") else 1, more=sizes)
+
+
+def _segments(c: Call) -> Meaning:
+    """Sums and the like over the axes of the second operand, which names the parts."""
+    ids = c.rank(1)
+    return Whole(tuple((a, a - ids + 1) for a in range(ids, c.rank())), c.op.lower())
+
+
+def _solved(c: Call) -> Meaning:
+    shapes, to, said = [c.shape(0), c.shape(1)], c.gives[0], c.numbers("adjoint")
+    return o.solved("linalg_solve", c.count, c.places(0, 1), shapes, (2, 2), to[:-2], [to], said)
+
+
+def _triangular(c: Call) -> Meaning:
+    adjoint, conjugate = bool(c["adjoint"]), c.dtype().startswith("complex")
+    system = c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives[0]
+    return o.triangular_solve(
+        *system, True, bool(c["lower"]), adjoint, False, adjoint and conjugate
+    )
+
+
+def _losses(c: Call) -> Meaning:
+    if c.shape(0)[0] != c.shape(1)[0]:
+        return Unknown("its labels are broadcast")
+    return Whole(((0, 0),), c.op.lower(), (), (1,))
+
+
+def _plane(c: Call, *names: str) -> Meaning:
+    """Every output reads all of its channel's plane."""
+    sizes = c.shape()[1:3], c.gives[0][1:3]
+    return Whole(((0, 0), (3, 3)), c.op.lower(), (*c.numbers(*names), *sizes))
+
+
+def _everything(c: Call) -> Meaning:
+    axis = tuple(c.integers(1)) if c.op == "UniqueV2" else ()
+    return Whole((), c.op.lower(), axis)
+
+
+def _numbered(word: str, *names: str) -> Row:
+    return lambda c: Each(word, "", c.numbers(*names))
+
+
+FAKE = ("num_bits", "narrow_range")
+CORNERS = ("align_corners", "half_pixel_centers")
+
+TABLE: dict[str, Row] = {
+    **worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **worded(APPROXIMATE, lambda c, word: o.approximate(word)),
+    **worded(REDUCES, _reduced),
+    **rows(MOVES, moved),
+    **rows("MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3", lambda c: moved(c, 0, 1)),
+    "PadV2": lambda c: moved(c, 0, 2),
+    "Cast": _cast,
+    "Elu": lambda c: o.elu(),
+    "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
+    "LeakyReluGrad": _numbered("leaky_relu_grad", "alpha"),
+    "_UnaryOpsComposition": _chained,
+    "AddN": lambda c: o.function("add") if c.count == 2 else Each("add_n", zero="adds"),
+    **rows("BiasAdd BiasAddV1", _added),
+    "BiasAddGrad": lambda c: o.reduced(
+        "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _last(c) else 1)]
+    ),
+    **rows(
+        "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst", lambda c: Same()
+    ),
+    "Bucketize": _numbered("bucketize", "boundaries"),
+    "ApproximateEqual": _numbered("approximate_equal", "tolerance"),
+    "FakeQuantWithMinMaxArgs": _numbered("fake_quant", "min", "max", *FAKE),
+    **rows(
+        "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel",
+        _numbered("fake_quant_vars", *FAKE),
+    ),
+    "SelectV2": lambda c: o.where(),
+    "Select": _select,
+    # products and windows
+    **rows("MatMul _FusedMatMul", lambda c: _product(c, "transpose_a", "transpose_b")),
+    **rows("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _product(c, "adj_x", "adj_y")),
+    "Einsum": lambda c: o.einsum(c["equation"]),
+    **rows("Conv2D Conv3D DepthwiseConv2dNative", _convolution),
+    **rows("_FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative", _convolution),
+    **rows("Conv2DBackpropInput Conv3DBackpropInputV2", _transposed),
+    **worded(named("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"), _pool),
+    "MaxPoolWithArgmax": _pool_and_places,
+    "Dilation2D": lambda c: _plane(c, "strides", "rates", "padding"),
+    # groups of elements
+    "Softmax": lambda c: o.softmax((-1,)),
+    "LogSoftmax": lambda c: o.log_softmax((-1,)),
+    **rows("FusedBatchNormV3 FusedBatchNormV2 FusedBatchNorm _FusedBatchNormEx", _normalised),
+    "LRN": lambda c: Normalises((3,), "lrn", c.numbers("depth_radius", "bias", "alpha", "beta")),
+    **worded(
+        named("ArgMax ArgMin"), lambda c, word: o.reduced(word, c.integers(1)[:1], places=True)
+    ),
+    "L2Loss": lambda c: o.reduced("l2_loss", range(c.rank())),
+    **worded(named("Cumsum Cumprod CumulativeLogsumexp:logcumsumexp"), _cumulated),
+    "TopKV2": lambda c: o.along("top_k", c.rank(), (-1,), () if c["sorted"] else ("any order",)),
+    **rows("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", _losses),
+    **rows("HSVToRGB RGBToHSV Cross", lambda c: _own(c, 1)),
+    **rows(MATRICES, lambda c: _own(c, 2, "adjoint", "lower")),
+    "MatrixSolve": _solved,
+    "MatrixTriangularSolve": _triangular,
+    **rows(
+        "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D", _spectrum
+    ),
+    **rows(SEGMENTS, _segments),
+    **rows("ResizeArea ResizeBilinear ResizeBicubic", lambda c: _plane(c, *CORNERS)),
+    # each box reads whole pictures, its corners, and which picture is its own
+    "CropAndResize": lambda c: reading(
+        c,
+        Whole(
+            *(((0, 0),), "crop_and_resize"),
+            (*c.numbers("method", "extrapolation_value"), c.gives[0][1:]),
+            (2,),
+        ),
+        *(1, 0, 2),
+    ),
+    **rows("Where Unique UniqueV2 ListDiff InvertPermutation", _everything),
+    **rows("Bincount DenseBincount LinSpace HistogramFixedWidth", _everything),
+    # movement that sizes of 1 leave open, or that indices name
+    **rows("Reshape ExpandDims", lambda c: o.reshape()),
+    "Squeeze": lambda c: o.squeeze(c.shape(), c["squeeze_dims"] or None),
+    "Transpose": lambda c: o.transpose(c.integers(1)),
+    "ConjugateTranspose": lambda c: chain(c, o.transpose(c.integers(1)), o.function("conj")),
+    "Concat": lambda c: o.concat(c.integers(0)[0]),
+    "ConcatV2": lambda c: o.concat(c.integers(len(c.reads) - 1)[0]),
+    "Pack": lambda c: o.stack(c["axis"]),
+    "Unpack": lambda c: o.unstack(c["axis"], len(c.gives)),
+    "Split": lambda c: o.split(c.integers(0)[0], c.gives),
+    "SplitV": lambda c: o.split(c.integers(2)[0], c.gives),
+    "Pad": lambda c: o.pad(c.value(1)),
+    "BroadcastTo": lambda c: o.expand(c.shape(), c.gives[0]),
+    "Fill": lambda c: o.expand((), c.gives[0]),
+    **rows("GatherV2 Gather ResourceGather", _gathered),
+    "OneHot": lambda c: placed.one_hot(c, c.value(0), c["axis"], on=2, off=3),
+    "ScatterNd": lambda c: placed.written(
+        c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
+    ),
+    "TensorScatterUpdate": lambda c: _updated(c, False),
+    "TensorScatterAdd": lambda c: _updated(c, True),
+}
+"""What each operation computes."""
+
+
+def meaning(c: Call) -> Meaning:
+    """Returns what an operation computes."""
+    return by_table(TABLE, c)

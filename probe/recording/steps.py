@@ -1,0 +1,375 @@
+"""Two formulas of the same, replayed one step after the other.
+
+``(x + bias) + rest`` against ``(x + rest) + bias``; a convolution with its BatchNorm against one
+whose weights have been multiplied before. Where every operation of both sides is known by itself,
+so is what the whole comes to: sums of products by their revealed orders, what IEEE 754 settles in
+NumPy, functions by their own number alone at their place, and what moves elements by moving it. The
+formulas are the cause only if each step gives its recorded bits, for each output that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.errors import ProbeError
+from probe.recording import adding, place
+from probe.recording.adding import Adds, Known
+from probe.recording.alone import Alone, same, unequal
+from probe.recording.counterparts import computes, named
+from probe.recording.difference import Pair
+from probe.recording.place import Placed
+from probe.recording.recording import Operation, Value
+from probe.recording.sums import first_of
+from probe.semantics import (
+    Contracts,
+    Convolution,
+    Each,
+    Meaning,
+    Reduces,
+    Step,
+    Steps,
+    Unknown,
+    Windows,
+)
+
+FORMATS = ("float32", "float64")
+"""Of which NumPy rounds as a library does. float16 is added in float32 by some."""
+
+LETTERS = "abcdefgh"
+"""Names of what is added, in the order of the left side's operands; no longer sums are named."""
+
+MEANS = ("max", "average")
+"""Pools whose windows are no plain sums."""
+
+SUMS = (Contracts, Windows, Convolution, Reduces)
+
+BAD, OPEN, GOOD = 0, 1, 2
+"""An element that did not come out again, was not asked about, came out: the least of all that
+something is computed from is its own."""
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    name: getattr(np, name)
+    for name in "absolute negative sign floor ceil trunc maximum minimum add subtract multiply "
+    "divide sqrt square reciprocal".split()
+} | {"relu": lambda x: np.maximum(x, x.dtype.type(0)), "round": np.rint}
+"""Functions that IEEE 754 leaves no choice of, in NumPy."""
+
+
+@dataclass
+class _Told:
+    """What a side's steps came to, for each output that was asked about. ``states``: of these;
+    ``sums``: those that are steps, with where each output comes from in what such a sum gives: flat
+    indices, -1 for what isn't known."""
+
+    states: np.ndarray
+    sums: list[tuple[Adds, np.ndarray]]
+
+
+def of_formulas(
+    left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
+) -> Placed | None:
+    """Returns what sets two formulas apart: they are two, or one whose sums are written and added
+    in different ways. None where a step of either is not known.
+
+    ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
+    """
+    inside = _inside(left), _inside(right)
+    words = [[word for one in some for word in _words(one)] for some in inside]
+    chosen, told = adding.evenly(apart, most), []
+    for side, some in zip((left, right), inside, strict=True):
+        found = _replayed(side, some, side.index[chosen], known, most)
+        if found is None:
+            return None
+        told.append(found)
+    least = np.minimum(told[0].states, told[1].states)
+    examined = (told[0].states != OPEN) & (told[1].states != OPEN)
+    count, came = int(examined.sum()), int((least == GOOD).sum())
+    if not count or came < count:
+        return None
+    both = zip((left, right), inside, strict=True)
+    said = [named(one.side.recording, [n.number for n in some]) for one, some in both]
+    against = f"{said[0]} on the left, {said[1]} on the right"
+    if words[0] != words[1]:
+        kind, what = "algorithm", f"two formulas: {against}"
+    elif _one_sum(told, np.flatnonzero(examined)):
+        kind, what = "order", f"the same products are added in different orders: {against}"
+    else:
+        return None
+    all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
+    return Placed(kind, f"{what}; {all_of}", count, came)
+
+
+def _one_sum(told: Sequence[_Told], which: np.ndarray) -> bool:
+    """Returns whether each of these outputs is one sum of the same products on both sides, rounded
+    alike: then it is the order in which they are added that differs."""
+    if any(len(one.sums) != 1 or (one.sums[0][1][which] < 0).any() for one in told):
+        return False
+    sides = []
+    for (adds, origin), *_ in (one.sums for one in told):
+        given, places = adds.run.operands, adds.places[origin[which]]
+        width, dtype = adds.sum.filters // adds.sum.groups, adds.sum.dtype
+        summations = [adds.run.summation(at) for at in places]
+        if any(one is None or one.rounding.fused for one in summations):
+            return False
+        x = [given.columns[f // width][:, p] for p, f in places.tolist()]
+        met = zip(x, given.weights[:, places[:, 1]].T, strict=True)
+        products = (floats.widen(a, dtype) * floats.widen(b, dtype) for a, b in met)
+        sides.append([np.sort(one[one != 0]) for one in products])
+    return all(map(np.array_equal, *sides))
+
+
+def _inside(one: Alone) -> list[Operation]:
+    """Returns the operations between what a side reads and what it gives, in order."""
+    run, numbers = one.side.recording, set[int]()
+    pending = [one.operation.gives[one.output]]
+    while pending:
+        value = pending.pop()
+        given = run.values[value].given
+        if value not in one.operation.reads and given >= 0 and given not in numbers:
+            numbers.add(given)
+            pending += run.operations[given].reads
+    return [run.operations[number] for number in sorted(numbers)]
+
+
+def _words(one: Operation) -> list[str]:
+    """Returns what an operation computes, in words. All sums of products have one, however they are
+    written, and a bias is an addition: that a sum is added in another order is no other formula."""
+    steps = getattr(one.meaning, "steps", ())
+    every = [step.meaning for step in steps] or [one.meaning]
+    words = [each.word or one.op for each in every if steps or computes(one)]
+    first = getattr(every[0], "windows", every[0])
+    if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") not in MEANS:
+        biased = getattr(first, "bias", None) is not None or len(first.reads) > 2
+        words[:1] = ["sum", *["add"] * biased]
+    return words
+
+
+def _replayed(
+    one: Alone, inside: Sequence[Operation], wanted: np.ndarray, known: Known, most: int
+) -> _Told | None:
+    """Returns what a side's outputs ``wanted`` (flat indices) come to after all of its steps; None
+    where a step is not known."""
+    values, side, last = one.side.recording.values, one.side, one.operation.gives[one.output]
+    used = {last, *(n for each in inside for n in each.reads)}
+    ends = [[n for n in each.gives if n in used] for each in inside]
+    if any(len(some) != 1 for some in ends):
+        return None
+    outs = [some[0] for some in ends]
+    needs = {out: np.zeros(values[out].shape, bool) for out in outs}
+    needs[last].reshape(-1)[wanted] = True
+    for each, out in zip(reversed(inside), reversed(outs), strict=True):
+        for n, number in enumerate(each.reads):
+            if number in needs:
+                needs[number] |= _needed(needs[out], values[number].shape, each.meaning, n)
+    states: dict[int, np.ndarray] = {}
+    sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
+    for each, out in zip(inside, outs, strict=True):
+        pair = Pair.of_all(out, out, needs[out].size)
+        step = Alone.of(side, each.number, each.gives.index(out), pair, one.place)
+        if step.again is None or not same(step.chosen(step.call()), step.outputs, step.value.dtype):
+            return None
+        try:
+            adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
+        except (ProbeError, LookupError, ValueError):
+            return None
+        own = _of_step(step, adds, needs[out], known, most)
+        if own is None:
+            return None
+        for n, number in enumerate(each.reads):
+            if number in states:
+                moved = _carried(GOOD - states[number], step, n)  # what is padded is good
+                least = states[number].min(initial=GOOD)
+                own = np.minimum(own, least if moved is None else GOOD - moved)
+            for _, origins in sums:
+                if number in origins:
+                    moved = _carried(origins[number] + 1, step, n)
+                    origins[out] = np.full(own.shape, -1) if moved is None else moved - 1
+        states[out] = own
+        if adds is not None:
+            sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
+    found = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
+    return _Told(states[last].reshape(-1)[wanted], found)
+
+
+def _at_places(meaning: Meaning) -> Each | None:
+    """Returns the first function of an operation that computes nothing but functions of the
+    elements at each place; None of all else."""
+    steps = [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
+    return steps[0] if all(isinstance(one, Each) for one in steps) else None  # type: ignore[return-value]
+
+
+def _lifted(shape: tuple[int, ...], rank: int, each: Each | None, read: int) -> tuple[int, ...]:
+    """Returns the shape of an operand of a function, with as many axes as its result; empty where
+    its elements are not at the places of the results."""
+    if each is None or len(shape) > rank:
+        return ()
+    if each.along is not None and len(shape) == 1 and read:
+        k = each.along % rank
+        return (1,) * k + shape + (1,) * (rank - k - 1)
+    return (1,) * (rank - len(shape)) + shape
+
+
+def _needed(need: np.ndarray, shape: tuple[int, ...], meaning: Meaning, read: int) -> np.ndarray:
+    """Returns which elements of an operand are needed for those of a result: bool."""
+    lifted = _lifted(shape, need.ndim, _at_places(meaning), read)
+    if not lifted:
+        return np.full(shape, need.any())
+    axes = tuple(k for k, (a, b) in enumerate(zip(lifted, need.shape, strict=True)) if a != b)
+    return np.asarray(need.any(axis=axes, keepdims=True).reshape(shape))
+
+
+def _carried(array: np.ndarray, step: Alone, read: int) -> np.ndarray | None:
+    """Returns whole numbers that are at the elements of an operand, at those of the result; None
+    where results are computed from several elements."""
+    shape, meaning = step.value.shape, step.operation.meaning
+    if lifted := _lifted(array.shape, len(shape), _at_places(meaning), read):
+        return np.broadcast_to(array.reshape(lifted), shape)
+    dtype = step.reads[read].dtype
+    exact = dtype.kind == "f" and array.size < 1 << np.finfo(dtype).nmant
+    if not exact or not meaning.exact or isinstance(meaning, Unknown) or len(step.reads) > 1:
+        return None
+    return step.one([array.astype(dtype)]).astype(np.int64).reshape(shape)
+
+
+def _of_step(
+    step: Alone, adds: Adds | None, need: np.ndarray, known: Known, most: int
+) -> np.ndarray | None:
+    """Returns the states of what a step gives, given what it reads; None where it is not known.
+    ``adds``: of a sum."""
+    meaning, flat = step.operation.meaning, np.flatnonzero(need)
+    state = np.full(need.size, OPEN, np.int8)
+    if adds is not None:
+        examined = adding.revealed([adds], flat, known, most)
+        state[examined] = np.where(adds.came(examined), GOOD, BAD)
+    elif (settled := _in_numpy(step, meaning)) is not None:
+        apart = unequal(settled.reshape(-1), step.outputs, step.value.dtype)
+        state = np.where(apart, BAD, GOOD).astype(np.int8)
+    elif meaning.exact and not isinstance(meaning, Unknown):
+        state[:] = GOOD  # it gave its recorded bits, and these follow from what it reads
+    elif (each := _at_places(meaning)) is not None:
+        chosen = adding.evenly(flat, place.MOST)
+        came = place.repeated(place.Function.of(step), chosen, each.along)
+        if came is None:
+            return None
+        state[chosen] = np.where(came, GOOD, BAD)
+    else:
+        return None
+    return state.reshape(need.shape)
+
+
+def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
+    """Returns what NumPy makes of a function that is settled; None where it has none."""
+    plain = isinstance(meaning, Each) and not meaning.numbers and meaning.along is None
+    if not plain or not meaning.exact or set(step.dtypes) - {step.value.dtype}:
+        return None
+    assert isinstance(meaning, Each)
+    function = NUMPY.get(meaning.word)
+    if function is None or step.value.dtype not in FORMATS:
+        return None
+    used = step.reads if meaning.reads is None else [step.reads[n] for n in meaning.reads]
+    for at, value, dtype in meaning.beside:
+        used = [*used[:at], np.array(value, dtype), *used[at:]]
+    if len(used) != getattr(function, "nin", 1):
+        return None
+    with np.errstate(all="ignore"):
+        found = np.asarray(function(*used))
+    return found if found.shape == step.value.shape else None
+
+
+def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray) -> Placed | None:
+    """Returns why two sums of the same terms differ: their order; None where they are no such sums,
+    or NumPy does not give all differing outputs ``apart`` of both sides.
+
+    ``reads``: which terms are the same.
+    """
+    ours, theirs = _tree(left), _tree(right)
+    if ours is None or theirs is None:
+        return None
+    names, others = _named(left, right, reads)
+    terms = [sorted(map(str, _leaves(*one))) for one in ((ours, names), (theirs, others))]
+    if terms[0] != terms[1] or str(None) in terms[0]:
+        return None
+    said = _said(ours, names), _said(theirs, others)
+    if said[0] == said[1]:
+        return None
+    for side, tree in ((left, ours), (right, theirs)):
+        found = _added(tree, side.reads)
+        if found.shape != side.value.shape:
+            return None
+        if unequal(side.taken(found)[apart], side.outputs[apart], side.value.dtype).any():
+            return None
+    why = (
+        f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
+        f"all {len(apart)} differing outputs replay in NumPy on both sides"
+    )
+    return Placed("order", why, len(apart), len(apart))
+
+
+Tree = int | tuple["Tree", "Tree"]
+"""An operand's number, or two of these that are added."""
+
+
+def _tree(one: Alone) -> Tree | None:
+    """Returns how an operation adds what it reads; None where it does anything else."""
+    meaning = one.operation.meaning
+    count = len(one.operation.reads)
+    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in FORMATS:
+        return None
+    steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
+    if isinstance(meaning, Steps):
+        steps = meaning.steps if not meaning.gives else ()
+    values: list[Tree] = list(range(count))
+    for step in steps:
+        what = step.meaning
+        plain = isinstance(what, Each) and what == Each(what.word, zero="adds")
+        if not plain:
+            return None
+        made, *rest = (values[n] for n in step.reads)
+        for each in rest:
+            made = made, each
+        values.append(made)
+    return values[-1] if steps else None
+
+
+def _named(left: Alone, right: Alone, reads: Sequence[Pair]) -> tuple[list[str | None], ...]:
+    """Returns the names of both sides' operands; of the right side None where it is no one's."""
+    numbers = left.operation.reads
+    names = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
+    same = {one.right: one.left for one in reads if one.equal and one.selection.whole}
+    for n in right.operation.reads:
+        weight = right.side.recording.values[n]
+        if n not in same and weight.given < 0:
+            values = left.side.recording.values
+            same[n] = next((m for m in numbers if _key(values[m]) == _key(weight)), -1)
+    others = [names.get(same.get(n, -1)) for n in right.operation.reads]
+    return [names.get(n) for n in numbers], others
+
+
+def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
+    return one.shape, one.dtype, one.digest
+
+
+def _leaves(tree: Tree, names: Sequence[str | None]) -> list[str | None]:
+    if isinstance(tree, int):
+        return [names[tree]]
+    return [name for one in tree for name in _leaves(one, names)]
+
+
+def _said(tree: Tree, names: Sequence[str | None]) -> str:
+    """Returns the sum in words; the two sides of one addition have no order."""
+    if isinstance(tree, int):
+        return str(names[tree])
+    both = sorted((_said(one, names) for one in tree), key=lambda one: (-len(one), one))
+    return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
+
+
+def _added(tree: Tree, reads: Sequence[np.ndarray]) -> np.ndarray:
+    if isinstance(tree, int):
+        return reads[tree]
+    with np.errstate(all="ignore"):
+        return np.asarray(_added(tree[0], reads) + _added(tree[1], reads))

@@ -1,0 +1,146 @@
+"""Enclosures of operations from their semantics: libraries stay inside, wrong results do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import floats
+from probe.enclosure.operations import Interval, enclosed
+from probe.semantics import Step, Steps, Unknown
+from probe.semantics import operations as o
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+X = torch.tensor(np.random.default_rng(0).normal(size=(6, 40)) * 3, dtype=torch.float32)
+Y = torch.tensor(np.random.default_rng(1).normal(size=(6, 40)), dtype=torch.float32)
+W, B, MEAN = (
+    torch.tensor(np.random.default_rng(seed).normal(size=40), dtype=torch.float32)
+    for seed in (2, 3, 4)
+)
+VARIANCE = B.abs() + 0.1
+
+OPERATIONS = {
+    "softmax": (o.softmax((1,)), [X], lambda x: functional.softmax(x, 1)),
+    "log_softmax": (o.log_softmax((1,)), [X], lambda x: functional.log_softmax(x, 1)),
+    "layer_norm": (
+        o.norm((1,), 1e-5),
+        [X, W, B],
+        lambda x, w, b: functional.layer_norm(x, (40,), w, b, 1e-5),
+    ),
+    "rms_norm": (
+        o.norm((1,), 1e-5, True, False, "rms_norm"),
+        [X, W],
+        lambda x, w: functional.rms_norm(x, (40,), w, 1e-5),
+    ),
+    "batch_norm": (
+        o.batch_norm(1e-5, along=1),
+        [X, W, B, MEAN, VARIANCE],
+        lambda x, w, b, m, v: functional.batch_norm(x, m, v, w, b, False, 0, 1e-5),
+    ),
+    "matmul": (o.matmul(), [X, Y.T.contiguous()], torch.matmul),
+    "dense": (o.dense((0, 1), 2), [X, Y, B[:6].clone()], functional.linear),
+    "sum": (o.reduced("sum", (1,)), [X], lambda x: x.sum(1)),
+    "mean": (o.reduced("mean", (0,), True), [X], lambda x: x.mean(0, keepdim=True)),
+    "max": (o.reduced("max", (1,)), [X], lambda x: x.amax(1)),
+    "elu": (o.elu(), [X], functional.elu),
+    "hard_swish": (o.function("hard_swish"), [X], functional.hardswish),
+    "leaky_relu": (o.leaky_relu(0.1), [X], lambda x: functional.leaky_relu(x, 0.1)),
+    "clip": (o.clip(-1.0, 2.0), [X], lambda x: x.clamp(-1, 2)),
+    **{
+        name: (o.function(name), [X], getattr(functional, name, None) or getattr(torch, name))
+        for name in "exp tanh sigmoid silu gelu erf sin cos softplus mish relu".split()
+    },
+    "log1p": (o.function("log1p"), [VARIANCE], torch.log1p),
+    "rsqrt": (o.function("rsqrt"), [VARIANCE], torch.rsqrt),
+    "add": (o.function("add"), [X, Y], torch.add),
+    "multiply": (o.function("multiply"), [X, W], torch.mul),
+    "divide": (o.function("divide"), [X, Y], torch.div),
+    "transpose": (o.transpose((1, 0)), [X], lambda x: x.T.contiguous()),
+    "concat": (o.concat(1), [X, Y], lambda x, y: torch.cat([x, y], 1)),
+    "pad": (o.pad(((0, 0), (1, 2))), [X], lambda x: functional.pad(x, (1, 2))),
+}
+
+
+def interval(meaning, reads, y, dtype="float32"):
+    given = [Interval.of(one.numpy(), dtype) for one in reads]
+    return enclosed(meaning, given, [tuple(y.shape)], dtype)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_library_stays_inside_and_a_wrong_result_does_not(name):
+    meaning, reads, run = OPERATIONS[name]
+    y = run(*reads).numpy()
+    found = interval(meaning, reads, y)
+    assert ((found.low <= y) & (y <= found.high)).all()
+    # off by a thousandth of the largest result: more than any of these is allowed to be
+    wrong = y + np.float32(np.abs(y).max() / 1000)
+    assert ((wrong < found.low) | (found.high < wrong)).mean() > 0.95
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "gelu", "matmul", "add", "mean"])
+def test_what_is_computed_in_float64_and_rounded_is_inside(name):
+    meaning, reads, run = OPERATIONS[name]
+    y = run(*(one.double() for one in reads)).float().numpy()
+    found = interval(meaning, reads, y)
+    assert ((found.low <= y) & (y <= found.high)).all()
+
+
+def test_steps_are_enclosed_whether_rounded_between_or_not():
+    """A product, a bias and a ReLU: fused, or one after the other."""
+    x, w, b = X, Y, B[:6].clone()
+    steps = Steps(
+        (
+            Step(o.dense((0, 1)), (0, 1), (6, 6)),
+            Step(o.function("add"), (3, 2), (6, 6)),
+            Step(o.function("relu"), (4,), (6, 6)),
+        )
+    )
+    for y in (
+        functional.relu(functional.linear(x, w, b)),
+        functional.relu(functional.linear(x, w) + b),
+        functional.relu(functional.linear(x.double(), w.double(), b.double())).float(),
+    ):
+        found = interval(steps, [x, w, b], y)
+        assert ((found.low <= y.numpy()) & (y.numpy() <= found.high)).all()
+
+
+def test_what_is_not_known_is_not_enclosed():
+    assert interval(Unknown(), [X], X) is None
+    assert interval(o.function("lgamma"), [X], X) is None
+    assert interval(o.reduced("max", (1,), places=True), [X], X[:, 0]) is None
+    assert interval(o.function("divide"), [X, torch.zeros_like(X)], X) is None
+    wide = Interval(-np.ones((6, 40)), np.ones((6, 40)))
+    assert enclosed(o.function("tan"), [wide], [(6, 40)], "float32") is None
+
+
+@pytest.mark.parametrize("name", "gelu gelu_tanh silu mish hard_swish sin cos erfc".split())
+def test_functions_that_rise_and_fall_stay_inside_of_wide_intervals(name):
+    given = np.linspace(-8, 8, 4001)
+    low, high = given[:-40], given[40:]
+    found = enclosed(o.function(name), [Interval(low, high)], [low.shape], "float32")
+    for at in range(0, 41, 4):
+        point = given[at : at + len(low)]
+        exact = enclosed(o.function(name), [Interval(point, point)], [low.shape], "float64")
+        middle = (exact.low + exact.high) / 2
+        assert ((found.low <= middle) & (middle <= found.high)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_formats_are_enclosed(dtype):
+    kind = getattr(torch, dtype)
+    x, y = X.to(kind), Y.T.contiguous().to(kind)
+
+    def bits(one):
+        return one.view(torch.uint16).numpy() if dtype == "bfloat16" else one.numpy()
+
+    for meaning, reads, made in (
+        (o.matmul(), [x, y], x @ y),
+        (o.softmax((1,)), [x], functional.softmax(x, 1)),
+        (o.function("gelu"), [x], functional.gelu(x)),
+    ):
+        given = [Interval.of(bits(one), dtype) for one in reads]
+        found = enclosed(meaning, given, [tuple(made.shape)], dtype)
+        values = floats.widen(bits(made), dtype)
+        assert ((found.low <= values) & (values <= found.high)).all()

@@ -1,0 +1,159 @@
+"""Sources of two runs: planted mistakes are beyond rounding, and different orders are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import probe
+from probe.semantics import Each, Meaning, Unknown
+from probe.semantics import operations as o
+from tests.recording.doubles import Doubles, Step, added
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+X, W = normal(8, 48), normal(48, 16)
+
+
+def told(
+    meaning: Meaning, function: Callable[..., Any], *more: np.ndarray, rows: int = 1
+) -> dict[str, Any]:
+    """The JSON of one operation on some rows against all of them."""
+    weights = {f"w{n}": one for n, one in enumerate(more)}
+    step = Step("double", meaning, function, ["x", *weights])
+    sides = [Doubles({"x": one, **weights}, [step]) for one in (X[:rows], X)]
+    found: dict[str, Any] = probe.first_difference(*sides).to_json()
+    (one,) = found["operations"]
+    assert found["rounding"] == one["rounding"] and one["verdict"] == "source"
+    counts = [found["rounding"][name] for name in ("explained", "within", "beyond", "unknown")]
+    assert sum(counts) == one["differing"] > 0
+    return found
+
+
+def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Rows times weights: a row alone is added upwards, several are added downwards."""
+    order = range(w.shape[-2])
+    return added(x[..., :, None] * w, list(order if x.shape[0] == 1 else order[::-1]))
+
+
+def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with one number of a row alone off by a hundredth."""
+
+    def changed(x: np.ndarray, *more: np.ndarray) -> np.ndarray:
+        y = np.array(function(x, *more))
+        if len(x) == 1:
+            y[0, 3] *= np.float32(1.01)
+        return y
+
+    return changed
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    raised = np.exp(x - x.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
+def layer_norm(x: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(1, keepdims=True) + np.float32(1e-5))
+
+
+def test_another_order_is_explained() -> None:
+    found = told(o.matmul(), product, W)
+    assert found["rounding"]["explained"] == found["operations"][0]["differing"]
+
+
+@pytest.mark.parametrize(
+    ("meaning", "function", "more"),
+    [
+        (o.matmul(), product, (W,)),
+        (Each("tanh"), np.tanh, ()),
+        (o.function("exp"), np.exp, ()),
+        (o.softmax((1,)), softmax, ()),
+        (o.norm((1,), 1e-5, False, False), layer_norm, ()),
+    ],
+    ids=lambda one: getattr(one, "word", ""),
+)
+def test_a_wrong_number_is_beyond_rounding_on_its_side(meaning, function, more) -> None:
+    found = told(meaning, wrong(function), *more)
+    assert found["rounding"]["beyond"] == 1
+    assert found["rounding"]["beyond_on"] == {"left": 1, "right": 0}
+
+
+def test_the_words_are_ahead_in_the_lines() -> None:
+    step = Step("double", o.matmul(), wrong(product), ["x", "w"])
+    sides = [Doubles({"x": one, "w": W}, [step]) for one in (X[:1], X)]
+    line = probe.first_difference(*sides).lines()[1]
+    assert line.startswith("beyond rounding: 1 (no order of additions gives the result on the left")
+
+
+def test_a_few_ulps_of_a_function_are_within_rounding() -> None:
+    def function(x: np.ndarray) -> np.ndarray:
+        y = np.exp(x)
+        return np.nextafter(y, np.float32(9)) if len(x) == 1 else y
+
+    found = told(o.function("exp"), function)
+    assert found["rounding"]["beyond"] == 0 and found["rounding"]["unknown"] == 0
+
+
+def test_what_is_unknown_is_not_judged() -> None:
+    def function(x: np.ndarray) -> np.ndarray:
+        return x + np.float32(len(x) == 1)
+
+    step = Step("double", Unknown(), function, ["x"])
+    sides = [Doubles({"x": one}, [step]) for one in (X, X)]
+    assert probe.first_difference(*sides).to_json()["rounding"]["beyond"] == 0
+
+
+def test_decisions_that_no_order_changes_are_proved() -> None:
+    """A margin of a tenth can't be crossed by rounding, one of an ulp can."""
+    w = normal(48, 16)
+    steps = [Step("product", o.matmul(), product, ["x", "w"])]
+    found = probe.first_difference(*(Doubles({"x": X, "w": w}, steps) for _ in range(2)))
+    told = found.to_json()["decisions"]
+    assert told["changed"] == 0 and told["total"] * 0.95 < told["proved"] <= told["total"]
+    w[:, 1] = np.nextafter(w[:, 0], np.float32(9))  # two columns an ulp apart: which is larger?
+    w[:, 2:] = -abs(w[:, 2:])
+    w[:, :2] = abs(w[:, :2])
+    both = [Doubles({"x": abs(X), "w": w}, steps) for _ in range(2)]
+    found = probe.first_difference(*both)
+    told = found.to_json()["decisions"]
+    assert told["total"] - told["proved"] == len(X)  # the argmax of each row
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
+    """Whatever order its sums are added in: in float64 and rounded, backwards, in blocks."""
+    torch = pytest.importorskip("torch")
+    from probe.recording import enclosed
+
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(
+        torch.nn.Conv1d(3, 8, 5, padding=2),
+        torch.nn.BatchNorm1d(8),
+        torch.nn.SiLU(),
+        torch.nn.Conv1d(8, 4, 3, groups=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4 * 18, 10),
+        torch.nn.Softmax(1),
+    ).eval()
+    x = torch.randn(5, 3, 20)
+    side = probe.first_difference(lambda: model(x), lambda: model(x)).found.left
+    (found,) = enclosed.outputs(side).values()
+    with torch.no_grad():
+        rows = torch.cat([model(one[None]) for one in x]).numpy()
+        wide = model.double()(x.double()).float().numpy()
+    for y in (rows, wide):
+        assert ((found.low <= y) & (y <= found.high)).all()
+    order = np.argsort(-wide, axis=1)[:, 0]
+    proved = enclosed.kept(found, "argmax")
+    assert (np.argmax(rows, axis=1)[proved] == order[proved]).all()
