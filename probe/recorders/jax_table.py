@@ -66,8 +66,8 @@ FUNCTIONS = named(
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
     "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
-    "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow min:minimum log "
-    "sin tanh logistic rsqrt add add_any:add threefry2x32"
+    "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow log sin "
+    "tanh logistic rsqrt min:minimum add add_any:add threefry2x32"
 )
 """Functions of the elements at one place; some have a parameter for how accurate they are."""
 
