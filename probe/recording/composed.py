@@ -39,11 +39,12 @@ def grouped(side: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     last, ends = inside[-1], (read, tuple(gives))
     able = len(gives) == 1 and all(one.lines is not None for one in inside)
     made = Operation(
-        *(len(run.operations), last.name, named(run, group), last.path, *ends, {}),
-        _meaning(run, inside, *ends),
+        *(named(run, group), last.path, *ends, _meaning(run, inside, *ends), {}),
         partial(_chain, inside, *ends) if all(one.again is not None for one in inside) else None,
         partial(_lines, inside, *ends) if able else None,
         tuple(dict.fromkeys(line for one in inside for line in one.imports)),
+        name=last.name,
+        number=len(run.operations),
     )
     return replace(side, recording=replace(run, operations=[*run.operations, made]))
 
