@@ -115,13 +115,8 @@ class Function(NamedTuple):
     why: str = ""
 
 
-class Told(NamedTuple):
-    """What is said of an operation besides its arrays and its place."""
-
-    meaning: Meaning
-    attributes: dict[str, Any]
-    again: Isolated | None
-    lines: Lines | None
+Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
+"""What is said of an operation besides its arrays and its place, as ``Event`` has it."""
 
 
 class Known:
@@ -323,7 +318,7 @@ class Watching:
             return known
         looked: list[int] = []
         call = ran.call(looked)
-        told = Told(meaning(call), ran.shown(), call.run, ran.lines())
+        told = meaning(call), ran.shown(), call.run, ran.lines()
         if same is not None and not looked:
             self.known.told[same] = told
         return told

@@ -18,7 +18,6 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Same,
-    Scans,
     Step,
     Steps,
     Unknown,
@@ -157,14 +156,8 @@ def _spatial(c: Call, every: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(every[1:-1] if _last(c) else every[2:])
 
 
-def _padding(
-    c: Call,
-    ins: Sequence[int],
-    outs: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-) -> o.Padding:
+def _padding(c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]) -> o.Padding:
+    kernel, stride, dilation = window
     if c["padding"] == "EXPLICIT":
         flat = c["explicit_paddings"]
         return _spatial(c, list(zip(flat[::2], flat[1::2], strict=True)))
@@ -213,13 +206,13 @@ def _reduced(c: Call, word: str) -> Meaning:
 
 
 def _cumulated(c: Call, word: str) -> Meaning:
-    rank, reverse = c.rank(), bool(c["reverse"])
-    axis = c.integers(1)[0] % rank
-    scan = Scans(axis, word, reverse)
+    axis, reverse = c.integers(1)[0] % c.rank(), bool(c["reverse"])
+    scan = o.cumulated(word, axis, reverse)
     if not c["exclusive"]:
         return scan
     start = {"cumsum": 0.0, "cumprod": 1.0}[word]
-    shift = [((-1, 1) if reverse else (1, -1)) if a == axis else (0, 0) for a in range(rank)]
+    shift = [(0, 0)] * c.rank()
+    shift[axis] = (-1, 1) if reverse else (1, -1)
     return chain(c, scan, o.pad(shift, start, c.dtype()))
 
 
@@ -266,11 +259,10 @@ def _solved(c: Call) -> Meaning:
 
 
 def _triangular(c: Call) -> Meaning:
-    adjoint, conjugate = bool(c["adjoint"]), c.dtype().startswith("complex")
     system = c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives[0]
-    return o.triangular_solve(
-        *system, True, bool(c["lower"]), adjoint, False, adjoint and conjugate
-    )
+    adjoint = bool(c["adjoint"])
+    conjugate = adjoint and c.dtype().startswith("complex")
+    return o.triangular_solve(*system, True, bool(c["lower"]), adjoint, False, conjugate)
 
 
 def _losses(c: Call) -> Meaning:
@@ -283,6 +275,12 @@ def _plane(c: Call, *names: str) -> Meaning:
     """Every output reads all of its channel's plane."""
     sizes = c.shape()[1:3], c.gives[0][1:3]
     return Whole(((0, 0), (3, 3)), c.op.lower(), (*c.numbers(*names), *sizes))
+
+
+def _boxes(c: Call) -> Meaning:
+    """Each box reads whole pictures, its corners, and which picture is its own."""
+    numbers = (*c.numbers("method", "extrapolation_value"), c.gives[0][1:])
+    return reading(c, Whole(((0, 0),), "crop_and_resize", numbers, (2,)), 1, 0, 2)
 
 
 def _everything(c: Call) -> Meaning:
@@ -357,16 +355,7 @@ TABLE: dict[str, Row] = {
     ),
     **rows(SEGMENTS, _segments),
     **rows("ResizeArea ResizeBilinear ResizeBicubic", lambda c: _plane(c, *CORNERS)),
-    # each box reads whole pictures, its corners, and which picture is its own
-    "CropAndResize": lambda c: reading(
-        c,
-        Whole(
-            *(((0, 0),), "crop_and_resize"),
-            (*c.numbers("method", "extrapolation_value"), c.gives[0][1:]),
-            (2,),
-        ),
-        *(1, 0, 2),
-    ),
+    "CropAndResize": _boxes,
     **rows("Where Unique UniqueV2 ListDiff InvertPermutation", _everything),
     **rows("Bincount DenseBincount LinSpace HistogramFixedWidth", _everything),
     # movement that sizes of 1 leave open, or that indices name

@@ -11,7 +11,7 @@ import re
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -328,20 +328,29 @@ class Ran:
         return lines
 
 
+NO_LAYER = re.compile(
+    r"((Stateful)?PartitionedCall(_\d+)?|ArithmeticOptimizer|ConstantFolding(Ctrl)?|LayoutOptimizer)$"
+)
+"""Name scopes that TensorFlow opens by itself, and its optimisers of graphs."""
+
+
+class Found(NamedTuple):
+    """Variables and layers of a process. ``names``: of variables, by their handles."""
+
+    names: dict[int, str]
+    variables: list[weakref.ref[Any]]
+    layers: set[str]
+
+
 class Names:
-    """The names of the variables, by their handles, and of Keras' layers: looked for once."""
+    """The variables that there are, and the names of them and of Keras' layers: looked for once."""
 
     def __init__(self) -> None:
-        self.variables: dict[int, str] = {}
-        self.objects: list[weakref.ref[Any]] = []
-        self.layers: set[str] = set()
         self.paths: dict[tuple[str, bool], str] = {}
-        self.looked = False
 
     def variable(self, handle: int) -> str:
         """Returns the name of a variable; empty if it isn't known."""
-        self._look()
-        return self.variables.get(handle, "")
+        return self.found.names.get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
         """The path that a name scope stands for: the layers of Keras in it, if there are any.
@@ -349,37 +358,41 @@ class Names:
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
         if (scope, graph) not in self.paths:
-            self._look()
-            self.paths[scope, graph] = _path(scope, self.layers, graph)
+            layers = self.found.layers
+            parts = [one for one in scope.split("/") if one and not NO_LAYER.match(one)]
+            if graph:
+                both = [(one, re.sub(r"_\d+$", "", one)) for one in parts]
+                parts = [a if a in layers and b not in layers else b for a, b in both]
+            path = "/".join([one for one in parts if one in layers] or parts)
+            self.paths[scope, graph] = path
         return self.paths[scope, graph]
 
+    def floating(self) -> Iterator[Any]:
+        """Yields the floating-point variables that there still are."""
+        every = (one() for one in self.found.variables)
+        return (one for one in every if one is not None and one.dtype.is_floating)
+
     def shapes(self) -> set[tuple[int, ...]]:
-        """Returns the shapes of all floating-point variables that there are."""
-        self._look()
-        every = (one() for one in self.objects)
-        some = (one for one in every if one is not None and one.dtype.is_floating)
-        return {tuple(one.shape.as_list()) for one in some if one.shape.rank is not None}
+        """Returns the shapes of all floating-point variables."""
+        known = (one.shape for one in self.floating() if one.shape.rank is not None)
+        return {tuple(shape.as_list()) for shape in known}
 
     def held(self) -> Iterator[tuple[Any, Any]]:
-        """Yields the handle of each variable that there is, and what it holds now."""
-        self._look()
-        for one in self.objects:
-            variable = one()
-            handle = getattr(variable, "_handle", None)
-            if variable is not None and isinstance(handle, EAGER) and variable.dtype.is_floating:
+        """Yields the handle of each floating-point variable, and what it holds now."""
+        for one in self.floating():
+            handle = getattr(one, "_handle", None)
+            if isinstance(handle, EAGER):
                 try:
-                    found = run("ReadVariableOp", [handle], ("dtype", variable.dtype), 1)[0]
+                    yield handle, run("ReadVariableOp", [handle], ("dtype", one.dtype), 1)[0]
                 except tf.errors.OpError:  # not initialised
                     continue
-                yield handle, found
 
-    def _look(self) -> None:
-        if self.looked:
-            return
-        self.looked = True
+    @cached_property
+    def found(self) -> Found:
+        """What a look at all objects of the process finds."""
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-        keras = sys.modules.get("keras")
+        keras, found = sys.modules.get("keras"), Found({}, [], set())
         theirs = (keras.Variable, keras.Operation) if keras is not None else ()
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed
@@ -390,32 +403,14 @@ class Names:
             if not kinds[kind]:
                 continue
             if isinstance(one, BaseResourceVariable):
-                self.objects.append(weakref.ref(one))
-                self._found(getattr(one, "_handle", None), str(one.name).split(":")[0], False)
+                found.variables.append(weakref.ref(one))
+                handle = getattr(one, "_handle", None)
+                if isinstance(handle, EAGER):
+                    found.names.setdefault(handle._id, str(one.name).split(":")[0])
             elif hasattr(one, "path") and not hasattr(one, "call"):
                 handle = getattr(getattr(one, "_value", None), "_handle", None)
-                self._found(handle, str(one.path), True)
+                if isinstance(handle, EAGER):
+                    found.names[handle._id] = str(one.path)
             else:
-                self.layers.add(str(getattr(one, "name", "")))
-
-    def _found(self, handle: Any, name: str, better: bool) -> None:
-        if isinstance(handle, EAGER) and (better or handle._id not in self.variables):
-            self.variables[handle._id] = name
-
-
-CALLED = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?$")
-OPTIMISERS = ("ArithmeticOptimizer", "ConstantFolding", "LayoutOptimizer", "ConstantFoldingCtrl")
-
-
-def _path(scope: str, layers: set[str], graph: bool) -> str:
-    parts = [one for one in scope.split("/") if one and not CALLED.match(one)]
-    parts = [one for one in parts if one not in OPTIMISERS]
-    if graph:
-        parts = [_plain_scope(one, layers) for one in parts]
-    return "/".join([one for one in parts if one in layers] or parts)
-
-
-def _plain_scope(name: str, layers: set[str]) -> str:
-    """Returns a scope's name without the number that a graph has put behind it."""
-    stem = re.sub(r"_\d+$", "", name)
-    return stem if stem in layers or name not in layers else name
+                found.layers.add(str(getattr(one, "name", "")))
+        return found
