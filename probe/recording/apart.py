@@ -357,7 +357,7 @@ class Recording(child.Worker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations: dict[str, list[Operation]] = {}
+        self.operations: dict[str, Sequence[Operation]] = {}
         self.models: dict[str, Any] = {}
 
     def handle(

@@ -366,7 +366,7 @@ def _set_aside(found: Walk) -> None:
 
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
     """Returns whether operations give the same bits once more, on both sides."""
-    return all(side.repeats(numbers) for side, numbers in _given(found, some))
+    return not any(side.unsteady.intersection(numbers) for side, numbers in _given(found, some))
 
 
 def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Side, list[int]]]:
