@@ -18,9 +18,9 @@ from functools import partial
 
 import numpy as np
 
-from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
+from probe.recording.matching import computes, named
 from probe.recording.recording import Operation, Recording, Run
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
