@@ -106,6 +106,15 @@ def leaves(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
         yield at, value
 
 
+def shared(before: Any, after: Any) -> Any:
+    """Returns the second answer without the fields that it has and the first hasn't."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {key: shared(one, after[key]) for key, one in before.items() if key in after}
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [shared(a, b) for a, b in zip(before, after, strict=True)]
+    return after
+
+
 def apart(before: Any, after: Any, most: int = 4) -> str:
     """Returns in words where two answers differ; empty if they don't."""
     one, two = dict(leaves(before)), dict(leaves(after))
@@ -203,6 +212,7 @@ def compare_pairs(before: Path, after: Path, part: str = "pairs") -> Found:
 
 def losses(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Returns what an answer about two runs lost, and what else changed in it."""
+    after = shared(before, after)
     if before == after:
         return [], []
     if "refused" in before or "refused" in after:
@@ -216,7 +226,7 @@ def losses(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[str], li
             lost.append(f"{key} {before[key]} -> {after[key]}")
     causes = [(one.get("first_cause"), _first_cause(one)) for one in (before, after)]
     if causes[0] != causes[1]:
-        lost.append(f"first cause {causes[0][1]} -> {causes[1][1]}")
+        (lost if causes[0][1] else other).append(f"first cause {causes[0][1]} -> {causes[1][1]}")
     compared = [sum(one["compared"] or 0 for one in side["operations"]) for side in (before, after)]
     for name, pick, more in (
         ("examined operations", lambda one: one["examined"], True),
@@ -384,6 +394,7 @@ def compare_commands(before: Path, after: Path) -> Found:
             walks = [
                 isinstance(x["answer"], dict) and "operations_total" in x["answer"] for x in (a, b)
             ]
+            b = shared(a, b)
             if a == b:
                 same += 1
             elif all(walks) and a["status"] == b["status"]:
@@ -599,6 +610,9 @@ def compare_bits(before: Path, after: Path) -> Found:
 
 # --- the command ---
 
+MOST, WIDE = 25, 300
+"""Lines a part that `compare` prints, and their length."""
+
 Record = Callable[[Path, bool], None]
 PARTS: dict[str, tuple[Record, Callable[[Path, Path], Found]]] = {
     "pairs": (record_pairs, compare_pairs),
@@ -683,8 +697,10 @@ def compare(before: Path, after: Path, parts: list[str], strict: bool) -> int:
         counts = f"{found.same} equal, {len(found.lost)} lost, {len(found.other)} otherwise changed"
         print(f"{part}: {word}: {counts}")
         for sign, some in (("-", found.lost), ("~", found.other)):
-            for one in sorted(some):
-                print(f"  {sign} {one}")
+            for one in sorted(some)[:MOST]:
+                print(f"  {sign} {one[:WIDE]}")
+            if len(some) > MOST:
+                print(f"  {sign} and {len(some) - MOST} more")
     return int(failed)
 
 

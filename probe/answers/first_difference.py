@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -20,7 +21,7 @@ from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import alone, reasons
+from probe.recording import enclosed, reasons
 from probe.recording.apart import Trusted, before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
@@ -100,6 +101,7 @@ class Walked(Answer):
             "shares": {name: count / total for name, count in self.counts().items()},
             "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
             "rounding": found.rounding.to_json(),
+            "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
                 for why, some in reasons.groups(found.difference)
@@ -189,6 +191,23 @@ class Walked(Answer):
                 both = _sides(self.found, one)
             known[key] = [] if both is None else list(_decided(*both, dtype))
         return known[key]
+
+    def decided(self) -> dict[str, int]:
+        """Returns how many decisions there are, change, and cannot change: of those it is proved
+        that any order of the additions in all operations of the left run takes them alike."""
+        found = {"total": 0, "changed": 0, "proved": 0}
+        outputs = [one for one in self.found.difference.outputs if self.decisions(one)]
+        known = enclosed.outputs(self.found.left) if outputs else {}
+        for one in outputs:
+            rows = known.get(one.left)
+            rows = None if rows is None else rows.map(partial(_chosen, one=one, side=0))
+            for each in self.decisions(one):
+                found["total"] += each.taken
+                found["changed"] += each.crossed
+                if rows is not None:
+                    count = comparison.TOP if each.decision.startswith("top") else 1
+                    found["proved"] += int(enclosed.kept(rows, each.decision, count).sum())
+        return found
 
     def crossed(self) -> list[str]:
         """Returns the decisions that differ between the two runs, in words."""
@@ -362,9 +381,6 @@ class Walked(Answer):
             raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
-        if one.own:  # what it reads differs too: its right side is run on what agrees
-            right, one = alone.as_source(one, *sides)
-            sides = sides[0], right
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
@@ -432,10 +448,13 @@ def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
     other = found.right.arrays({one.right}).get(one.right)
     if mine is None or other is None:
         return None
-    both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
-    if _rows(one.selection, mine.ndim):
-        return both
-    return np.atleast_1d(both[0])[:, None], np.atleast_1d(both[1])[:, None]
+    return _chosen(mine, one, 0), _chosen(other, one, 1)
+
+
+def _chosen(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
+    """Returns the elements of a side's output that must agree, as rows of decisions."""
+    taken = one.selection.taken(array, side)
+    return taken if _rows(one.selection, array.ndim) else np.atleast_1d(taken)[:, None]
 
 
 def _rows(chosen: Selection, rank: int) -> bool:

@@ -160,29 +160,39 @@ def _product(meaning: Contracts, reads: list[Interval], dtype: str) -> Interval:
         raise NotEnclosed
     one, two = (reads[n] for n in meaning.reads)
     texts, out = meaning.spelled(one.shape, two.shape)
-    middles = [one.low / 2 + one.high / 2, two.low / 2 + two.high / 2]
+    sizes = {
+        **dict(zip(texts[0], one.shape, strict=True)),
+        **dict(zip(texts[1], two.shape, strict=True)),
+    }
+    count = math.prod(size for letter, size in sizes.items() if letter not in out)
+    bias = None if meaning.bias is None else reads[meaning.bias]
+    return product(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
+
+
+def product(
+    one: Interval,
+    two: Interval,
+    count: int,
+    dtype: str,
+    equation: str = "mk,kn->mn",
+    bias: Interval | None = None,
+) -> Interval:
+    """Returns an einsum of two values, ``count`` products each, and a bias that is added."""
+    middles = [each.low / 2 + each.high / 2 for each in (one, two)]
     spreads = [
         np.nextafter(np.maximum(each.high - mid, mid - each.low), np.inf) * (each.high > each.low)
         for each, mid in zip((one, two), middles, strict=True)
     ]
 
     def summed(x: Doubles, w: Doubles) -> Doubles:
-        return np.asarray(np.einsum(f"{texts[0]},{texts[1]}->{out}", x, w, optimize=True))
+        return np.asarray(np.einsum(equation, x, w, optimize=True))
 
-    sizes = summed(one.size, two.size)
-    exact = summed(*middles)
-    spread = summed(spreads[0], two.size) + summed(np.abs(middles[0]), spreads[1])
-    count = math.prod(
-        size
-        for letter, size in {
-            **dict(zip(texts[0], one.shape, strict=True)),
-            **dict(zip(texts[1], two.shape, strict=True)),
-        }.items()
-        if letter not in out
-    )
+    sizes, exact = summed(one.size, two.size), summed(*middles)
+    spread = np.zeros(())
+    if spreads[0].any() or spreads[1].any():
+        spread = summed(spreads[0], two.size) + summed(np.abs(middles[0]), spreads[1])
     most = (sizes + np.abs(exact) + spread) / 2
-    if meaning.bias is not None:
-        bias = reads[meaning.bias]
+    if bias is not None:
         sizes, most, count = sizes + bias.size, most + bias.size, count + 1
         exact, spread = exact + bias.low / 2 + bias.high / 2, spread + (bias.high - bias.low)
     # the sums above are float64's, each off by less than that of their sizes
@@ -249,14 +259,22 @@ def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
 
 
 def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
-    """Returns what a function that rises and falls gives of numbers that are known."""
+    """Returns what a function that rises and falls gives: its value in the middle, and as far on
+    both sides as its steepest slope reaches."""
     if meaning.word not in _OTHERS or len(used) != 1:
         raise NotEnclosed
     (one,) = used
+    slope, function = _OTHERS[meaning.word]
+    middle = one.low / 2 + one.high / 2
+    found = function(middle, **dict(meaning.numbers))
+    by = np.zeros(())
     if not np.array_equal(one.low, one.high):
-        raise NotEnclosed
-    found = _OTHERS[meaning.word](one.low, **dict(meaning.numbers))
-    return _erring(Interval(found, found), one, meaning, dtype)
+        if slope is None:
+            raise NotEnclosed
+        by = slope * np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
+        # the middle is rounded, and so is the function there
+        by = by + np.abs(found) * 2.0**-50
+    return _erring(Interval(found - by, found + by), one, meaning, dtype)
 
 
 def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
@@ -352,24 +370,28 @@ _RISING: dict[str, Callable[..., Doubles]] = {
 }
 """Functions that never fall, by their one name."""
 
-_OTHERS: dict[str, Callable[..., Doubles]] = {
-    "absolute": np.abs,
-    "negative": np.negative,
-    "square": np.square,
-    "reciprocal": lambda x: 1 / x,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "cosh": np.cosh,
-    "erfc": _erfc,
-    "gelu": lambda x: x * _erfc(-x / math.sqrt(2)) / 2,
-    "gelu_tanh": lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    "silu": lambda x: x / (1 + np.exp(-x)),
-    "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "mish": lambda x: x * np.tanh(np.logaddexp(0, x)),
+_OTHERS: dict[str, tuple[float | None, Callable[..., Doubles]]] = {
+    "absolute": (1.0, np.abs),
+    "negative": (1.0, np.negative),
+    "square": (None, np.square),
+    "reciprocal": (None, lambda x: 1 / x),
+    "rsqrt": (None, lambda x: 1 / np.sqrt(x)),
+    "sin": (1.0, np.sin),
+    "cos": (1.0, np.cos),
+    "tan": (None, np.tan),
+    "cosh": (None, np.cosh),
+    "erfc": (1.13, _erfc),
+    "gelu": (1.13, lambda x: x * _erfc(-x / math.sqrt(2)) / 2),
+    "gelu_tanh": (
+        1.14,
+        lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    ),
+    "silu": (1.1, lambda x: x / (1 + np.exp(-x))),
+    "hard_swish": (1.5, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "mish": (1.1, lambda x: x * np.tanh(np.logaddexp(0, x))),
 }
-"""Functions that rise and fall, or just fall."""
+"""Functions that rise and fall, or just fall: an upper bound of their slope, None where there is
+none, and the function."""
 
 _ELEMENTARY = set("exp expm1 exp2 log log1p log2 atan asinh sinh tanh cbrt erf rsqrt".split())
 """Those that are computed in one piece, so that their error goes with their result."""

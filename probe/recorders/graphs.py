@@ -14,15 +14,15 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import inf, isinf
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from probe import ulp
-from probe.errors import InputError
-from probe.recording.contract import INPUT, WEIGHT, Event, Input, Laid, Seen, Visit
+from probe.errors import InputError, ProbeError
+from probe.recording.contract import INPUT, WEIGHT, Again, Event, Input, Laid, Seen, Visit, laid
 from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.call import Call, Operand, positions
@@ -32,6 +32,12 @@ Key = Any
 
 Known = tuple[tuple[int, ...], str]
 """A value's shape and dtype."""
+
+Nodes = Sequence[Any]
+Fed = Mapping[Any, Known]
+"""What nodes will be given, in this order."""
+Held = Mapping[Any, np.ndarray]
+"""Other numbers for constants."""
 
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 """Nodes in a row as they were started: the library's values to all values that they give."""
@@ -49,7 +55,8 @@ class Node:
 
     ``slots``: keys of its operands in the order of the library's schema, None where one is left
     out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
-    its attributes.
+    its attributes; ``path``: where it stands in the model; ``domain``: the set of operations that
+    it is of; ``able``: whether it alone gives what it gave in the run.
     """
 
     own: Any
@@ -58,6 +65,11 @@ class Node:
     gives: Sequence[Key]
     captured: Sequence[Key] = ()
     words: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    domain: str = ""
+    able: bool = True
+    size: int = 0
+    """Bytes of what it gives, once it has run."""
 
     @cached_property
     def reads(self) -> list[Key]:
@@ -70,7 +82,15 @@ class Node:
         """Keys of what it reads, each once."""
         return list(dict.fromkeys(self.reads))
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """Its attributes, plain enough for JSON."""
+        every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
+        found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
+        return found | {"domain": self.domain} if self.domain else found
 
+
+PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
 
 
@@ -122,6 +142,7 @@ class Graph(ABC):
     LAID: ClassVar[bool] = False
     """Whether operands are read where they lie, so that addresses may decide kernels."""
     most_pieces = 48
+    opset = 0
 
     def __init__(
         self,
@@ -138,33 +159,23 @@ class Graph(ABC):
         self.counts: Counter[Any] = Counter()
         self.events: list[Event] = []
         self.pieces: list[Piece] = []
-        self.sizes: list[int] = []
         self.alive = 0
         self.ready: OrderedDict[Any, Runner] = OrderedDict()
 
     # what a library adds
 
     @abstractmethod
-    def started(
-        self,
-        nodes: Sequence[Any],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
-        """Makes a model of nodes in a row and starts it. ``fed``: what it will be given, in this
-        order; ``held``: other numbers for constants; ``once``: it runs once."""
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        """Makes a model of nodes in a row and starts it; ``once``: for one run alone."""
 
     @abstractmethod
     def meaning(self, node: Any, call: Call) -> Meaning:
         """Returns what a node computes."""
 
     @abstractmethod
-    def lines(
-        self, node: Any, reads: Sequence[Any], names: Sequence[str], out: str, at: Sequence[Any]
-    ) -> list[str]:
-        """Returns lines of Python that run a node on arrays of these names, which lie ``at`` these
-        addresses."""
+    def lines(self, node: Any, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
+        ``out``: of its first result; others are ``out1`` and so on."""
 
     def described(self, value: Any) -> Known:
         """Returns shape and dtype of a value or constant."""
@@ -190,14 +201,6 @@ class Graph(ABC):
         """Returns where a value begins, as of ``Seen``."""
         return None
 
-    def path(self, node: Any) -> str:
-        """Returns where a node stands in the model."""
-        return ""
-
-    def said(self, node: Any) -> Mapping[str, Any]:
-        """Returns a node's attributes, plain enough for JSON."""
-        return node.words  # type: ignore[no-any-return]
-
     def met(self, node: Any) -> None:  # noqa: B027 (most libraries have nothing to note)
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
@@ -210,14 +213,6 @@ class Graph(ABC):
         """Returns whether a node may run together with others, and again: it keeps no state."""
         return True
 
-    def version(self, node: Any) -> tuple[str, int]:
-        """Returns of which set and release of operations a node is."""
-        return "", 0
-
-    def able(self, node: Any) -> bool:
-        """Returns whether a node alone gives what it gave in the run."""
-        return True
-
     # a run
 
     def run(self, visit: Visit) -> list[Seen]:
@@ -227,8 +222,14 @@ class Graph(ABC):
         self.left.update(self.counts)
         first, number = not self.pieces, 0
         for piece in self._one_by_one() if first else self.pieces:
-            run = self.start(piece, once=True) if piece.run is None else piece.run
-            found = run([self.values[key] for key in piece.fed])
+            try:
+                run = self.start(piece, once=True) if piece.run is None else piece.run
+                found = run([self.values[key] for key in piece.fed])
+            except Exception as error:
+                if len(piece.nodes) == 1 or isinstance(error, ProbeError):
+                    raise
+                self.apart()
+                raise Again from None
             self.values.update(zip(piece.gives, found, strict=True))
             for node in piece.nodes:
                 if number == len(self.events):
@@ -269,9 +270,9 @@ class Graph(ABC):
         self.nodes = done
 
     def _measure(self, node: Any) -> None:
-        gives = [(key, self.values[key]) for key in node.gives]
-        self.known.update((key, self.described(one)) for key, one in gives)
-        self.sizes.append(sum(self.nbytes(one) for _, one in gives))
+        for key in node.gives:
+            self.known[key] = self.described(self.values[key])
+            node.size += self.nbytes(self.values[key])
         self.alive = max(self.alive, sum(map(self.nbytes, self.values.values())))
 
     def _expect(self, nodes: Iterable[Any]) -> None:
@@ -289,46 +290,39 @@ class Graph(ABC):
 
     def _join(self) -> None:
         """Cuts the nodes into pieces, each of which gives about a quarter of what is alive."""
-        self.counts = Counter(key for node in self.nodes for key in node.uses)
-        most = max(SMALL_PIECE, self.alive // 4, sum(self.sizes) // self.most_pieces)
+        most = max(self.alive // 4, sum(node.size for node in self.nodes) // self.most_pieces)
         rows: list[list[Any]] = []
-        size, open_ = 0, False
-        for node, one in zip(self.nodes, self.sizes, strict=True):
-            joins = self.joins(node)
-            if not (open_ and joins) or size + one > most:
+        size, joins = 0, False
+        for node in self.nodes:
+            before, joins = joins, self.joins(node)
+            if not (before and joins) or size + node.size > max(SMALL_PIECE, most):
                 rows.append([])
                 size = 0
             rows[-1].append(node)
-            size, open_ = size + one, joins
+            size += node.size
         self._cut(rows)
 
-    def whole(self, gives: Sequence[Key], run: Runner) -> None:
-        """From now on runs all nodes together, with what gives these values."""
-        self.counts = Counter(key for node in self.nodes for key in node.uses)
-        self.pieces = [Piece(self.nodes, [], list(gives), run)]
-
     def apart(self) -> None:
-        """From now on runs every node for itself: together they give different bits."""
+        """From now on runs every node for itself: together they can't, or give different bits."""
         self._cut([[node] for node in self.nodes])
 
     def _cut(self, rows: Sequence[Sequence[Any]]) -> None:
-        self.pieces = [self.piece(nodes) for nodes in rows]
-        values, self.values, sum_ = self.values, {}, 0
-        self.values = {key: values[key] for key in self.outputs if key in values}
-        del values  # pieces start while little is alive: between values they tear the heap
-        for piece, nodes in zip(self.pieces, rows, strict=True):
-            size = sum(
-                self._size(key) for key in {*piece.gives, *(k for n in nodes for k in n.uses)}
-            )
-            if sum_ + size <= self.KEPT and all(map(self.joins, nodes)):
+        self.runs([self.piece(nodes) for nodes in rows])
+        # pieces start while little is alive: between values they tear the heap
+        self.values = {key: self.values[key] for key in self.outputs if key in self.values}
+        total = 0
+        for piece in self.pieces:
+            held = {key for one in piece.nodes for key in one.uses if key in self.constants}
+            size = sum(one.size for one in piece.nodes)
+            size += sum(self.nbytes(self.constants[key]) for key in held)
+            if total + size <= self.KEPT and all(map(self.joins, piece.nodes)):
                 piece.run = self.start(piece)
-                sum_ += size
+                total += size
 
-    def _size(self, key: Any) -> int:
-        if isinf(self.KEPT):
-            return 0
-        shape, dtype = self.described_at(key)
-        return int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
+    def runs(self, pieces: list[Piece]) -> None:
+        """From now on runs these pieces, which have all nodes in their order."""
+        self.pieces = pieces
+        self.counts = Counter(key for node in self.nodes for key in node.uses)
 
     # what is said of a node
 
@@ -369,24 +363,18 @@ class Graph(ABC):
         addresses = [one.address for one in seen]
         alone: Any = partial(self.again, node, reads)
         alone = Laid(alone, addresses) if self.LAID else alone
-        able = self.able(node)
+        alone = alone if node.able else None
         shapes, dtypes = [one.shape for one in gives], [one.dtype for one in gives]
-        domain, version = self.version(node)
-        call = Call(
-            *(node.op, node.words, operands, shapes, dtypes, domain, version),
-            alone if able else None,
-        )
-        return Event(
-            *(node.op, self.path(node), seen, gives, self.meaning(node, call), self.said(node)),
-            alone if able else None,
-            partial(self._lines, node, reads, addresses) if able else None,
-            self.IMPORTS,
-        )
+        ends = node.domain, self.opset, alone
+        what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
+        lines = partial(self._lines, node, reads, addresses) if node.able else None
+        first = node.op, node.path, seen, gives, what, node.said
+        return Event(*first, alone, lines, self.IMPORTS)
 
     def _lines(
         self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
     ) -> list[str]:
-        return self.lines(node, reads, names, out, at)
+        return laid(names, at) + self.lines(node, dict(zip(reads, names, strict=True)), out)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
@@ -431,6 +419,7 @@ class Recorder(ABC):
         self.target = self.LIBRARY + "".join(words)
         self.note = ""
         self.already: list[str] | None = None
+        self.alone: list[str] | None = None
         self.graph: Graph | None = None
         self.whole = False
 
@@ -447,32 +436,36 @@ class Recorder(ABC):
         return type(self)(self.model, inputs, self.switches)
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it node by node, and calls ``visit`` behind each."""
+        """Runs it node by node, and calls ``visit`` behind each. ``Again`` where nodes in a row are
+        found to give other bits than each alone."""
         if self.graph is None and not self.whole:
             self._check()
-        return self._as_one(visit) if self.graph is None else self.graph.run(visit)
+        if self.graph is None:
+            return self._as_one(visit)
+        alone, self.alone, together = self.alone, None, list[str]()
+        if alone is None:
+            return self.graph.run(visit)
+        outputs = self.graph.run(partial(_noted, together, visit))
+        if alone != together:
+            self.graph.apart()
+            raise Again
+        return outputs
 
     def _check(self) -> None:
-        """Whether its nodes alone give the bits that it gives unwatched, and nodes in a row those
-        that they give alone."""
+        """Whether its nodes alone give the bits that it gives unwatched."""
         wanted = self.plain()
         self.already = [digest(one) for one in wanted]
         for opens in (True, False):
-            graph = self.cut(opens)
+            graph, self.alone = self.cut(opens), []
             try:
-                alone, together = list[str](), list[str]()
-                found = [np.array(one.array()) for one in graph.run(partial(_digests, alone))]
-                graph.run(partial(_digests, together))
-            except Exception as error:  # a node that can't run alone, or a type without arrays
-                said = " ".join(str(error).split())[:120] or type(error).__name__
-                why = f"can't be run one by one ({said})"
-            else:
-                if alone != together:
-                    graph.apart()
-                if all(same_bits(*both) for both in zip(found, wanted, strict=True)):
+                found = graph.run(partial(_noted, self.alone, lambda _: None))
+                if all(same_bits(one.array(), due) for one, due in zip(found, wanted, strict=True)):
                     self.graph = graph
                     return
                 why = "run one by one give different bits"
+            except Exception as error:  # a node that can't run alone, or a type without arrays
+                said = " ".join(str(error).split())[:120] or type(error).__name__
+                why = f"can't be run one by one ({said})"
             if not getattr(graph, "iterated", False):
                 break
             self.note = f"loops are one operation each: their iterations {why}"
@@ -501,8 +494,10 @@ class Recorder(ABC):
         return found
 
 
-def _digests(into: list[str], event: Event) -> None:
+def _noted(into: list[str], visit: Visit, event: Event) -> None:
+    """Notes the digests of what an operation gives, and calls ``visit``."""
     into.extend(digest(np.asarray(one.array())) for one in event.gives)
+    visit(event)
 
 
 def _of_array(name: str, array: np.ndarray) -> Seen:

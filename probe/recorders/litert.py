@@ -32,7 +32,17 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Graph, Known, Node, Opened, Runner, refused, unreadable
+from probe.recorders.graphs import (
+    Fed,
+    Graph,
+    Held,
+    Node,
+    Nodes,
+    Opened,
+    Runner,
+    refused,
+    unreadable,
+)
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
@@ -95,7 +105,8 @@ class File:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in ({} if found is None else vars(found)).items()
         }
-        return Node(operator, op, slots, gives, words=words)
+        path = self.name(gives[0]).removesuffix(":0") if gives else op
+        return Node(operator, op, slots, gives, words=words, path=path)
 
     def name(self, number: int) -> str:
         """Returns a tensor's name."""
@@ -130,11 +141,7 @@ class File:
         return tuple(found)
 
     def piece(
-        self,
-        nodes: Sequence[Node],
-        fed: Mapping[int, Known],
-        shapes: Mapping[int, Known],
-        held: Mapping[int, np.ndarray],
+        self, nodes: Nodes, fed: Fed, shapes: Fed, held: Held
     ) -> tuple[bytearray, dict[int, int]]:
         """Returns a model of operators in a row, all of whose results are its outputs, and the
         numbers of its constants' buffers.
@@ -213,20 +220,15 @@ class Operators(Graph):
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.files: dict[Any, Path] = {}
 
-    def started(
-        self,
-        nodes: Sequence[Node],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
-        key = tuple(map(id, nodes))
-        if key not in self.files:
-            content = bytes(self.file.piece(nodes, fed, self.known, held)[0])
-            if once and self.pieces:  # the next run will want it too
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        key = tuple(map(id, nodes)) if once and self.pieces else ()  # wanted again in the next run
+        model: Any = self.files.get(key)
+        if model is None:
+            model = bytes(self.file.piece(nodes, fed, self.known, held)[0])
+            if key:
                 self.files[key] = self.folder / f"{len(self.files)}.tflite"
-                self.files[key].write_bytes(content)
-        made = interpreter(self.files.get(key) or content, self.switches)
+                self.files[key].write_bytes(model)
+        made = interpreter(model, self.switches)
         made.allocate_tensors()
         return partial(_invoked, made, once)
 
@@ -240,18 +242,9 @@ class Operators(Graph):
     def name(self, key: int) -> str:
         return self.file.name(key)
 
-    def path(self, node: Node) -> str:
-        return self.name(node.gives[0]).removesuffix(":0") if node.gives else node.op
-
-    def said(self, node: Node) -> Mapping[str, Any]:
-        plain = bool | int | float | str | list | None
-        return {name: one for name, one in node.words.items() if isinstance(one, plain)}
-
-    def lines(
-        self, node: Node, reads: Sequence[Any], names: Sequence[str], out: str, at: Sequence[Any]
-    ) -> list[str]:
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes."""
-        own, words = dict(zip(reads, names, strict=True)), ""
+        words = ""
         if "threads" in self.switches:
             words += f", num_threads={int(self.switches['threads'])}"
         if self.switches.get("xnnpack") == "0":

@@ -181,7 +181,7 @@ TABLE: dict[str, Row] = {
     "AVERAGE_POOL_2D": _pool("average"),
     "FULLY_CONNECTED": _dense,
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
-    "ADD_N": lambda c: o.function("add") if c.count == 2 else Each(f"add_of_{c.count}"),
+    "ADD_N": lambda c: o.several("add", c.count),
     **rows("SELECT_V2 STABLEHLO_SELECT", lambda c: o.where()),
     "SELECT": _select,
     # the operator's own types may be left out; those of its tensors are always there

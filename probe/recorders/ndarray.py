@@ -1,7 +1,9 @@
 """Plain NumPy functions, watched by NumPy's protocol: arrays report what is done with them.
 
 The function takes its arrays as arguments. It also stands in for any library where none is
-installed: :func:`operation` makes one operation of any Python function, with a meaning.
+installed: :func:`operation` makes one operation of any Python function, with a meaning. A row of
+the table takes a call, and its arguments as NumPy's function does: arrays among them are operands,
+a row's own signature is the schema, and what it doesn't take is not described.
 """
 
 from __future__ import annotations
@@ -10,17 +12,20 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe import layout
 from probe.errors import InputError
-from probe.recorders.ndarray_table import meaning
+from probe.floats import FORMATS
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
 from probe.recording.inputs import restored
-from probe.semantics import Meaning, operations
-from probe.semantics.call import Call, Operand
+from probe.semantics import Meaning, Same, Unknown, Whole, functions
+from probe.semantics import operations as o
+from probe.semantics.asked import moved
+from probe.semantics.call import Call, NotSettled, Operand, named
 
 
 class Recorder:
@@ -86,6 +91,63 @@ def operation(
     return made
 
 
+# arguments
+
+
+class _Hole(int):
+    """The place of an array among arguments."""
+
+
+def _replaced(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
+    """Returns arguments with what is of a kind replaced."""
+    if isinstance(value, kind):
+        return to(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_replaced(one, to, kind) for one in value)
+    if isinstance(value, Mapping):
+        return {name: _replaced(one, to, kind) for name, one in value.items()}
+    return value
+
+
+def _filled(value: Any, arrays: Sequence[Any]) -> Any:
+    return _replaced(value, arrays.__getitem__, _Hole)
+
+
+def _found(value: Any, kind: type) -> list[Any]:
+    """Returns what is of a kind among arguments."""
+    found: list[Any] = []
+    _replaced(value, found.append, kind)
+    return found
+
+
+def _run_of(value: Any) -> _Run | None:
+    return next((one.run for one in _found(value, Watched)), None)
+
+
+def _lines(
+    name: str, held: Any, addresses: Sequence[int | None]
+) -> Callable[[Sequence[str], str], list[str]] | None:
+    if not hasattr(np, name):
+        return None
+
+    def written(value: Any, names: Sequence[str]) -> str:
+        if isinstance(value, _Hole):
+            return names[value]
+        if isinstance(value, tuple | list) and _found(value, _Hole):
+            return f"[{', '.join(written(one, names) for one in value)}]"
+        return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
+
+    def lines(names: Sequence[str], y: str) -> list[str]:
+        given = [written(one, names) for one in held[0]]
+        given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
+        return [*laid(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
+
+    return lines
+
+
+# a run
+
+
 class _Run:
     """One recorded run: numbers values, and reports operations."""
 
@@ -126,13 +188,9 @@ class _Run:
     ) -> Any:
         """Runs an operation on plain arrays and reports it. ``means``: None, what the table says of
         it by its name."""
-        reads: list[Any] = []
-
-        def put(one: Any) -> _Hole:
-            reads.append(one)
-            return _Hole(len(reads) - 1)
-
-        held = _replaced((args, words), put)
+        reads = _found((args, words), np.ndarray)
+        numbers = iter(range(len(reads)))
+        held = _replaced((args, words), lambda _: _Hole(next(numbers)))
         seen = [self.seen(one) for one in reads]
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -149,11 +207,12 @@ class _Run:
             shapes, dtypes = [one.shape for one in results], [one.dtype for one in results]
             call = Call(name, {}, operands, shapes, dtypes, run=again)
             means = meaning(call, *_filled(held, operands))
+        told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
+        told = {word: repr(one) for word, one in told.items() if not _found(one, _Hole)}
         self.visit(
             Event(
-                *(name, getattr(_local, "path", ""), seen, results),
-                *(means, _attributes(held), again, _lines(name, held, addresses)),
-                ("import numpy as np",),
+                *(name, getattr(_local, "path", ""), seen, results, means, told, again),
+                *(_lines(name, held, addresses), ("import numpy as np",)),
             )
         )
         return gives if isinstance(found, tuple | list) else gives[0]
@@ -172,77 +231,16 @@ class _Run:
         return target
 
 
-class _Hole:
-    """The place of an array among arguments."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-def _replaced(value: Any, put: Callable[[Any], Any]) -> Any:
-    if isinstance(value, np.ndarray):
-        return put(value)
-    if isinstance(value, tuple | list):
-        return type(value)(_replaced(one, put) for one in value)
-    if isinstance(value, Mapping):
-        return {name: _replaced(one, put) for name, one in value.items()}
-    return value
-
-
-def _filled(value: Any, arrays: Sequence[Any]) -> Any:
-    if isinstance(value, _Hole):
-        return arrays[value.number]
-    if isinstance(value, tuple | list):
-        return type(value)(_filled(one, arrays) for one in value)
-    if isinstance(value, Mapping):
-        return {name: _filled(one, arrays) for name, one in value.items()}
-    return value
-
-
 def _operand(at: int, one: Seen) -> Operand:
     settled = "float" not in one.dtype and "complex" not in one.dtype
     return Operand(at, one.shape, one.dtype, one.array if settled else None)
 
 
-def _attributes(held: Any) -> dict[str, Any]:
-    args, words = held
-    found = {f"argument{n}": repr(one) for n, one in enumerate(args) if not _holes(one)}
-    return found | {name: repr(one) for name, one in words.items() if not _holes(one)}
+MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
+"""Functions that ask an array for its shape and format alone."""
 
-
-def _holes(value: Any) -> bool:
-    return isinstance(value, _Hole) or (isinstance(value, tuple | list) and any(map(_holes, value)))
-
-
-def _lines(
-    name: str, held: Any, addresses: Sequence[int | None]
-) -> Callable[[Sequence[str], str], list[str]] | None:
-    if not hasattr(np, name):
-        return None
-
-    def written(value: Any, names: Sequence[str]) -> str:
-        if isinstance(value, _Hole):
-            return names[value.number]
-        if isinstance(value, tuple | list) and _holes(value):
-            return f"[{', '.join(written(one, names) for one in value)}]"
-        return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
-
-    def lines(names: Sequence[str], y: str) -> list[str]:
-        given = [written(one, names) for one in held[0]]
-        given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
-        return [*laid(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
-
-    return lines
-
-
-def _run_of(value: Any) -> _Run | None:
-    if isinstance(value, Watched):
-        return value.run
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return next((run for run in map(_run_of, value) if run is not None), None)
-    return None
+QUERIES = "ndim shape size result_type can_cast array_equal array_repr array_str".split()
+"""Functions that ask about arrays and compute none."""
 
 
 class Watched(np.ndarray):
@@ -275,15 +273,12 @@ class Watched(np.ndarray):
     def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
         run, name = _run_of((args, words)), func.__name__
         assert run is not None
-        if name in QUERIES:
-            return func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
-        if name in MADE:
-            made = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
+        if name in QUERIES or name in MADE:
+            found = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
             if name == "empty_like":  # whatever memory holds is no number of the function's
-                made.fill(0)
-            return run.watched(made, CONSTANT)
-        args, out = _arrays(name, args), words.get("out")
-        words = {word: one for word, one in words.items() if word != "out"}
+                found.fill(0)
+            return run.watched(found, CONSTANT) if name in MADE else found
+        args, out = _arrays(name, args), words.pop("out", None)
         if out is None:
             return run.done(name, func, args, words)
         return run.into(out, name, _written(func, out), args, words)
@@ -291,22 +286,18 @@ class Watched(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         if not hasattr(self, "run"):
             return np.asarray(self)[key]
-
-        def taken(array: np.ndarray) -> np.ndarray:
-            return np.array(array[key])
-
-        if _run_of((key,) if not isinstance(key, tuple) else key) is not None:
-            key = _replaced(key, np.asarray)
-        return self.run.done("getitem", taken, (self,), {})
+        index = _replaced(key, np.asarray)
+        return self.run.done("getitem", lambda array: np.array(array[index]), (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        def put(array: np.ndarray, given: Any) -> np.ndarray:
-            found = np.array(array)
-            found[key] = given
-            return found
-
+        put = _changing(lambda array, given: array.__setitem__(key, given))
         given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
         self.run.into(self, "setitem", put, (self, given), {})
+
+    def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+        """Returns it as numbers of another type."""
+        means = o.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
+        return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
 
 
 def _changing(function: Any) -> Callable[..., np.ndarray]:
@@ -337,17 +328,16 @@ def _written(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
 def _arrays(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns arguments in which numbers and lists that stand for arrays are arrays: then they are
     operands like others, with the type that NumPy would give them."""
+
+    def array(one: Any, dtype: Any = None) -> Any:
+        return one if isinstance(one, np.ndarray) else np.asarray(one, dtype)
+
     if name == "where" and len(args) == 3:
         dtype = np.result_type(*(one if np.isscalar(one) else np.asarray(one) for one in args[1:]))
-        yes, no = (one if _is(one) else np.asarray(one, dtype) for one in args[1:])
-        return (args[0] if _is(args[0]) else np.asarray(args[0]), yes, no)
+        return (array(args[0]), *(array(one, dtype) for one in args[1:]))
     if name in ("concatenate", "stack") and isinstance(args[0], tuple | list):
-        return ([one if _is(one) else np.asarray(one) for one in args[0]], *args[1:])
+        return ([array(one) for one in args[0]], *args[1:])
     return args
-
-
-def _is(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -371,60 +361,162 @@ def _in_place(name: str) -> Callable[..., None]:
     return called
 
 
-for _name in (
-    "reshape transpose sum mean max min prod var std argmax argmin cumsum cumprod squeeze swapaxes "
-    "dot copy clip round ravel take repeat argsort searchsorted diagonal trace nonzero any all "
-    "compress choose conj"
-).split():
-    setattr(Watched, _name, _method(_name))
-for _name in "sort partition fill put".split():
-    setattr(Watched, _name, _in_place(_name))
+CHANGE = ("sort", "partition", "fill", "put")
+"""Methods that change their array."""
+
+for _name, _one in vars(np.ndarray).items():
+    if _name in CHANGE:
+        setattr(Watched, _name, _in_place(_name))
+    elif callable(_one) and hasattr(np, _name) and _name[0] != "_" and _name not in vars(Watched):
+        setattr(Watched, _name, _method(_name))
 Watched.flatten = _method("ravel")  # type: ignore[method-assign]
 Watched.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
 
 
-def _cast(self: Watched, dtype: Any, **_: Any) -> Any:
-    def cast(array: np.ndarray) -> np.ndarray:
-        return array.astype(dtype)
+# what NumPy's functions compute
 
-    means = operations.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
-    return self.run.done("cast", cast, (self,), {}, means)
+UFUNCS = {
+    one.__name__: functions.canonical(one.__name__)
+    for one in vars(np).values()
+    if isinstance(one, np.ufunc) and one.nout == 1 and one.signature is None
+}
+"""NumPy's functions of elements, whose names the table of all functions mostly knows."""
 
-
-Watched.astype = _cast  # type: ignore[method-assign, assignment]
-
-
-MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
-"""Functions that ask an array for its shape and format alone."""
-
-QUERIES = (
-    "ndim",
-    "shape",
-    "size",
-    "result_type",
-    "can_cast",
-    "array_equal",
-    "array_repr",
-    "array_str",
-)
-"""Functions that ask about arrays and compute none."""
+REDUCTIONS = named("sum mean var:variance std:deviation max amax:max min amin:min prod any all "
+                   "ptp argmax argmin median count_nonzero")  # fmt: skip
 
 
-@operation("relu", operations.function("relu"))
-def relu(array: np.ndarray) -> np.ndarray:
-    """Returns the larger of 0 and each element, as one operation."""
-    return np.maximum(array, array.dtype.type(0))
+def _function(c: Call, *args: Any, **_: Any) -> Meaning:
+    """A function of elements, with the numbers that stand beside its arrays."""
+    each = o.function(UFUNCS[c.op])
+    numbers = [(n, one) for n, one in enumerate(args) if not isinstance(one, Operand)]
+    if not numbers or any(isinstance(one, tuple | list) for _, one in numbers):
+        return each
+    ((place, number), *more) = numbers
+    if len(args) == 2 and c.dtype() in FORMATS and each.word in functions.FUNCTIONS:
+        return o.beside(each.word, place, number, c.dtype())
+    either = functions.of(each.word).commutes  # a factor stands on either side
+    given = tuple(repr(one) if either else (n, repr(one)) for n, one in [(place, number), *more])
+    over = each.word == "divide" and place == 0  # 1 / 0 is no zero
+    return replace(each, numbers=given, zero="" if over else each.zero)
 
 
-def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
-    """What a softmax along an axis computes; what underflows to zero is left out of its sum."""
-    return operations.softmax((axis % np.ndim(array),))
+def _reduced(
+    c: Call, a: Operand, axis: Any = None, keepdims: bool = False, **words: Any
+) -> Meaning:
+    rank, word = len(a.shape), REDUCTIONS[c.op]
+    if set(words) - {"dtype", "ddof", "correction"}:
+        return Unknown(f"{word} with {', '.join(words)}")
+    axes = range(rank) if axis is None else (axis if isinstance(axis, tuple | list) else (axis,))
+    axes = tuple(k % rank for k in axes)
+    if word in ("variance", "deviation"):
+        correction = words.get("correction", words.get("ddof", 0))
+        return o.variance(word, axes, keepdims, correction)
+    numbers = tuple(f"{name}={value!r}" for name, value in words.items())
+    return o.reduced(word, axes, keepdims, numbers, word in ("argmax", "argmin", "median"))
 
 
-@operation("softmax", softmax_meaning)
-def softmax(array: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the softmax along an axis, as one operation."""
-    with np.errstate(invalid="ignore"):
-        raised = np.exp(array - array.max(axis, keepdims=True))
-    found: np.ndarray = raised / raised.sum(axis, keepdims=True)
-    return found
+def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
+    if axis is None:
+        return Unknown(f"{c.op} of all axes")
+    return o.along(c.op, len(a.shape), (axis,), tuple(sorted(words.items())))
+
+
+def _cumulated(c: Call, a: Operand, axis: Any = None) -> Meaning:
+    return Unknown(f"{c.op} of all axes") if axis is None else o.cumulated(c.op, axis)
+
+
+def _dot(c: Call, a: Any, b: Any) -> Meaning:
+    if 0 in (ranks := (c.rank(0), c.rank(1))):
+        return o.function("multiply")
+    return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
+
+
+def _einsum(c: Call, equation: str, *arrays: Any, **_: Any) -> Meaning:
+    if "." in equation or "->" not in equation:
+        return Unknown(f"einsum {equation}")
+    return o.einsum(equation)
+
+
+def _clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
+    low, high = words.get("min", a_min), words.get("max", a_max)
+    if any(isinstance(one, Operand) for one in (low, high)):
+        return Unknown("clip with arrays as bounds")
+    return o.clip(low, high)
+
+
+def _turned(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
+    # of an array whose sizes count axes NumPy itself says the order
+    counted = np.broadcast_to(np.int8(0), range(2, len(a.shape) + 2))
+    return o.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
+
+
+def _pad(c: Call, a: Operand, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
+    value = words.get("constant_values", 0)
+    if mode != "constant" or not np.isscalar(value):
+        return moved(c)
+    widths = np.broadcast_to(np.asarray(width), (len(a.shape), 2)).tolist()
+    return o.pad(widths, value, a.dtype)
+
+
+def _joined(made: Callable[[int], Meaning]) -> Row:
+    def row(c: Call, arrays: Any, axis: Any = 0) -> Meaning:
+        return moved(c, *range(c.count)) if axis is None else made(axis)
+
+    return row
+
+
+def _take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise") -> Meaning:
+    if axis is None or mode != "raise" or isinstance(index, Operand):
+        return moved(c)
+    index = np.asarray(index)
+    return o.take(axis, np.where(index < 0, index + a.shape[axis], index))
+
+
+def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
+    kept = tuple((axis, axis) for axis in range(len(a.shape) - 2))
+    return Whole(kept, c.op, tuple(sorted(words.items())))
+
+
+Row = Callable[..., Meaning]
+
+TABLE: dict[str, Row] = {
+    **dict.fromkeys(UFUNCS, _function),
+    **dict.fromkeys(REDUCTIONS, _reduced),
+    **dict.fromkeys(("cumsum", "cumprod"), _cumulated),
+    **dict.fromkeys(("sort", "argsort"), _along),
+    "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
+    "dot": _dot,
+    "einsum": _einsum,
+    **dict.fromkeys(("inv", "det", "cholesky"), _matrix),
+    "clip": _clip,
+    "where": lambda c, *given: o.where() if len(given) == 3 else Unknown("where it is true"),
+    "copy": lambda c, *_, **__: Same(),
+    **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: o.reshape()),
+    **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis"), _turned),
+    "concatenate": _joined(o.concat),
+    "stack": _joined(o.stack),
+    **dict.fromkeys(("hstack", "vstack", "dstack", "append"),
+                    lambda c, *_, **__: moved(c, *range(c.count))),
+    "split": lambda c, a, sections, axis=0: o.split(axis, c.gives),
+    "take": _take,
+    "broadcast_to": lambda c, a, shape, **_: o.expand(a.shape, c.gives[0]),
+    "pad": _pad,
+    **dict.fromkeys("flip fliplr flipud rot90 roll repeat tile getitem tril triu diagonal diag "
+                    "delete take_along_axis".split(), lambda c, *_, **__: moved(c)),
+    "setitem": lambda c, *_: moved(c, 0, 1),
+}  # fmt: skip
+"""What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""
+
+
+def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:
+    """Returns what a call computes; unknown where its row takes no such arguments."""
+    row = TABLE.get(c.op)
+    if row is None:
+        return Unknown(f"{c.op} is not described in probe")
+    try:
+        return row(c, *args, **words)
+    except NotSettled as error:
+        return Unknown(str(error))
+    except (TypeError, ValueError, IndexError) as error:
+        return Unknown(f"it is called in a way that is not described in probe ({error})")

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, printer
 
 from probe.errors import InputError
-from probe.recorders.graphs import Known, Node, ordered
+from probe.recorders.graphs import Fed, Node, ordered
 from probe.recording.contract import Input
 from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
@@ -135,7 +135,7 @@ class OnnxNode(Node):
         """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
         made = onnx.NodeProto()
         made.CopyFrom(self.own)
-        made.name = self.within + self.own.name if self.own.name else ""
+        made.name = self.within + self.own.name if self.own.name and not called else ""
         made.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
         made.output[:] = [called.get(key, key) if key else "" for key in self.outs]
         if self.captured and (self.scope or called):
@@ -153,8 +153,13 @@ def node(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
         slots += [None] * (2 - len(slots))
     outer = [scope.get(name, name) for name in captured(proto)]
     words, gives = attributes(proto), [key for key in outs if key]
-    ends = outs, within, scope if outer else {}
-    return OnnxNode(proto, proto.op_type, slots, gives, outer, words, *ends)
+    domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
+    return OnnxNode(
+        *(proto, proto.op_type, slots, gives, outer, words, "", domain),
+        outs=outs,
+        within=within,
+        scope=scope if outer else {},
+    )
 
 
 def made(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
@@ -289,59 +294,56 @@ def ended(loop: OnnxNode) -> list[OnnxNode]:
 
 def piece(
     nodes: Sequence[OnnxNode],
-    fed: Mapping[Any, Known],
+    fed: Fed,
     weights: Mapping[Any, tuple[Constant, np.ndarray | None]],
     like: Any,
-) -> bytes:
+    called: Mapping[Any, str],
+) -> Any:
     """Returns a model of some nodes in a row, whose outputs are all outputs of the model.
 
     ``fed``: what is read from before; ``weights``: constants, each with other numbers for it;
-    ``like``: the model that has the nodes. Of a node alone nothing has its own name: that of
-    another iteration is the same model.
+    ``like``: the model that has the nodes; ``called``: names of values, where their keys aren't.
     """
-    called: dict[Any, str] = {}
-    if len(nodes) == 1:
-        every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives))
-        called = {key: f"v{n}" for n, key in enumerate(every)}
     inputs = [
         helper.make_tensor_value_info(called.get(key, key), kind_of(dtype), None)
         for key, (_, dtype) in fed.items()
     ]
-    outputs = [
-        onnx.ValueInfoProto(name=called.get(key, str(key))) for node in nodes for key in node.gives
-    ]
+    outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
     held = [one.tensor(called.get(key, key), array) for key, (one, array) in weights.items()]
     protos = [node.proto(called) for node in nodes]
-    if called:
-        protos[0].name = ""
     graph = helper.make_graph(protos, "piece", inputs, outputs, held)
-    made = onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
-    return made.SerializeToString()
+    return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
+
+
+def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns lines of Python that make a model. ``weights``: names of its constants, with
+    arrays."""
+    return [
+        "model = parser.parse_model('''",
+        *printer.to_text(model).splitlines(),
+        "''')",
+        *(
+            f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
+            for name, array in weights
+        ),
+    ]
 
 
 def attributes(proto: Any) -> dict[str, Any]:
     """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
-    found = {}
-    for one in proto.attribute:
-        if one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-            continue
-        value = helper.get_attribute_value(one)
-        if isinstance(value, onnx.TensorProto):
-            value = numpy_helper.to_array(value)
-        elif isinstance(value, bytes):
-            value = value.decode(errors="replace")
-        elif not isinstance(value, int | float | str):
-            try:
-                value = [v.decode() if isinstance(v, bytes) else v for v in value]
-            except TypeError:
-                value = str(value)
-        found[one.name] = value
-    return found
+    kinds = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
+    own = [one for one in proto.attribute if one.type not in kinds]
+    return {one.name: _plain(helper.get_attribute_value(one)) for one in own}
 
 
-def versions(model: Any, domains: Iterable[str]) -> list[Any]:
-    """Returns which releases of the operators of these domains a model has."""
-    return [one for one in model.opset_import if one.domain in domains]
+def _plain(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, int | float | str):
+        return value
+    return [_plain(one) for one in value] if isinstance(value, Iterable) else str(value)
 
 
 def inputs_of(graph: Any) -> tuple[Input, ...]:

@@ -25,12 +25,13 @@ from typing import Any
 import cv2
 import numpy as np
 import onnx
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Graph, Known, Node, Runner
-from probe.recorders.onnx_file import inputs_of
+from probe.recorders.graphs import Fed, Graph, Held, Node, Nodes, Piece, Runner
+from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
@@ -56,7 +57,7 @@ NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
 
-# Protocol buffers' text format, in which Caffe writes its models and OpenCV dumps its nets
+# Protocol buffers' text format, in which Caffe writes its models
 
 
 QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
@@ -138,7 +139,7 @@ def declared(text: str) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters, lists all.
+    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters.
 
     ``slots``: which of its results each of ``gives`` is. ``blobs``: its weights as OpenCV holds
     them, before the first pass packs them.
@@ -149,7 +150,7 @@ class Layer:
     reads: tuple[str, ...]
     gives: tuple[str, ...]
     slots: tuple[int, ...]
-    words: Mapping[str, list[Any]]
+    words: Mapping[str, Any]
     blobs: tuple[Any, ...] = ()
 
     @property
@@ -207,40 +208,37 @@ def read(net: Any, floats: Sequence[float] = ()) -> Net:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder, "net.pbtxt")
         net.dumpToPbtxt(str(path))
-        graph = parsed(path.read_text())["graph"][0]
-    nodes = graph.get("node", [])
-    inputs, outputs = (
-        tuple(str(one["name"][0]) for one in graph.get(name, [])) for name in ("input", "output")
-    )
-    wanted = {str(name) for node in nodes for name in node.get("input", [])} | {*outputs}
+        dumped = path.read_text()
+    graph = text_format.Parse(dumped, onnx.ModelProto(), allow_unknown_field=True).graph
     texts: dict[str, set[float]] = {}
     for number in floats:
         texts.setdefault(f"{number:.6f}", set()).add(float(number))
     # the one number for each text of six decimals that is not the number itself
     exact = {text: next(iter(some)) for text, some in texts.items() if len(some) == 1}
-    shapes = {}
-    for one in [*graph.get("input", []), *graph.get("value_info", [])]:
-        shape = one["type"][0]["tensor_type"][0].get("shape", [{}])[0]
-        dims = [dim.get("dim_value", [0])[0] for dim in shape.get("dim", [])]
-        shapes[str(one["name"][0])] = tuple(int(n) for n in dims)
-    return Net(inputs, tuple(_layer(net, one, wanted, exact) for one in nodes), outputs, shapes)
+    outputs = tuple(one.name for one in graph.output)
+    wanted = {*outputs, *(name for one in graph.node for name in one.input)}
+    shapes = {
+        one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
+        for one in (*graph.input, *graph.value_info)
+    }
+    layers = tuple(_layer(net, one, wanted, exact) for one in graph.node)
+    return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
 
 
-def _layer(net: Any, node: Fields, wanted: set[str], exact: Mapping[str, float]) -> Layer:
-    name, kind, words = str(node["name"][0]), str(node["op_type"][0]).rpartition("::")[2], {}
-    for one in node.get("attribute", []):
-        key = next((k for k in ("floats", "f", "ints", "i", "strings", "s") if k in one), "")
-        values = list(one.get(key, []))
-        if key[:1] == "f":
-            values = [exact.get(f"{number:.6f}", float(number)) for number in values]
-        if one["name"][0] not in NOT_ITS_OWN:
-            words[str(one["name"][0])] = values
-    every = [str(one) for one in node.get("output", [])]
-    slots = [n for n, one in enumerate(every) if one in wanted or not n]
-    held = net.getLayer(net.getLayerId(name)).blobs
-    blobs = tuple(np.array(one) for one in held if one is not None)
-    reads = tuple(str(one) for one in node.get("input", []))
-    return Layer(name, kind, reads, tuple(every[n] for n in slots), tuple(slots), words, blobs)
+def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> Layer:
+    words = {}
+    for name, value in attributes(node).items():
+        every = value if isinstance(value, list) else [value]
+        every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
+        if every and name not in NOT_ITS_OWN:
+            words[name] = every[0] if len(every) == 1 else every
+    slots = tuple(n for n, one in enumerate(node.output) if one in wanted or not n)
+    blobs = net.getLayer(net.getLayerId(node.name)).blobs
+    return Layer(
+        *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
+        *(tuple(node.output[n] for n in slots), slots, words),
+        tuple(np.array(one) for one in blobs if one is not None),
+    )
 
 
 def plain(value: str) -> str:
@@ -263,10 +261,12 @@ def floats_of(content: bytes) -> list[float]:
 # layers as a net of their own
 
 
-def _nodes(layers: Sequence[Layer]) -> list[tuple[str, list[str], list[str], str, dict[str, Any]]]:
+def _nodes(
+    layers: Sequence[Layer],
+) -> list[tuple[str, list[str], list[str], str, Mapping[str, Any]]]:
     """(type, reads, gives, name, parameters) of every layer; all results up to the last one that is
     read have names."""
-    found: list[tuple[str, list[str], list[str], str, dict[str, Any]]] = []
+    found: list[tuple[str, list[str], list[str], str, Mapping[str, Any]]] = []
     count = 0
     for n, one in enumerate(layers):
         weights = [f"w{count + k}" for k in range(len(one.blobs))]
@@ -274,44 +274,51 @@ def _nodes(layers: Sequence[Layer]) -> list[tuple[str, list[str], list[str], str
         names = dict(zip(one.slots, one.gives, strict=True))
         slots = range(max(one.slots, default=0) + 1)
         gives = [names.get(k, f"{one.name}_unread{k}") for k in slots]
-        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", _parameters(one)))
+        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", one.words))
     return found
 
 
-def _parameters(layer: Layer) -> dict[str, Any]:
-    return {
-        name: values[0] if len(values) == 1 else values
-        for name, values in layer.words.items()
-        if values
-    }
-
-
-def built(
+def model(
     layers: Sequence[Layer],
-    fed: Mapping[str, Known],
+    fed: Fed,
     gives: Sequence[str],
-    weights: Sequence[Any],
-    switches: Mapping[str, str],
+    weights: Sequence[Any] = (),
+    called: Mapping[Any, str] | None = None,
 ) -> Any:
-    """Returns layers as a net. ``fed``: values that they read from before; ``gives``: values that
-    are wanted; ``weights``: those of all layers, as OpenCV has them."""
+    """Returns layers as a model of custom operators. ``fed``: values that they read from before;
+    ``gives``: values that are wanted; ``weights``: of all layers, as OpenCV has them; ``called``:
+    other names of values."""
+    names = called or {}
     inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
-        for name, (shape, dtype) in fed.items()
+        helper.make_tensor_value_info(
+            names.get(key, key), helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+        )
+        for key, (shape, dtype) in fed.items()
     ]
-    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, []) for name in gives]
+    outputs = [
+        helper.make_tensor_value_info(names.get(k, k), onnx.TensorProto.FLOAT, []) for k in gives
+    ]
     nodes = [
-        helper.make_node(kind, reads, results, name=name, domain=DOMAIN, **words)
-        for kind, reads, results, name, words in _nodes(layers)
+        helper.make_node(
+            *(kind, [names.get(k, k) for k in ins], [names.get(k, k) for k in outs]),
+            name=name,
+            domain=DOMAIN,
+            **words,
+        )
+        for kind, ins, outs, name, words in _nodes(layers)
     ]
     held = [
         numpy_helper.from_array(np.ascontiguousarray(one), f"w{n}") for n, one in enumerate(weights)
     ]
     graph = helper.make_graph(nodes, "piece", inputs, outputs, held)
     domains = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
-    content = helper.make_model(graph, opset_imports=domains).SerializeToString()
+    return helper.make_model(graph, opset_imports=domains)
+
+
+def built(made: Any, switches: Mapping[str, str]) -> Any:
+    """Returns a model of layers as a net."""
     os.environ.setdefault(AS_TYPED, "0")
-    net = cv2.dnn.readNetFromONNX(np.frombuffer(content, np.uint8))
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(made.SerializeToString(), np.uint8))
     if switches.get("winograd") == "0":
         net.enableWinograd(False)
     return net
@@ -342,7 +349,7 @@ class Layers(Graph):
 
     IMPORTS = (
         *("import os", "import cv2", "import numpy as np"),
-        "from onnx import TensorProto, helper, numpy_helper",
+        "from onnx import numpy_helper, parser",
     )
 
     def __init__(
@@ -383,17 +390,19 @@ class Layers(Graph):
                     waiting += by[name].reads
             layers = [one for one in self.net.layers if one.name in inside]
             found.append(
-                _operation(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
+                self._node(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
             )
         return found
 
-    def started(
-        self,
-        nodes: Sequence[Node],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
+    def _node(self, layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
+        """Returns layers as one operation, which reads values and then their weights."""
+        slots = [*reads, *(key for one in layers for key in one.weights)]
+        words = layers[0].words if len(layers) == 1 else {}
+        op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
+        path = plain(layers[-1].name)
+        return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
+
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
         (node,) = nodes
         numbers = {**self.constants, **held}
         inner = {key: numbers[key] for key in node.uses if key in self.net.constants}
@@ -411,7 +420,7 @@ class Layers(Graph):
                 return forward(net, given, [wanted[name] for name in node.gives])
 
         with silent():
-            net = built(node.own, known, node.gives, weights, self.switches)
+            net = built(model(node.own, known, node.gives, weights), self.switches)
         return run
 
     def agrees(self, node: Node) -> bool:
@@ -431,10 +440,10 @@ class Layers(Graph):
         for layer in node.own:
             if len(layer.gives) > 1:
                 return Unknown(f"{layer.kind} inside of a fused operation")
-            one = _operation([layer], layer.reads, layer.gives)
+            one = self._node([layer], layer.reads, layer.gives)
             operands = [self.operand(key, at) for at, key in enumerate(one.slots)]
             shapes = [self.described_at(name)[0] for name in layer.gives]
-            run = partial(self.again, one, one.reads) if self.able(one) else None
+            run = partial(self.again, one, one.reads) if one.able else None
             inner = replace(call, op=layer.kind, reads=operands, gives=shapes, run=run)
             reads = tuple(numbers[key] for key in one.slots)
             steps.append(Step(self._of_layer(one, inner), reads, shapes[0]))
@@ -450,67 +459,26 @@ class Layers(Graph):
         words = {**layer.words, "blobs": len(layer.blobs)}
         return meaning(TABLE, replace(call, attributes=words))
 
-    def able(self, node: Node) -> bool:
-        return self.alike.issuperset(node.gives)
-
     def name(self, key: Any) -> str:
         return plain(key) if isinstance(key, str) else f"{plain(key[0])}.blobs[{key[1]}]"
 
-    def path(self, node: Node) -> str:
-        return plain(node.own[-1].name)
-
-    def lines(
-        self, node: Node, reads: Sequence[Any], names: Sequence[str], out: str, at: Sequence[Any]
-    ) -> list[str]:
-        own = dict(zip(reads, names, strict=True))
-        fed = {key: name for key, name in own.items() if isinstance(key, str)}
-        every = [name for _, ins, outs, _, _ in _nodes(node.own) for name in (*ins, *outs)]
-        short = {name: f"v{n}" for n, name in enumerate(dict.fromkeys((*fed, *every)))}
-        short |= {name: name for name in every if re.fullmatch(r"w\d+", name)}
-        weights = [
-            f"{own[one.name, n]}.reshape{tuple(blob.shape)}"
-            for one in node.own
-            for n, blob in enumerate(one.blobs)
-        ]
-        found = [f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone', "nodes = ["]
-        for kind, ins, outs, name, words in _nodes(node.own):
-            ends = ", ".join(str([short[one] for one in some]) for some in (ins, outs))
-            said = "".join(f", {key}={word!r}" for key, word in words.items())
-            found.append(
-                f"    helper.make_node({kind!r}, {ends}, {name!r}, domain={DOMAIN!r}{said}),"
-            )
-        found += ["]", "inputs = ["]
-        for key, name in fed.items():
-            kind = f"helper.np_dtype_to_tensor_dtype({name}.dtype)"
-            found.append(
-                f"    helper.make_tensor_value_info({short[key]!r}, {kind}, {name}.shape),"
-            )
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
+        fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
+        inner = [k for _, ins, outs, _, _ in _nodes(node.own) for k in (*ins, *outs)]
+        names = {key: f"v{n}" for n, key in enumerate(inner) if not re.fullmatch(r"w\d+", key)}
+        blobs = [((one.name, n), blob) for one in node.own for n, blob in enumerate(one.blobs)]
+        weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
+        made = model(node.own, fed, node.gives, called=names)
         wanted = [places(node.own, own=False)[name] for name in node.gives]
         return [
-            *found,
-            "]",
-            "outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, []) "
-            f"for n in {[short[name] for name in node.gives]}]",
-            f"held = [{', '.join(weights)}]",
-            "held = [numpy_helper.from_array(np.ascontiguousarray(one), f'w{n}') "
-            "for n, one in enumerate(held)]",
-            'graph = helper.make_graph(nodes, "piece", inputs, outputs, held)',
-            f'domains = [helper.make_opsetid("", 17), helper.make_opsetid({DOMAIN!r}, 1)]',
-            "model = helper.make_model(graph, opset_imports=domains).SerializeToString()",
-            "net = cv2.dnn.readNetFromONNX(np.frombuffer(model, np.uint8))",
+            f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone',
+            *written(made, [(f"w{n}", array) for n, array in enumerate(weights)]),
+            "net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))",
             *["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0"),
-            *(f"net.setInput({name}, {short[key]!r})" for key, name in fed.items()),
+            *(f"net.setInput({own[key]}, {names[key]!r})" for key in fed),
             f"results = net.forwardAndRetrieve({[layer for layer, _ in wanted]})",
             *(f"{out}{n or ''} = results[{n}][{slot}]" for n, (_, slot) in enumerate(wanted)),
         ]
-
-
-def _operation(layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
-    """Returns layers as one operation, which reads values and then their weights."""
-    weights = [key for one in layers for key in one.weights]
-    words = _parameters(layers[0]) if len(layers) == 1 else {}
-    op = "+".join(one.kind for one in layers)
-    return Node(layers, op, [*reads, *weights], list(gives), words=words)
 
 
 # what is watched
@@ -634,8 +602,11 @@ class Opened:
         return Recorder(self, narrow, self.switches)
 
 
-class Recorder:
-    """A net with its inputs."""
+class Recorder(graphs.Recorder):
+    """A net with its inputs; ``note``: layers that are one operation with those that read them."""
+
+    LIBRARY = "opencv"
+    graph: Layers | None
 
     def __init__(
         self,
@@ -643,26 +614,14 @@ class Recorder:
         arrays: Mapping[str, np.ndarray],
         switches: Mapping[str, str] | None = None,
     ) -> None:
-        self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
-        self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
-        self.graph: Layers | None = None
+        super().__init__(opened, arrays, switches)
+        self.opened = opened
         self.alike: set[str] = set()
         self.ready: tuple[tuple[str, ...], Any] = ((), None)
         self.copied = False
         self.read = self._known()
         if opened.copied:
             self._copy()
-
-    @property
-    def note(self) -> str:
-        """Returns which layers are one operation with those that read them."""
-        if self.graph is None:
-            return ""
-        shown = {id(one.own[-1]) for one in self.graph.nodes}
-        hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
-        if not hidden:
-            return ""
-        return f"fused with the layer behind: {', '.join(hidden)}; apart, the outputs would change"
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -673,11 +632,22 @@ class Recorder:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
         if self.graph is None:
-            every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
-            self.graph = Layers(self.read, self.inputs, every, self.switches, self.alike)
-            # the whole net is one piece
-            self.graph.whole(every, lambda _: self._outputs(every))
+            self.graph = self.cut()
+            shown = {id(one.own[-1]) for one in self.graph.nodes}
+            hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
+            if hidden:
+                layers = ", ".join(hidden)
+                self.note = (
+                    f"fused with the layer behind: {layers}; apart, the outputs would change"
+                )
         return self.graph.run(visit)
+
+    def cut(self, opens: bool = True) -> Layers:
+        """Returns the layers whose results can be asked for; the whole net is one piece."""
+        every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
+        found = Layers(self.read, self.inputs, every, self.switches, self.alike)
+        found.runs([Piece(found.nodes, [], list(every), lambda _: self._outputs(every))])
+        return found
 
     def _fresh(self) -> Any:
         if self.copied:
@@ -685,7 +655,7 @@ class Recorder:
             fed = {name: (one.shape, one.dtype.name) for name, one in given.items()}
             blobs = [blob for one in self.read.running for blob in one.blobs]
             with silent():
-                return built(self.read.running, fed, self.read.outputs, blobs, self.switches)
+                return built(model(self.read.running, fed, self.read.outputs, blobs), self.switches)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))
@@ -765,13 +735,15 @@ class Recorder:
         Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
         """
         every = list(dict.fromkeys((*names, *self.read.outputs)))
-        values = dict(zip(every, self._outputs(every), strict=True))
+        values, graph = dict(zip(every, self._outputs(every), strict=True)), None
         for name in every:
-            graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
-            graph.values = self.inputs | values
-            (node,) = (one for one in graph.nodes if name in one.gives)
-            if graph.agrees(node):
+            if graph is None:  # where a result is left out, operations are others
+                graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
+                graph.values = self.inputs | values
+                by = {key: node for node in graph.nodes for key in node.gives}
+            if graph.agrees(by[name]):
                 self.alike.add(name)
             elif name not in self.read.outputs:
-                values = {one: array for one, array in values.items() if one != name}
+                del values[name]
+                graph = None
         return [name for name in names if name in values]

@@ -3,8 +3,7 @@ alone, and how a user writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import BuiltinFunctionType
@@ -32,18 +31,9 @@ from probe.semantics.call import NotSettled, Operand
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""
 
-SHAPE_ALONE = {
-    *("zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"),
-    *("new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided", "randint_like"),
-}
-"""Operations that ask a tensor for its shape and format, and not for what it holds."""
-
-WRITTEN = {"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_"}
-"""Operations that overwrite their first argument without reading it."""
-
-NO_CONTENTS = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "set_"}
-NO_CONTENTS |= {"new_empty_strided"}
-"""Operations whose results hold nothing yet."""
+OVERWRITES = ("copy_", "fill_", "zero_")
+"""Operations that overwrite their first argument without reading it, as those that fill it with
+random numbers do."""
 
 SOMETIMES = "native_batch_norm"
 """Changes its running means in training alone, which its schema does not say."""
@@ -51,15 +41,16 @@ SOMETIMES = "native_batch_norm"
 
 class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
-    and which it only writes. ``reads_only``: it reads all its arrays, changes none, and what it
-    gives holds something. ``of_others``: what it computes others do, which can be seen instead.
-    ``func``: itself, so that nothing else gets its id."""
+    and which it only writes. ``empty``: what it gives holds nothing yet. ``reads_only``: it reads
+    all its arrays, changes none, and what it gives holds something. ``of_others``: what it computes
+    others do, which can be seen instead. ``func``: itself, so that nothing else gets its id."""
 
     base: str
     defaults: dict[str, Any]
     writes: frozenset[str]
     writes_only: frozenset[str]
     random: bool
+    empty: bool
     reads_only: bool
     of_others: bool
     view: bool
@@ -78,14 +69,18 @@ def facts(func: Any) -> Facts:
 def _facts(func: Any) -> Facts:
     base = func._schema.name.removeprefix("aten::")  # others keep their library's name in front
     arguments = func._schema.arguments
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    empty = "empty" in base or base == "set_"
     writes = {a.name for a in arguments if a.alias_info and a.alias_info.is_write}
     only = {a.name for a in arguments if a.name in writes and a.kwarg_only}
-    only |= {arguments[0].name} if base in SHAPE_ALONE or base in WRITTEN else set()
+    drawn = random and base.endswith("_") and "rrelu" not in base
+    if drawn or base in OVERWRITES or base.startswith("new_") or base.endswith("_like"):
+        only.add(arguments[0].name)  # or it asks that for its shape and format alone
     defaults = {a.name: a.default_value if a.has_default_value() else None for a in arguments}
-    random = torch.Tag.nondeterministic_seeded in func.tags
-    reads_only = not writes and not only and base not in NO_CONTENTS and base != SOMETIMES
-    every = (frozenset(writes), frozenset(only), random, reads_only, of_others(func))
-    return Facts(base, defaults, *every, bool(getattr(func, "is_view", False)), func)
+    reads_only = not (writes or only or empty or base == SOMETIMES)
+    view = bool(getattr(func, "is_view", False))
+    flags = (random, empty, reads_only, of_others(func), view)
+    return Facts(base, defaults, frozenset(writes), frozenset(only), *flags, func)
 
 
 def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
@@ -199,17 +194,6 @@ class Call(Base):
         every = [self.tensors[self.at(name)] for name in names]
         return len({(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in every}) == 1
 
-    def more(self, *leave_out: str) -> tuple[Any, ...]:
-        """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
-        found = []
-        for name, default in facts(self.func).defaults.items():
-            value = self[name]
-            if name in leave_out or any(isinstance(one, Slot) for one in leaves(value)):
-                continue
-            if value is not None and (isinstance(value, torch.ScriptObject) or value != default):
-                found.append((name, _plain(value)))
-        return tuple(found)
-
     def told(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON."""
         return {
@@ -217,6 +201,12 @@ class Call(Base):
             for name, value in self.attributes.items()
             if value is not None and not any(isinstance(one, Slot) for one in leaves(value))
         }
+
+    def more(self, *leave_out: str) -> tuple[Any, ...]:
+        """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
+        usual = {name: _plain(one) for name, one in facts(self.func).defaults.items()}
+        every = self.told().items()
+        return tuple((k, one) for k, one in every if k not in leave_out and one != usual.get(k))
 
 
 def called(
@@ -334,22 +324,16 @@ class Repeat:
             return placed(np.zeros(one.shape), one) if one.number is None else operands[one.number]
 
         args, kwargs = replaced(self.tree, filled)
-        with torch.set_grad_enabled(self.gradients), _on(self.threads):
-            every = tensors(self.func(*args, **kwargs))
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            with torch.set_grad_enabled(self.gradients):
+                every = tensors(self.func(*args, **kwargs))
+        finally:
+            torch.set_num_threads(before)
         into, _ = changed(facts(self.func), args, kwargs)
         every += [one for one in into if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
-
-
-@contextmanager
-def _on(threads: int) -> Iterator[None]:
-    """Runs on that many threads; then as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # as a user writes it

@@ -1,20 +1,23 @@
-"""Whether rounding can be why two runs of an operation differ: both sides' results are held against
-all that its semantics and its operands allow (:mod:`probe.enclosure`)."""
+"""Whether rounding can be why two runs differ: both sides' results are held against all that the
+semantics and the operands of an operation allow (:mod:`probe.enclosure`); and what of a whole run's
+outputs stays the same whatever the orders of all its sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from probe import floats
+from probe import floats, window
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Rounding, of_operands
-from probe.enclosure.operations import Interval, enclosed
+from probe.enclosure.operations import Interval, enclosed, product
 from probe.errors import InputError
 from probe.order.orders import Operands
 from probe.recording.alone import Alone, unequal
+from probe.recording.recording import Operation, Recording, Run
+from probe.recording.sums import sum_of
 from probe.semantics import Each
 
 MOST = 1 << 27
@@ -112,3 +115,95 @@ def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         behind = made
     verdict[: len(first)], flush[: len(first)] = _inside(behind, values, dtype)
     return verdict, flush
+
+
+MOST_PRODUCTS = 1 << 28
+"""Products of a run up to which all its values are enclosed: about a second."""
+
+
+def outputs(side: Run) -> dict[int, Interval]:
+    """Returns the intervals of a run's outputs, by the number of the value, of those that have one.
+
+    Every operation may add in any order, fuse and keep wider formats as it likes: an interval holds
+    what any library can give that runs these operations on these inputs and weights. Intervals grow
+    from operation to operation, so that deep networks have wide ones.
+    """
+    run = side.recording
+    if sum(_products(run, one) for one in run.operations) > MOST_PRODUCTS:
+        return {}
+    found: dict[int, Interval] = {}
+    wanted = set(_needed(run))
+    given = {n for n in wanted if run.values[n].given < 0 or run.values[n].content is not None}
+    for number, array in side.arrays(given).items():
+        found[number] = Interval.of(array, run.values[number].dtype)
+    for one in run.operations:
+        shapes, dtype = [run.values[n].shape for n in one.gives], run.values[one.gives[0]].dtype
+        known = all(n in found for n in one.reads) and one.gives[0] in wanted
+        if not known or one.gives[0] in found or dtype not in floats.FORMATS:
+            continue
+        reads = [found[n] for n in one.reads]
+        dtypes = [*(run.values[n].dtype for n in one.reads), dtype]
+        made = enclosed(one.meaning, reads, shapes, dtype) or _convolved(one, reads, shapes, dtypes)
+        if made is not None:
+            found[one.gives[0]] = made
+    return {n: found[n] for n in run.outputs if n in found}
+
+
+def _needed(run: Recording) -> Iterator[int]:
+    """Yields the values that outputs are computed from, themselves included."""
+    wanted = set(run.outputs)
+    for one in reversed(run.operations):
+        if wanted & set(one.gives):
+            wanted |= {*one.reads, *one.gives}
+    yield from wanted
+
+
+def _products(run: Recording, one: Operation) -> float:
+    sizes = [prod(run.values[n].shape) for n in (*one.reads, *one.gives)]
+    if len(one.reads) < 2 or not one.gives:
+        return float(max(sizes, default=0))
+    first, second = sorted(prod(run.values[n].shape) for n in one.reads)[-2:]
+    return float(max(*sizes, (first * second * prod(run.values[one.gives[0]].shape)) ** 0.5))
+
+
+def _convolved(
+    one: Operation, reads: Sequence[Interval], shapes: Sequence[tuple[int, ...]], dtypes: list[str]
+) -> Interval | None:
+    """Returns what a convolution gives; None where it is none, or has something behind it."""
+    try:
+        asked = sum_of(one.meaning, [read.shape for read in reads], shapes[0], dtypes)
+    except InputError:
+        return None
+    if asked.divides or asked.pooled or asked.functions or asked.w is None or asked.scale != 1:
+        return None
+    x, w = reads[asked.x.number], reads[asked.w.number].map(asked.w.taken)
+    if not np.array_equal(w.low, w.high):
+        return None
+    weights = w.low.reshape(asked.summands, asked.filters)
+    width, ends = asked.filters // asked.groups, []
+    low, high = (window.columns(asked, asked.x.taken(end)) for end in x)
+    for group in range(asked.groups):
+        part = weights[:, group * width : (group + 1) * width]
+        columns = Interval(low[group].T, high[group].T)
+        ends.append(product(columns, Interval(part, part), asked.summands, dtypes[-1]))
+    made = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
+    if asked.b is not None:
+        bias = reads[asked.b.number].map(asked.b.taken)
+        added = enclosed(Each("add"), [made, bias], [made.shape], dtypes[-1])
+        if added is None:
+            return None
+        made = added
+    return made.map(lambda end: asked.y.put(end.reshape(asked.output_shape())))
+
+
+def kept(found: Interval, decision: str, count: int = 1) -> np.ndarray:
+    """Returns which decisions over rows (..., channels) are the same for all numbers in between.
+
+    ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
+    """
+    if decision == "threshold":
+        return (found.low > 0) | (found.high <= 0)
+    order = np.argsort(-found.low, axis=-1, kind="stable")
+    least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
+    rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
+    return np.asarray(least > rest)

@@ -73,11 +73,14 @@ def room() -> int:
 
 
 class Kept:
-    """A store of this process, beyond ``room()`` in files that go with it, whatever ends it."""
+    """A store of this process, beyond ``room()`` in files that go with it, whatever ends it.
 
-    def __init__(self) -> None:
+    ``behind``: has the arrays that this one hasn't.
+    """
+
+    def __init__(self, behind: Store | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self.most = room()
+        self.most, self.behind = room(), behind
 
     def put(self, array: np.ndarray, name: str = "") -> str:
         """Keeps a copy of an array's bits, and returns their digest; ``name``: if it is known."""
@@ -87,23 +90,11 @@ class Kept:
         return name
 
     def bits(self, name: str) -> np.ndarray | None:
-        return self.arrays.get(name)
+        found = self.arrays.get(name)
+        return self.behind.bits(name) if found is None and self.behind is not None else found
 
     def has(self, name: str) -> bool:
-        return name in self.arrays
-
-
-class Layered:
-    """Arrays of one store in front of another's: of a run in which a few values are different."""
-
-    def __init__(self, front: Store, behind: Store) -> None:
-        self.front, self.behind = front, behind
-
-    def bits(self, name: str) -> np.ndarray | None:
-        return self.front.bits(name) if self.front.has(name) else self.behind.bits(name)
-
-    def has(self, name: str) -> bool:
-        return self.front.has(name) or self.behind.has(name)
+        return name in self.arrays or (self.behind is not None and self.behind.has(name))
 
 
 class _Everywhere:

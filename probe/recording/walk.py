@@ -366,7 +366,7 @@ def _set_aside(found: Walk) -> None:
 
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
     """Returns whether operations give the same bits once more, on both sides."""
-    return all(side.repeats(numbers) for side, numbers in _given(found, some))
+    return not any(side.unsteady.intersection(numbers) for side, numbers in _given(found, some))
 
 
 def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Side, list[int]]]:
@@ -391,11 +391,8 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
-        right, source = found.right, one
-        if one.own:
-            right, source = alone.as_source(one, found.left, found.right)
         try:
-            cause = explaining(found.left, right, source, known=known)
+            cause = explaining(found.left, found.right, one, known=known)
         except TimeOver:
             break
         if budget.spent():  # whoever asked last may have taken no answer for one

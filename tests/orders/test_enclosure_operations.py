@@ -112,7 +112,19 @@ def test_what_is_not_known_is_not_enclosed():
     assert interval(o.reduced("max", (1,), places=True), [X], X[:, 0]) is None
     assert interval(o.function("divide"), [X, torch.zeros_like(X)], X) is None
     wide = Interval(-np.ones((6, 40)), np.ones((6, 40)))
-    assert enclosed(o.function("cos"), [wide], [(6, 40)], "float32") is None
+    assert enclosed(o.function("tan"), [wide], [(6, 40)], "float32") is None
+
+
+@pytest.mark.parametrize("name", "gelu gelu_tanh silu mish hard_swish sin cos erfc".split())
+def test_functions_that_rise_and_fall_stay_inside_of_wide_intervals(name):
+    given = np.linspace(-8, 8, 4001)
+    low, high = given[:-40], given[40:]
+    found = enclosed(o.function(name), [Interval(low, high)], [low.shape], "float32")
+    for at in range(0, 41, 4):
+        point = given[at : at + len(low)]
+        exact = enclosed(o.function(name), [Interval(point, point)], [low.shape], "float64")
+        middle = (exact.low + exact.high) / 2
+        assert ((found.low <= middle) & (middle <= found.high)).all()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

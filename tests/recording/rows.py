@@ -23,12 +23,12 @@ from tests.recording import truth
 HERE = Path(__file__).parent
 LIBRARIES = {
     "numpy": ("ndarray", "test_table_numpy test_recording_ndarray"),
-    "torch": ("torch", "test_table_torch test_meaning test_places test_recording_torch"),
-    "tensorflow": ("tensorflow", "test_table_tensorflow test_recording_tensorflow"),
-    "jax": ("jax", "test_table_jax test_recording_jax"),
-    "onnxruntime": ("onnx", "test_table_onnx test_recording_onnxruntime"),
-    "litert": ("litert", "test_table_litert test_recording_litert"),
-    "opencv": ("opencv", "test_table_opencv test_recording_opencv"),
+    "torch": ("torch_table", "test_table_torch test_meaning test_places test_recording_torch"),
+    "tensorflow": ("tensorflow_table", "test_table_tensorflow test_recording_tensorflow"),
+    "jax": ("jax_table", "test_table_jax test_recording_jax"),
+    "onnxruntime": ("onnx_table", "test_table_onnx test_recording_onnxruntime"),
+    "litert": ("litert_table", "test_table_litert test_recording_litert"),
+    "opencv": ("opencv_table", "test_table_opencv test_recording_opencv"),
 }
 """The file of each library's table in ``probe/recorders``, and the tests that run its rows."""
 
@@ -56,7 +56,7 @@ NAMES: dict[str, Callable[[str], str]] = {"torch": _of_torch, "opencv": _of_laye
 def proved(library: str) -> int:
     """Prints a library's line, and returns how many rows are refuted."""
     file, tests = LIBRARIES[library]
-    table = set(import_module(f"probe.recorders.{file}_table").TABLE)
+    table = set(import_module(f"probe.recorders.{file}").TABLE)
     truth.PROOFS.clear()
     files = [str(HERE / f"{name}.py") for name in tests.split()]
     matrix = [str(HERE / "test_matrix.py"), "-k", library.removesuffix("runtime")]

@@ -111,3 +111,49 @@ def test_what_is_unknown_is_not_judged() -> None:
     step = Step("double", Unknown(), function, ["x"])
     sides = [Doubles({"x": one}, [step]) for one in (X, X)]
     assert probe.first_difference(*sides).to_json()["rounding"]["beyond"] == 0
+
+
+def test_decisions_that_no_order_changes_are_proved() -> None:
+    """A margin of a tenth can't be crossed by rounding, one of an ulp can."""
+    w = normal(48, 16)
+    steps = [Step("product", o.matmul(), product, ["x", "w"])]
+    found = probe.first_difference(*(Doubles({"x": X, "w": w}, steps) for _ in range(2)))
+    told = found.to_json()["decisions"]
+    assert told["changed"] == 0 and told["total"] * 0.95 < told["proved"] <= told["total"]
+    w[:, 1] = np.nextafter(w[:, 0], np.float32(9))  # two columns an ulp apart: which is larger?
+    w[:, 2:] = -abs(w[:, 2:])
+    w[:, :2] = abs(w[:, :2])
+    both = [Doubles({"x": abs(X), "w": w}, steps) for _ in range(2)]
+    found = probe.first_difference(*both)
+    told = found.to_json()["decisions"]
+    assert told["total"] - told["proved"] == len(X)  # the argmax of each row
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
+    """Whatever order its sums are added in: in float64 and rounded, backwards, in blocks."""
+    torch = pytest.importorskip("torch")
+    from probe.recording import enclosed
+
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(
+        torch.nn.Conv1d(3, 8, 5, padding=2),
+        torch.nn.BatchNorm1d(8),
+        torch.nn.SiLU(),
+        torch.nn.Conv1d(8, 4, 3, groups=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4 * 18, 10),
+        torch.nn.Softmax(1),
+    ).eval()
+    x = torch.randn(5, 3, 20)
+    side = probe.first_difference(lambda: model(x), lambda: model(x)).found.left
+    (found,) = enclosed.outputs(side).values()
+    with torch.no_grad():
+        rows = torch.cat([model(one[None]) for one in x]).numpy()
+        wide = model.double()(x.double()).float().numpy()
+    for y in (rows, wide):
+        assert ((found.low <= y) & (y <= found.high)).all()
+    order = np.argsort(-wide, axis=1)[:, 0]
+    proved = enclosed.kept(found, "argmax")
+    assert (np.argmax(rows, axis=1)[proved] == order[proved]).all()

@@ -1,7 +1,8 @@
 """Equal operands, equal labels: what libraries mean by one function is said in one way.
 
-A row is a function or a structure; each library that has it computes it on the same float32
-numbers, is recorded, and must give every element of the result the label of the first library's.
+A row is a function or a structure; each library that has it computes it on the same numbers, is
+recorded, and must give every element of the result the label of the first library's. Functions of
+elements have a row each by their names (``spelled``); the others are written here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.errors import InputError
+from probe.semantics import Each, Unknown, functions
+from tests.recording import spelled
 from tests.recording.truth import agreed, told
 
 torch = pytest.importorskip("torch", reason="the matrix compares libraries with PyTorch")
@@ -42,14 +46,15 @@ class Row:
 
     ``onnx``: nodes (type, inputs, outputs, attributes), from ``x`` to ``y``; the weights are
     ``w0``, ``w1``, ..., ``constants`` are further inputs by name. ``opencv``, ``litert``: whether
-    these are derived from ONNX and TensorFlow.
+    these are derived from ONNX and TensorFlow. ``named``: it is a function that libraries have by
+    this name; some compute it in steps, or can't convert it.
     """
 
     def __init__(self, x: np.ndarray, *weights: np.ndarray, **libraries: Any) -> None:
         self.x, self.weights = x, weights
         self.opencv = libraries.pop("opencv", True) and "onnx" in libraries
         self.litert = libraries.pop("litert", True) and "tensorflow" in libraries
-        self.constants = libraries.pop("constants", {})
+        self.constants, self.named = libraries.pop("constants", {}), libraries.pop("named", False)
         self.libraries = libraries
 
     def recorders(self) -> dict[str, Callable[[], Any]]:
@@ -102,9 +107,10 @@ class Row:
         value = helper.make_tensor_value_info
         first = next(iter(self.recorders().values()))().plain()[0]  # OpenCV reads no model without
         kind = helper.np_dtype_to_tensor_dtype(first.dtype)
-        ends = value("x", 1, self.x.shape), value("y", kind, first.shape)
+        of_x = helper.np_dtype_to_tensor_dtype(self.x.dtype)
+        ends = value("x", of_x, self.x.shape), value("y", kind, first.shape)
         graph = helper.make_graph(nodes, "g", [ends[0]], [ends[1]], some)
-        opset = [helper.make_opsetid("", 20)]
+        opset = [helper.make_opsetid("", spelled.OPSET)]
         return bytes(
             helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
         )
@@ -125,8 +131,7 @@ class Row:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "m.onnx"
             path.write_bytes(self.model())
-            found = opened(path)
-        return Recorder(found, {"x": self.x})
+            return Recorder(opened(path), {"x": self.x})
 
     def by_litert(self) -> Any:
         tf = pytest.importorskip("tensorflow")
@@ -135,12 +140,17 @@ class Row:
 
         made = tf.function(
             lambda x: self.libraries["tensorflow"](x, *map(tf.constant, self.weights)),
-            input_signature=[tf.TensorSpec(self.x.shape, tf.float32, name="x")],
+            input_signature=[tf.TensorSpec(self.x.shape, self.x.dtype, name="x")],
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             convert = tf.lite.TFLiteConverter.from_concrete_functions
-            content = convert([made.get_concrete_function()]).convert()
+            try:
+                content = convert([made.get_concrete_function()]).convert()
+            except Exception:  # the converter's own, of several kinds
+                if self.named:
+                    pytest.skip("LiteRT's converter has no such operator")
+                raise
         import ai_edge_litert.interpreter as litert
 
         (name,) = (
@@ -166,137 +176,6 @@ def node(op: str, ins: str = "x", outs: str = "y", **words: Any) -> list[Any]:
 
 
 ROWS: dict[str, Row] = {
-    "abs": Row(
-        X,
-        torch=torch.abs,
-        numpy=np.abs,
-        jax=lambda x: jx().numpy.abs(x),
-        tensorflow=lambda x: tf().abs(x),
-        onnx=node("Abs"),
-    ),
-    "negative": Row(
-        X,
-        torch=torch.neg,
-        numpy=np.negative,
-        jax=lambda x: -x,
-        tensorflow=lambda x: tf().negative(x),
-        onnx=node("Neg"),
-    ),
-    "sigmoid": Row(
-        X,
-        torch=torch.sigmoid,
-        jax=lambda x: jx().nn.sigmoid(x),
-        tensorflow=lambda x: tf().sigmoid(x),
-        onnx=node("Sigmoid"),
-    ),
-    "tanh": Row(
-        X,
-        torch=torch.tanh,
-        numpy=np.tanh,
-        jax=lambda x: jx().numpy.tanh(x),
-        tensorflow=lambda x: tf().tanh(x),
-        onnx=node("Tanh"),
-    ),
-    "exp": Row(
-        X,
-        torch=torch.exp,
-        numpy=np.exp,
-        jax=lambda x: jx().numpy.exp(x),
-        tensorflow=lambda x: tf().exp(x),
-        onnx=node("Exp"),
-    ),
-    "log": Row(
-        P,
-        torch=torch.log,
-        numpy=np.log,
-        jax=lambda x: jx().numpy.log(x),
-        tensorflow=lambda x: tf().math.log(x),
-        onnx=node("Log"),
-    ),
-    "sqrt": Row(
-        P,
-        torch=torch.sqrt,
-        numpy=np.sqrt,
-        jax=lambda x: jx().numpy.sqrt(x),
-        tensorflow=lambda x: tf().sqrt(x),
-        onnx=node("Sqrt"),
-    ),
-    "square": Row(
-        X,
-        torch=torch.square,
-        numpy=np.square,
-        jax=lambda x: jx().numpy.square(x),
-        tensorflow=lambda x: tf().square(x),
-    ),
-    "rsqrt": Row(
-        P,
-        torch=torch.rsqrt,
-        jax=lambda x: jx().lax.rsqrt(x),
-        tensorflow=lambda x: tf().math.rsqrt(x),
-    ),
-    "sin": Row(
-        X,
-        torch=torch.sin,
-        numpy=np.sin,
-        jax=lambda x: jx().numpy.sin(x),
-        tensorflow=lambda x: tf().sin(x),
-        onnx=node("Sin"),
-    ),
-    "asin": Row(
-        S,
-        torch=torch.asin,
-        jax=lambda x: jx().lax.asin(x),
-        tensorflow=lambda x: tf().asin(x),
-        onnx=node("Asin"),
-        litert=False,
-    ),
-    "erf": Row(
-        X,
-        torch=torch.erf,
-        jax=lambda x: jx().lax.erf(x),
-        tensorflow=lambda x: tf().math.erf(x),
-        onnx=node("Erf"),
-        litert=False,
-    ),
-    "round": Row(
-        X,
-        torch=torch.round,
-        numpy=np.rint,
-        jax=lambda x: jx().numpy.round(x),
-        tensorflow=lambda x: tf().round(x),
-        onnx=node("Round"),
-    ),
-    "floor": Row(
-        X,
-        torch=torch.floor,
-        numpy=np.floor,
-        jax=lambda x: jx().numpy.floor(x),
-        tensorflow=lambda x: tf().floor(x),
-        onnx=node("Floor"),
-    ),
-    "sign": Row(
-        X,
-        torch=torch.sign,
-        numpy=np.sign,
-        jax=lambda x: jx().numpy.sign(x),
-        tensorflow=lambda x: tf().sign(x),
-        onnx=node("Sign"),
-    ),
-    "reciprocal": Row(
-        P,
-        torch=torch.reciprocal,
-        numpy=np.reciprocal,
-        tensorflow=lambda x: tf().math.reciprocal(x),
-        onnx=node("Reciprocal"),
-        litert=False,
-    ),
-    "relu": Row(
-        X,
-        torch=torch.relu,
-        jax=lambda x: jx().nn.relu(x),
-        tensorflow=lambda x: tf().nn.relu(x),
-        onnx=node("Relu"),
-    ),
     "relu6": Row(
         X,
         torch=F.relu6,
@@ -313,12 +192,6 @@ ROWS: dict[str, Row] = {
         X, torch=F.selu, tensorflow=lambda x: tf().nn.selu(x), onnx=node("Selu"), litert=False
     ),
     "celu": Row(X, torch=lambda x: F.celu(x, 0.7), onnx=node("Celu", alpha=0.7)),
-    "silu": Row(
-        X,
-        torch=F.silu,
-        tensorflow=lambda x: tf().raw_ops.Mul(x=x, y=tf().sigmoid(x)),
-        onnx=[("Sigmoid", "x", "s", {}), ("Mul", "x,s", "y", {})],
-    ),
     "hard_swish": Row(X, torch=F.hardswish, onnx=node("HardSwish")),
     "hard_sigmoid": Row(X, torch=F.hardsigmoid, onnx=node("HardSigmoid", alpha=1 / 6, beta=0.5)),
     "softplus": Row(
@@ -328,10 +201,6 @@ ROWS: dict[str, Row] = {
         onnx=node("Softplus"),
         litert=False,
     ),
-    "softsign": Row(
-        X, tensorflow=lambda x: tf().nn.softsign(x), onnx=node("Softsign"), litert=False
-    ),
-    "mish": Row(X, torch=F.mish, onnx=node("Mish")),
     "gelu": Row(X, torch=F.gelu, onnx=node("Gelu"), opencv=False),
     "gelu_tanh": Row(
         X,
@@ -345,52 +214,6 @@ ROWS: dict[str, Row] = {
         jax=lambda x: jx().lax.clamp(np.float32(-0.5), x, np.float32(0.75)),
         onnx=node("Clip", "x,a,b"),
         constants={"a": np.array(-0.5, np.float32), "b": np.array(0.75, np.float32)},
-    ),
-    "maximum": Row(
-        X,
-        X[::-1].copy(),
-        torch=torch.maximum,
-        numpy=np.maximum,
-        jax=lambda x, w: jx().numpy.maximum(x, w),
-        tensorflow=lambda x, w: tf().maximum(x, w),
-        onnx=node("Max", "x,w0"),
-    ),
-    "subtract": Row(
-        X,
-        X[::-1].copy(),
-        torch=torch.sub,
-        numpy=np.subtract,
-        jax=lambda x, w: x - w,
-        tensorflow=lambda x, w: x - w,
-        onnx=node("Sub", "x,w0"),
-    ),
-    "multiply": Row(
-        X,
-        X[::-1].copy(),
-        torch=torch.mul,
-        numpy=np.multiply,
-        jax=lambda x, w: x * w,
-        tensorflow=lambda x, w: x * w,
-        onnx=node("Mul", "x,w0"),
-    ),
-    "divide": Row(
-        X,
-        P,
-        torch=torch.div,
-        numpy=np.divide,
-        jax=lambda x, w: x / w,
-        tensorflow=lambda x, w: x / w,
-        onnx=node("Div", "x,w0"),
-        litert=False,
-    ),
-    "power": Row(
-        P,
-        S,
-        torch=torch.pow,
-        numpy=np.power,
-        jax=lambda x, w: jx().numpy.power(x, w),
-        tensorflow=lambda x, w: tf().pow(x, w),
-        onnx=node("Pow", "x,w0"),
     ),
     "cast": Row(
         X,
@@ -457,6 +280,23 @@ ROWS: dict[str, Row] = {
         SHIFT,
         torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
         opencv=False,
+    ),
+    "instance_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.instance_norm(x, weight=g, bias=b, eps=1e-5),
+        onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
+    ),
+    "instance_norm behind a convolution": Row(
+        X,
+        KERNEL,
+        GAMMA[:4].copy(),
+        torch=lambda x, w, g: F.instance_norm(F.conv2d(x, w), weight=g, bias=g, eps=1e-5),
+        onnx=[
+            ("Conv", "x,w0", "c", {}),
+            ("InstanceNormalization", "c,w1,w1", "y", {"epsilon": 1e-5}),
+        ],
     ),
     "batch_norm": Row(
         X,
@@ -898,12 +738,28 @@ ROWS: dict[str, Row] = {
 }
 
 
+ROWS |= {
+    name: Row(*spelled.operands(name), named=True, **libraries)
+    for name, libraries in spelled.functions_of_libraries()
+}
+
+
 def cells() -> list[tuple[str, str]]:
     return [(name, library) for name, row in ROWS.items() for library in list(row.recorders())[1:]]
 
 
 QUICK = ("numpy", "onnx")
 """Libraries compared in `make test`; the others take a minute and are left to `make slow`."""
+
+
+def otherwise(name: str, live: Any) -> str:
+    """Returns how a library computes a function that it has no operation for, in canonical words;
+    empty where it has one, or where a word isn't canonical."""
+    every = [one.meaning for one in live.recording.operations]
+    words = [one.word for one in every if isinstance(one, Each)]
+    if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():
+        return ""
+    return " ".join(words) if name not in words or len(words) > 1 else ""
 
 
 @pytest.mark.parametrize(
@@ -915,7 +771,15 @@ def test_equal_operands_have_equal_labels(name, library):
     first = next(iter(made))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sides = told(made[first](), made[library](), NEAR)
-    assert agreed(sides) == 1, [
+        try:
+            sides = told(made[first](), made[library](), NEAR)
+        except InputError as error:
+            if ROWS[name].named and library == "opencv" and "OpenCV refuses" in str(error):
+                pytest.skip(str(error))
+            raise
+    share = agreed(sides)
+    if ROWS[name].named and share < 1 and (words := otherwise(name, sides[1][0])):
+        pytest.skip(f"{library} computes it by {words}")
+    assert share == 1, [
         (one.op, one.meaning) for live, _, _ in sides for one in live.recording.operations
     ]

@@ -12,6 +12,7 @@ from probe import semantics as meaning
 from probe.errors import InputError
 from probe.recording import difference, source
 from probe.recording.recording import Live
+from tests.recording.truth import changed, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -200,6 +201,22 @@ def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
     assert not wrong
     if not blocked:
         pytest.skip("this processor's convolutions have no blocked layout")
+
+
+def test_what_is_labelled_alike_in_blocked_layouts_is_the_same_number():
+    """The optimiser blocks channels before the second and the last convolution, and undoes it."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], name="few", pads=[1, 1, 1, 1]),
+        node("Conv", ["a", "w2"], ["b"], name="many"),
+        node("Softmax", ["b"], ["c"], name="soft", axis=1),
+        node("Conv", ["c", "w3"], ["y"], name="last"),
+    ]
+    shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (16, 32, 1, 1)}
+    x = normal(4, 3, 9, 9)
+    content = model(nodes, {"x": x}, ["y"], {name: normal(*one) for name, one in shapes.items()})
+    sides = [onnxruntime.Recorder(content, {"x": one}) for one in (x, changed(x, [2, 0, 1, 3]))]
+    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
 
 
 def value(name, kind=TensorProto.FLOAT):

@@ -68,16 +68,16 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
 
 def _events(function: Callable[[], Any]) -> list[tuple[Event, list[np.ndarray], list[np.ndarray]]]:
     """Returns every operation with the bits that it read and gave."""
-    arrays: dict[int, np.ndarray] = {}
-    found = []
+    arrays, found = list[np.ndarray](), []
 
-    def met(number: int, seen: Any, _: int) -> None:
-        arrays[number] = np.array(seen.array(), order="C")
+    class Noted(Watch):
+        def met(self, seen: Any, *_: Any) -> None:
+            arrays.append(np.array(seen.array(), order="C"))
 
-    def done(_: int, event: Event, reads: Any, gives: Any) -> None:
-        found.append((event, [arrays[n] for n in reads], [arrays[n] for n in gives]))
+        def done(self, event: Event, reads: Any, gives: Any) -> None:
+            found.append((event, [arrays[n] for n in reads], [arrays[n] for n in gives]))
 
-    Recorder(function).record(Watch(met, done))
+    Recorder(function).record(Noted())
     return found
 
 

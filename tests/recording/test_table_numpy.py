@@ -9,15 +9,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recorders.ndarray import Recorder
-from probe.recorders.ndarray_table import REDUCTIONS, TABLE, UFUNCS
+from probe.recorders.ndarray import REDUCTIONS, TABLE, UFUNCS, Recorder
 from tests.recording.truth import shares, told
 
 RNG = np.random.default_rng(31)
 A, T, V = RNG.standard_normal((4, 6)), RNG.standard_normal((4, 5, 8)), RNG.standard_normal(6)
 P = np.abs(A) + 0.5
-PAIRS = """add multiply divide subtract power maximum minimum greater greater_equal less less_equal
- equal not_equal logical_and logical_or""".split()
+SQUARES = np.stack([np.tanh(A[k, :3, None] * A[k, 3:]) + 2 * np.eye(3) for k in range(4)])
+WHOLE = (10 * P).astype(np.int64)
+INTEGERS = """bitwise_and bitwise_or bitwise_xor bitwise_count invert gcd lcm left_shift right_shift
+ ldexp""".split()
+"""Functions of elements that take whole numbers, the second operand alone or both."""
+
+
+def of_elements(name: str) -> list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]:
+    function = getattr(np, name)
+    if name == "isnat":
+        return [(lambda x: np.isnat(x.astype("M8[s]")), (WHOLE,))]
+    one = WHOLE if name in INTEGERS and name != "ldexp" else A if name == "sign" else P
+    one = np.tanh(P / 4) if name in ("arccos", "arcsin", "arctanh") else one
+    one = one + 1 if name == "arccosh" else one
+    if function.nin == 1:
+        return [(function, (one,))]
+    two, line = np.abs(A[::-1]) + 0.1, V
+    if name in INTEGERS:
+        two, line = (WHOLE[::-1] % 5).copy(), WHOLE[0] % 4
+    return [(function, (one, two)), (function, (one, line))]
 
 
 def written(x: Any) -> Any:
@@ -27,9 +44,7 @@ def written(x: Any) -> Any:
 
 
 SAMPLES: dict[str, list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]] = {
-    **{name: [(getattr(np, name), (P,))] for name in UFUNCS if name not in PAIRS},
-    **{name: [(getattr(np, name), (P, np.abs(A[::-1]) + 0.1)), (getattr(np, name), (P, V))]
-       for name in PAIRS},
+    **{name: of_elements(name) for name in UFUNCS},
     **{name: [(lambda x, name=name, k=k: getattr(np, name)(x, 1, keepdims=k), (T,))
               for k in (False, True)] for name in REDUCTIONS},
     "matmul": [(np.matmul, (T, T.transpose(0, 2, 1).copy())), (np.matmul, (A, V))],
@@ -61,6 +76,19 @@ SAMPLES: dict[str, list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]] = {
                 (lambda x: x[:, [3, 0]], (T,)), (lambda x: x[:, ::-2], (T,))],
     "setitem": [(written, (A,))],
     "tril": [(lambda x: np.tril(x, 1), (T,))], "triu": [(lambda x: np.triu(x, -1), (T,))],
+    "cumprod": [(lambda x: np.cumprod(x, 1), (T,))],
+    "sort": [(lambda x: np.sort(x, 1), (T,)), (np.sort, (T,))],
+    "argsort": [(lambda x: np.argsort(x, 1), (T,))],
+    **{name: [(getattr(np.linalg, name), (SQUARES,))] for name in ("inv", "det")},
+    "cholesky": [(lambda x: np.linalg.cholesky(x @ np.swapaxes(x, 1, 2)), (SQUARES,))],
+    "rollaxis": [(lambda x: np.rollaxis(x, 2, 1), (T,))],
+    **{name: [(lambda x, y, name=name: getattr(np, name)([x, y]), (A, P))]
+       for name in ("hstack", "vstack", "dstack")},
+    "append": [(lambda x, y: np.append(x, y, 1), (A, P))],
+    **{name: [(lambda x, name=name: getattr(np, name)(x), (A,))] for name in ("fliplr", "flipud")},
+    "rot90": [(lambda x: np.rot90(x, 1, (1, 2)), (T,))],
+    "diagonal": [(lambda x: np.diagonal(x, 1, 1, 2), (T,))], "diag": [(np.diag, (V,))],
+    "delete": [(lambda x: np.delete(x, [0, 2], 1), (T,))],
     "take_along_axis": [(lambda x: np.take_along_axis(x, np.tile([[2, 0]], (4, 1)), 1), (A,))],
 }  # fmt: skip
 """Functions and their operands, with the rows of the batch first."""
