@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
     left, right = (Live(Doubles({"x": x}, [one])) for one in (step, other))
     first = compare(left, right).first
     assert first is not None
-    right.recording.target = "numpy,three=1"
+    right = replace(right, recording=replace(right.recording, target="numpy,three=1"))
     monkeypatch.setattr(
         "probe.reproduction.recorded_script._variables",
         lambda one: {"TF_PLANTED": "3" if "three" in one.side.recording.target else "1"},
