@@ -45,6 +45,9 @@ Runner = Callable[[Sequence[Any]], Sequence[Any]]
 SMALL_PIECE = 1 << 20
 """Bytes of values up to which nodes stay in one piece, however little is alive at once."""
 
+MOST_OPENED = 1 << 12
+"""Nodes of bodies up to which iterations are recorded."""
+
 READY = 4
 """Nodes that stay ready to run alone: those of a region run one after the other, many times."""
 

@@ -27,6 +27,7 @@ from probe import layout
 from probe.errors import InputError
 from probe.recorders import onnx_file, onnx_table
 from probe.recorders.graphs import (
+    MOST_OPENED,
     Fed,
     Graph,
     Held,
@@ -56,9 +57,6 @@ LEVELS = {
 
 MOST_THREADS = 512
 """Threads that all pieces may have together: each has its own."""
-
-MOST_OPENED = 1 << 12
-"""Nodes of bodies up to which iterations are recorded."""
 
 
 def options(switches: Mapping[str, str]) -> Any:
