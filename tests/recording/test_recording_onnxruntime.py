@@ -545,6 +545,24 @@ def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     assert found.shape == (4, 5)
 
 
+def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
+    content, x = residual()
+    plain = onnxruntime.Optimised.started
+
+    def refuses(self, nodes, *rest):
+        if len(nodes) > 1:
+            raise RuntimeError("too many")
+        return plain(self, nodes, *rest)
+
+    monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
+    recorder = onnxruntime.Recorder(content, {"x": x})
+    live = Live(recorder)
+    assert not recorder.note
+    assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
+    assert len(live.recording.operations) == len(recorder.graph.nodes) > 4
+    assert live.outputs[0].tobytes() == recorder.plain()[0].tobytes()
+
+
 def test_what_nobody_described_is_unknown():
     node = helper.make_node("Bernoulli", ["x"], ["y"], name="node", seed=1.0)
     x = np.full((2, 3), np.float32(0.5))
