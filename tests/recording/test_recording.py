@@ -62,6 +62,7 @@ def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     assert [one["verdict"] for one in enough] == ["source", *["carried"] * 3]
     assert enough[-1]["own"] == rows * SHAPE[1]
     monkeypatch.setattr(store, "room", lambda: 1)
+    monkeypatch.setattr(store, "SURE", 1)
     assert told() == enough
 
 
