@@ -221,13 +221,14 @@ class Operators(Graph):
         self.files: dict[Any, Path] = {}
 
     def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
-        key = tuple(map(id, nodes))
-        if key not in self.files:
-            content = bytes(self.file.piece(nodes, fed, self.known, held)[0])
-            if once and self.pieces:  # the next run will want it too
+        key = tuple(map(id, nodes)) if once and self.pieces else ()  # wanted again in the next run
+        model: Any = self.files.get(key)
+        if model is None:
+            model = bytes(self.file.piece(nodes, fed, self.known, held)[0])
+            if key:
                 self.files[key] = self.folder / f"{len(self.files)}.tflite"
-                self.files[key].write_bytes(content)
-        made = interpreter(self.files.get(key) or content, self.switches)
+                self.files[key].write_bytes(model)
+        made = interpreter(model, self.switches)
         made.allocate_tensors()
         return partial(_invoked, made, once)
 

@@ -602,8 +602,11 @@ class Opened:
         return Recorder(self, narrow, self.switches)
 
 
-class Recorder:
-    """A net with its inputs."""
+class Recorder(graphs.Recorder):
+    """A net with its inputs; ``note``: layers that are one operation with those that read them."""
+
+    LIBRARY = "opencv"
+    graph: Layers | None
 
     def __init__(
         self,
@@ -611,26 +614,14 @@ class Recorder:
         arrays: Mapping[str, np.ndarray],
         switches: Mapping[str, str] | None = None,
     ) -> None:
-        self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
-        self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
-        self.graph: Layers | None = None
+        super().__init__(opened, arrays, switches)
+        self.opened = opened
         self.alike: set[str] = set()
         self.ready: tuple[tuple[str, ...], Any] = ((), None)
         self.copied = False
         self.read = self._known()
         if opened.copied:
             self._copy()
-
-    @property
-    def note(self) -> str:
-        """Returns which layers are one operation with those that read them."""
-        if self.graph is None:
-            return ""
-        shown = {id(one.own[-1]) for one in self.graph.nodes}
-        hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
-        if not hidden:
-            return ""
-        return f"fused with the layer behind: {', '.join(hidden)}; apart, the outputs would change"
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -641,12 +632,22 @@ class Recorder:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
         if self.graph is None:
-            every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
-            self.graph = Layers(self.read, self.inputs, every, self.switches, self.alike)
-            # the whole net is one piece
-            run = partial(self._outputs, every)
-            self.graph.runs([Piece(self.graph.nodes, [], list(every), lambda _: run())])
+            self.graph = self.cut()
+            shown = {id(one.own[-1]) for one in self.graph.nodes}
+            hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
+            if hidden:
+                layers = ", ".join(hidden)
+                self.note = (
+                    f"fused with the layer behind: {layers}; apart, the outputs would change"
+                )
         return self.graph.run(visit)
+
+    def cut(self, opens: bool = True) -> Layers:
+        """Returns the layers whose results can be asked for; the whole net is one piece."""
+        every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
+        found = Layers(self.read, self.inputs, every, self.switches, self.alike)
+        found.runs([Piece(found.nodes, [], list(every), lambda _: self._outputs(every))])
+        return found
 
     def _fresh(self) -> Any:
         if self.copied:
@@ -734,13 +735,15 @@ class Recorder:
         Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
         """
         every = list(dict.fromkeys((*names, *self.read.outputs)))
-        values = dict(zip(every, self._outputs(every), strict=True))
+        values, graph = dict(zip(every, self._outputs(every), strict=True)), None
         for name in every:
-            graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
-            graph.values = self.inputs | values
-            (node,) = (one for one in graph.nodes if name in one.gives)
-            if graph.agrees(node):
+            if graph is None:  # where a result is left out, operations are others
+                graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
+                graph.values = self.inputs | values
+                by = {key: node for node in graph.nodes for key in node.gives}
+            if graph.agrees(by[name]):
                 self.alike.add(name)
             elif name not in self.read.outputs:
-                values = {one: array for one, array in values.items() if one != name}
+                del values[name]
+                graph = None
         return [name for name in names if name in values]

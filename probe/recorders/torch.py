@@ -349,19 +349,16 @@ class _Mode(TorchDispatchMode):
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """Returns one compiled region: an operation that shows nothing of its inside."""
         self.regions += 1
-        path, values = self.paths.now(), self.values
+        path, values, place = self.paths.now(), self.values, self.values.place
         into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
-        seen = [
-            values.read(one, values.place(one), path, _among(one, into))
-            for one in reads
-            if isinstance(one, torch.Tensor)
-        ]
+        arrays = [one for one in reads if isinstance(one, torch.Tensor)]
+        seen = [values.read(one, place(one), path, _among(one, into)) for one in arrays]
         given = run()
         for one in into:
-            values.change(values.place(one))
+            values.change(place(one))
         keys = {one.key for one in seen}
-        every = [(one, values.place(one)) for one in (*tensors(given), *into)]
-        gives = [values.given(one, place) for one, place in every if place.key not in keys]
+        every = [(one, place(one)) for one in (*tensors(given), *into)]
+        gives = [values.given(one, at) for one, at in every if at.key not in keys]
         for one in into:
             values.written(one)
         why = "it is compiled, so its operations can't be recorded"

@@ -3,8 +3,7 @@ alone, and how a user writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import BuiltinFunctionType
@@ -325,22 +324,16 @@ class Repeat:
             return placed(np.zeros(one.shape), one) if one.number is None else operands[one.number]
 
         args, kwargs = replaced(self.tree, filled)
-        with torch.set_grad_enabled(self.gradients), _on(self.threads):
-            every = tensors(self.func(*args, **kwargs))
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            with torch.set_grad_enabled(self.gradients):
+                every = tensors(self.func(*args, **kwargs))
+        finally:
+            torch.set_num_threads(before)
         into, _ = changed(facts(self.func), args, kwargs)
         every += [one for one in into if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
-
-
-@contextmanager
-def _on(threads: int) -> Iterator[None]:
-    """Runs on that many threads; then as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # as a user writes it

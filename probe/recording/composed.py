@@ -114,7 +114,7 @@ def _meaning(
     # what an operation reads twice, as attention to itself does, the group reads once
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
-    every: list[tuple[Step, list[Any], list[Any]]] = []
+    every: list[Entry] = []
     for one in inside:
         if isinstance(one.meaning, Unknown):
             return one.meaning
@@ -135,19 +135,31 @@ def _meaning(
             end = at + 1 + len(step.more)
             every.append((step, [keys[n] for n in step.reads], keys[at:end]))
             at = end
-    needed, kept = {*gives}, list[tuple[Step, list[Any], list[Any]]]()
+    needed, kept = set[Any](gives), list[Entry]()
     for entry in reversed(every):
         if needed.intersection(entry[2]):
             kept.insert(0, entry)
             needed.update(entry[1])
-    numbers: dict[Any, int] = {value: n for n, value in enumerate(read)}
-    made, count = [], len(read)
-    for step, reads, given in kept:
-        made.append(replace(step, reads=tuple(numbers[key] for key in reads)))
-        numbers.update({key: count + n for n, key in enumerate(given)})
-        count += len(given)
-    wanted = numbers[gives[0]]
-    return Steps(tuple(made), () if wanted == count - 1 else (wanted,))
+    found = _numbered(kept, {value: n for n, value in enumerate(read)}, len(read), gives)
+    last = len(read) + sum(len(entry[2]) for entry in kept) - 1
+    return replace(found, gives=()) if found.gives == (last,) else found
+
+
+Entry = tuple[Step, Sequence[Any], Sequence[Any]]
+"""A step that has no numbers yet, and names of what it reads and gives."""
+
+
+def _numbered(
+    entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
+) -> Steps:
+    """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
+    made, numbers = list[Step](), dict(operands)
+    for step, reads, gives in entries:
+        made.append(replace(step, reads=tuple(numbers[one] for one in reads)))
+        for one in gives:
+            numbers.setdefault(one, count)
+            count += 1
+    return Steps(tuple(made), tuple(numbers[one] for one in wanted))
 
 
 def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
@@ -192,21 +204,31 @@ def steps(
     ``operands``: values of the run that are read, and their numbers among ``count``; ``wanted``:
     values that are given.
     """
-    made = _Steps(plain, operands, count)
-    needed, pending = set[int](), list(wanted)
+    needed, met, entries = set[int](), set(operands), list[Entry]()
+    pending = list(wanted)
     while pending:
-        value = pending.pop()
-        if value in made.numbers or made.constant(value):
+        number = pending.pop()
+        if number in met:
             continue
-        given = plain.values[value].given
-        if given < 0 or isinstance(plain.operations[given].meaning, Compiled):
+        met.add(number)
+        value = plain.values[number]
+        content = value.content
+        if content is not None and (value.given < 0 or exact(content, value.dtype)):
+            entries.append((Step(Holds(content), (), value.shape), (), (number,)))
+            continue  # labels know it by its content
+        if value.given < 0 or isinstance(plain.operations[value.given].meaning, Compiled):
             return None  # no operation gave it, or its meaning is unknown
-        if given not in needed:
-            needed.add(given)
-            pending += plain.operations[given].reads
-    for number in sorted(needed):
-        made.add(plain.operations[number])
-    return Steps(tuple(made.made), tuple(made.numbers[value] for value in wanted))
+        if value.given not in needed:
+            needed.add(value.given)
+            pending += plain.operations[value.given].reads
+    for one in (plain.operations[number] for number in sorted(needed)):
+        first, *more = (plain.values[n] for n in one.gives)
+        unknown = isinstance(one.meaning, Unknown)
+        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
+        shapes = tuple(each.shape for each in more)
+        step = Step(one.meaning, (), first.shape, shapes, op, first.zeros)
+        entries.append((step, one.reads, one.gives))
+    return _numbered(entries, operands, count, wanted)
 
 
 def _place(run: Recording, plain: Recording, number: int) -> int | None:
@@ -231,37 +253,3 @@ def _operands(one: Operation, run: Recording, plain: Recording) -> dict[int, int
         if key in held and (value.given < 0 or held[key] not in found.values()):
             found[number] = held[key]
     return found
-
-
-class _Steps:
-    """Steps that give values of a run, from operands."""
-
-    def __init__(self, plain: Recording, operands: Mapping[int, int], count: int) -> None:
-        self.plain, self.given = plain, count
-        self.numbers = dict(operands)
-        self.made: list[Step] = []
-
-    def constant(self, number: int) -> bool:
-        """Enters a value that labels know by its content; whether it is one."""
-        value = self.plain.values[number]
-        content = value.content
-        if content is None or not (value.given < 0 or exact(content, value.dtype)):
-            return False
-        self._enter(Step(Holds(content), (), value.shape), (number,))
-        return True
-
-    def add(self, one: Operation) -> None:
-        """Enters an operation of the run, whose operands are there."""
-        values = [self.plain.values[n] for n in one.gives]
-        first, *more = (value.shape for value in values)
-        reads = tuple(self.numbers[n] for n in one.reads)
-        unknown = isinstance(one.meaning, Unknown)
-        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
-        step = Step(one.meaning, reads, first, tuple(more), op, values[0].zeros)
-        self._enter(step, one.gives)
-
-    def _enter(self, step: Step, gives: Sequence[int]) -> None:
-        self.made.append(step)
-        for number in gives:
-            self.numbers.setdefault(number, self.given)
-            self.given += 1

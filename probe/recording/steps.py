@@ -9,9 +9,8 @@ formulas are the cause only if each step gives its recorded bits, for each outpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,13 +51,6 @@ BAD, OPEN, GOOD = 0, 1, 2
 """An element that did not come out again, was not asked about, came out: the least of all that
 something is computed from is its own."""
 
-NUMPY: dict[str, Callable[..., Any]] = {
-    name: getattr(np, name)
-    for name in "absolute negative sign floor ceil trunc maximum minimum add subtract multiply "
-    "divide sqrt square reciprocal".split()
-} | {"relu": lambda x: np.maximum(x, x.dtype.type(0)), "round": np.rint}
-"""Functions that IEEE 754 leaves no choice of, in NumPy."""
-
 
 @dataclass
 class _Told:
@@ -79,6 +71,8 @@ def of_formulas(
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
     inside = _inside(left), _inside(right)
+    if not all(_may_replay(one.meaning) for some in inside for one in some):
+        return None
     words = [[word for one in some for word in _words(one)] for some in inside]
     chosen, told = adding.evenly(apart, most), []
     for side, some in zip((left, right), inside, strict=True):
@@ -134,6 +128,12 @@ def _inside(one: Alone) -> list[Operation]:
             numbers.add(given)
             pending += run.operations[given].reads
     return [run.operations[number] for number in sorted(numbers)]
+
+
+def _may_replay(meaning: Meaning) -> bool:
+    """Returns whether an operation is of a kind that may be known by itself."""
+    settled = meaning.exact and not isinstance(meaning, Unknown)
+    return settled or isinstance(first_of(meaning), SUMS) or _at_places(meaning) is not None
 
 
 def _words(one: Operation) -> list[str]:
@@ -251,30 +251,30 @@ def _of_step(
         state = np.where(apart, BAD, GOOD).astype(np.int8)
     elif meaning.exact and not isinstance(meaning, Unknown):
         state[:] = GOOD  # it gave its recorded bits, and these follow from what it reads
-    elif (each := _at_places(meaning)) is not None:
+    else:
+        each = _at_places(meaning)
+        assert each is not None
         chosen = adding.evenly(flat, place.MOST)
         came = place.repeated(place.Function.of(step), chosen, each.along)
         if came is None:
             return None
         state[chosen] = np.where(came, GOOD, BAD)
-    else:
-        return None
     return state.reshape(need.shape)
 
 
 def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
-    """Returns what NumPy makes of a function that is settled; None where it has none."""
+    """Returns what NumPy makes of a function that IEEE 754 settles; None where it has none: the
+    table of functions has NumPy's names."""
     plain = isinstance(meaning, Each) and not meaning.numbers and meaning.along is None
-    if not plain or not meaning.exact or set(step.dtypes) - {step.value.dtype}:
+    function = getattr(np, meaning.word, None)
+    if not plain or not meaning.exact or not isinstance(function, np.ufunc):
         return None
     assert isinstance(meaning, Each)
-    function = NUMPY.get(meaning.word)
-    if function is None or step.value.dtype not in FORMATS:
-        return None
     used = step.reads if meaning.reads is None else [step.reads[n] for n in meaning.reads]
     for at, value, dtype in meaning.beside:
         used = [*used[:at], np.array(value, dtype), *used[at:]]
-    if len(used) != getattr(function, "nin", 1):
+    dtype = step.value.dtype
+    if dtype not in FORMATS or set(step.dtypes) != {dtype} or len(used) != function.nin:
         return None
     with np.errstate(all="ignore"):
         found = np.asarray(function(*used))

@@ -437,31 +437,24 @@ def solved(
     to which those of the operands broadcast; ``gives``: shapes of results; ``said``: what else
     decides.
     """
-    stacks, parts = (
-        prod(lead),
-        [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)],
-    )
+    parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)]
     steps: list[Step] = []
     joined = []
     for number, shape, part in zip(numbers, shapes, parts, strict=True):
         if shape != (*lead, *part):
             steps.append(Step(expand(shape, (*lead, *part)), (number,), (*lead, *part)))
             number = count + len(steps) - 1
-        steps.append(Step(Reshapes(), (number,), (stacks, prod(part))))
+        steps.append(Step(Reshapes(), (number,), (*lead, prod(part))))
         joined.append(count + len(steps) - 1)
-    size = sum(map(prod, parts))
-    steps.append(Step(Joins(1), tuple(joined), (stacks, size)))
-    every, found = count + len(steps) - 1, []
+    steps.append(Step(Joins(-1), tuple(joined), (*lead, sum(map(prod, parts)))))
+    every, kept = count + len(steps) - 1, tuple((axis, axis) for axis in range(len(lead)))
     for place, shape in enumerate(gives):
         if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
             steps.append(Step(Whole((), f"{word} {place}", (said,)), tuple(range(count)), shape))
-            found.append(count + len(steps) - 1)
             continue
-        whole = Whole(((0, 0),), f"{word} {place}", (tuple(parts), said))
-        steps.append(Step(whole, (every,), (stacks, prod(shape[len(lead) :]))))
-        steps.append(Step(Reshapes(), (count + len(steps) - 1,), shape))
-        found.append(count + len(steps) - 1)
-    return Steps(tuple(steps), tuple(found))
+        whole = Whole(kept, f"{word} {place}", (tuple(parts), said, shape[len(lead) :]))
+        steps.append(Step(whole, (every,), shape))
+    return Steps(tuple(steps), tuple(range(every + 1, every + 1 + len(gives))))
 
 
 def triangular_solve(

@@ -249,6 +249,71 @@ def test_loops_are_labelled_step_by_step() -> None:
     assert (last.compared, lines.compared) == (0, 5 * 2 * 4)
 
 
+def test_what_prints_gives_nothing() -> None:
+    """In a program that can't be looked into, too."""
+
+    def run(x: Any) -> Any:
+        jax.debug.callback(lambda one: None, x)
+        return jnp.tanh(x) * 2
+
+    x = of(3, 4)
+    for function in (run, jax.jit(run)):
+        found = compared(lambda f=function: f(x[:1]), lambda f=function: f(x))
+        assert found.outputs[0].compared == 4
+
+
+def test_loops_that_count_are_followed() -> None:
+    """A ``while`` whose condition is of integers alone, and one that numbers decide."""
+    x = of(2, 7)
+
+    def run(x: Any, count: int) -> Any:
+        return lax.while_loop(
+            lambda s: s[0] < count, lambda s: (s[0] + 1, jnp.tanh(s[1]) * 2), (0, x)
+        )[1]
+
+    found = compared(lambda: run(x, 4), lambda: run(x[:, :5], 4))
+    assert found.outputs[0].compared == 2 * 5
+    one = lambda: jnp.tanh(jnp.tanh(x) * 2) * 2  # noqa: E731
+    assert compared(one, lambda: run(x, 2)).outputs[0].compared == 2 * 7
+    assert not compared(one, lambda: run(x, 3)).outputs[0].compared
+
+
+SOLVES = {
+    "solve": lambda m, b: jnp.linalg.solve(m, b),
+    "vmap": lambda m, b: jax.vmap(jnp.linalg.solve)(m, b[..., 0]),
+    "triangular": lambda m, b: lax.linalg.triangular_solve(m, b, left_side=True, lower=True),
+    "cholesky": lambda m, b: jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(m), True), b),
+    "tridiagonal": lambda m, b: lax.linalg.tridiagonal_solve(m[:, 0], m[:, 1], m[:, 2], b),
+    "lu": lambda m, b: lax.linalg.lu(m)[0] + b[..., :1],
+    "inverse": lambda m, b: jnp.linalg.inv(m) @ b,
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", SOLVES)
+def test_a_stack_of_systems_is_compared_system_by_system(name: str, jitted: bool) -> None:
+    """One system, and the last of a stack with others, of which all results are compared."""
+    right, stack = of(4, 3, 2), of(4, 3, 3)
+    stack = stack @ stack.transpose(0, 2, 1) + 3 * jnp.eye(3)
+    function = jax.jit(SOLVES[name]) if jitted else SOLVES[name]
+    found = compared(lambda: function(stack[2:3], right[2:3]), lambda: function(stack, right))
+    (output,) = found.outputs
+    assert output.known and output.compared == function(stack[:1], right[:1]).size
+    assert not [one.op for one in found.operations if one.verdict == "unknown"]
+    one, two = (lambda m=m: function(m, right) for m in (stack, stack.at[0].multiply(2)))
+    assert compared(one, two).outputs[0].compared == 3 * output.compared
+
+
+def test_a_solver_of_the_users_takes_its_stack_as_one_system() -> None:
+    """Its steps go on until the last of the stack is solved."""
+    right, stack = of(4, 3), of(4, 3, 3)
+    stack = stack @ stack.transpose(0, 2, 1) + 3 * jnp.eye(3)
+    solve = jax.vmap(lambda m, b: jax.scipy.sparse.linalg.cg(lambda x: m @ x, b)[0])
+    assert compared(lambda: solve(stack, right), lambda: solve(stack, right)).outputs[0].known
+    changed = compared(lambda: solve(stack, right), lambda: solve(stack, right.at[0].add(1)))
+    assert not changed.outputs[0].compared
+
+
 def test_values_that_are_only_moved_agree_where_they_went() -> None:
     """Gathers, dynamic slices, updates, padding, reversal: elements keep their labels."""
     x = of(5, 4)

@@ -264,3 +264,20 @@ def test_large_models_wait_on_disk(monkeypatch) -> None:
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
     assert {one.exists() for one in recorder.graph.files.values()} == {True}
     assert len(recorder.graph.files) == len(recorder.graph.pieces)
+
+
+def test_other_weights_are_given_to_an_operator_whose_model_waits_on_disk(monkeypatch) -> None:
+    monkeypatch.setattr(litert.Operators, "KEPT", 0)
+    recorder, seen = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)}), []
+    recorder.record(lambda _: None)
+    recorder.graph.apart()
+
+    def visit(event):
+        if event.op == "CONV_2D" and not seen:
+            x, weights, bias = (np.array(one.array()) for one in event.reads)
+            seen.extend(event.again([x, factor * weights, factor * bias])[0] for factor in (1, 2))
+            seen.append(np.array(event.gives[0].array()))
+
+    recorder.record(visit)
+    assert seen[0].tobytes() == seen[2].tobytes()
+    assert (2 * seen[0]).tobytes() == seen[1].tobytes()
