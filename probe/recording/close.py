@@ -16,7 +16,7 @@ import numpy as np
 from probe import floats
 from probe.recording.counterparts import computes
 from probe.recording.difference import Difference, Pair, compare
-from probe.recording.recording import Recording, Side
+from probe.recording.recording import Recording, Run
 from probe.semantics.labels import Selection
 
 NEAR = 0.5
@@ -42,7 +42,7 @@ def near(one: Pair, dtype: str) -> bool:
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
 
-def paired(left: Side, right: Side, found: Difference) -> Difference:
+def paired(left: Run, right: Run, found: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
     ``found``: what labels alone came to; it is returned where nothing else is close. Two samples of
@@ -108,7 +108,7 @@ def _follows(found: Difference, mine: int, other: int) -> bool:
     )
 
 
-def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, int]]:
+def _pairs(left: Run, right: Run, found: Difference) -> Iterator[tuple[int, int]]:
     """Yields values that are the closest to each other, of those that have no counterpart."""
     ours = _sampled(left, set(_loose(found, 0)))
     theirs = _sampled(right, set(_loose(found, 1)))
@@ -183,7 +183,7 @@ def _loose(found: Difference, side: int) -> Iterator[int]:
                 yield n
 
 
-def _sampled(side: Side, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
+def _sampled(side: Run, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
     """Returns some elements of values, evenly among all, by the values' shape and format."""
     run: Recording = side.recording
     numbers = sorted(wanted)

@@ -82,9 +82,6 @@ class Operation:
     number: int = -1
 
 
-Event = Operation
-
-
 @dataclass(frozen=True)
 class Laid:
     """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as
@@ -109,7 +106,7 @@ def laid(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     return [line for lines in every for line in lines]
 
 
-Visit = Callable[[Event], None]
+Visit = Callable[[Operation], None]
 
 
 class Again(Exception):

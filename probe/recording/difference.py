@@ -21,7 +21,7 @@ from probe.recording import arguments, counterparts
 from probe.recording.arguments import Argued, Otherwise
 from probe.recording.counterparts import Counterparts
 from probe.recording.labelling import Known, computed, known, taken_for
-from probe.recording.recording import Recording, Side
+from probe.recording.recording import Recording, Run
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
@@ -197,7 +197,7 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
 
-def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> Difference:
+def compare(left: Run, right: Run, same: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``same``: values of the left that are taken for the same as values of the right, whatever labels
@@ -438,7 +438,7 @@ def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
     return int(len(chosen.left) * np.prod(rest if not chosen.flat else (), dtype=int))
 
 
-def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
+def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.recording.values, right.recording.values
     for one in pairs:

@@ -22,7 +22,7 @@ from probe import backends
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
-from probe.recording.contract import Event, Input, Opened, Recorder, Seen, Visit
+from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, Visit
 from probe.recording.inputs import restored
 from probe.recording.store import digest
 
@@ -399,7 +399,7 @@ class _OfNumpy:
         """As of ``Recorder``."""
         gave: set[Any] = set()
 
-        def met(event: Event) -> None:
+        def met(event: Operation) -> None:
             gave.update(seen.key for seen in event.gives)
             visit(event)
 
