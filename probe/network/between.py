@@ -35,7 +35,7 @@ from probe.recording.judging import Judged, judged, settled
 from probe.recording.labelling import labels_of
 from probe.recording.recording import Run as Recorded
 from probe.recording.recording import digest
-from probe.semantics.labels import Labels
+from probe.semantics.labels import Labels, told_apart
 
 CUT = 500_000
 """What a cut costs, in multiply-adds: two calls of a library, some 30 microseconds."""
@@ -273,7 +273,8 @@ class _Followed:
         return made
 
     def _judge(self, mine: int, other: int, changed: set[int]) -> None:
-        one = aligned(self.left, self.right, self.side.recording, self.whole.recording, mine, other)
+        runs = self.side.recording, self.whole.recording
+        one = aligned(runs, (self.left, self.right), mine, other)
         if not any(pair.compared for pair in one.gives):
             return
         told = judged(one, self.side, self.whole, self.graph.known)
@@ -292,13 +293,7 @@ class _Followed:
         if len(axes) != 1 or left.shape[axes[0]] > right.shape[axes[0]]:
             return False
         axis, size = axes[0], left.shape[axes[0]]
-        named = [
-            a
-            for a in range(len(left.shape))
-            if a == axis
-            or not (left.implicit(a) and right.implicit(a))
-            or left.name(a) != right.name(a)
-        ]
+        named = told_apart(left, right)
         ours = left.full(named)
         theirs = right.full(named).take(range(size), axis)
         others = tuple(a for a in range(ours.ndim) if a != axis)

@@ -19,8 +19,8 @@ from probe.errors import ProbeError
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
-from probe.recording.counterparts import computes, named
 from probe.recording.difference import Pair
+from probe.recording.matching import computes, named
 from probe.recording.place import Placed
 from probe.recording.recording import Operation, Value
 from probe.recording.sums import first_of
