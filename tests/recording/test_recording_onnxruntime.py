@@ -561,7 +561,7 @@ def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
 
     monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
     recorder = onnxruntime.Recorder(content, {"x": x})
-    live = Live(recorder)
+    live = Run(recorder)
     assert not recorder.note
     assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
     assert len(live.recording.operations) == len(recorder.graph.nodes) > 4
