@@ -34,7 +34,6 @@ from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
 from probe.recorders.graphs import (
-    MOST_OPENED,
     Fed,
     Graph,
     Held,
@@ -239,7 +238,7 @@ class Operators(Graph):
         self.file, self.switches = file, switches
         given = {n: inputs[file.name(n)] for n in file.ins}
         super().__init__(file.nodes, given, file.outs, file.constants)
-        self.opens, self.iterated = opens, 0
+        self.opens = opens
         self.folder = Path(tempfile.mkdtemp(prefix="probe"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.files: dict[Any, Path] = {}
@@ -287,15 +286,12 @@ class Operators(Graph):
             ahead = [self._passed(node, held, [*fresh.values()])]
             state = [fresh.get(key, key) for key in state]
         nodes, gives = self.file.body(number, state, turn)
-        self.iterated += len(nodes)
-        if self.iterated > MOST_OPENED:
-            raise ValueError(f"have more than {MOST_OPENED} operations")
         if node.op == "IF":
             return [*ahead, *nodes, self._passed(node, gives, node.gives)]
-        if node.goes is None:  # whether there is a next iteration; then that
-            return [*ahead, *nodes, replace(node, slots=state, captured=gives, goes=gives[0])]
         behind = replace(node, slots=gives, captured=(), goes=None, number=node.number + 1)
-        return [*ahead, *nodes, behind]
+        if node.goes is None:  # whether there is a next iteration; then that
+            behind = replace(node, slots=state, captured=gives, goes=gives[0])
+        return self.counted([*ahead, *nodes, behind])
 
     @staticmethod
     def _passed(node: Operator, reads: Sequence[Key], gives: Sequence[Key]) -> Operator:

@@ -16,7 +16,7 @@ from tests.recording.truth import changed, shares, told
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
 from probe.backends import litert_model
-from probe.recorders import litert
+from probe.recorders import graphs, litert
 
 RNG = np.random.default_rng(6)
 MORE = {
@@ -326,7 +326,7 @@ def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
 
 
 def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
-    monkeypatch.setattr(litert, "MOST_OPENED", 4)
+    monkeypatch.setattr(graphs, "MOST_OPENED", 4)
     recorder, seen = litert.Recorder(looped(4), {"x": normal(4, 6)}), []
     recorder.record(seen.append)
     assert recorder.note.startswith("loops are one operation each")
