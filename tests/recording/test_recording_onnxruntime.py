@@ -11,6 +11,7 @@ from probe import layout, ulp
 from probe import semantics as meaning
 from probe.errors import InputError
 from probe.recording import difference, source
+from probe.recording.contract import Again
 from probe.recording.recording import recorded
 from tests.recording.truth import changed, shares, told
 
@@ -561,11 +562,12 @@ def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
 
     monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
     recorder = onnxruntime.Recorder(content, {"x": x})
-    live = Run(recorder)
+    with pytest.raises(Again):
+        recorder.record(lambda _: None)
+    (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
     assert not recorder.note
     assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
-    assert len(live.recording.operations) == len(recorder.graph.nodes) > 4
-    assert live.outputs[0].tobytes() == recorder.plain()[0].tobytes()
+    assert found.tobytes() == recorder.plain()[0].tobytes()
 
 
 def test_what_nobody_described_is_unknown():
