@@ -401,13 +401,18 @@ class Opened:
         self._check(arrays)
         names = [one.name for one in self.inputs if one.name in arrays]
         given = {name: self._argument(name, arrays[name]) for name in names}
-        stateful = self._stateful(given)
 
-        def run() -> Any:
-            model = copy.deepcopy(self.model) if stateful else self.model
-            return model(**given) if len(given) > 1 or not names else model(*given.values())
+        def call(model: Callable[..., Any]) -> Any:
+            return model(*given.values()) if len(given) == 1 else model(**given)
 
-        recorder = Recorder(run)
+        # whether a second run gives something else; TorchScript watches two before it compiles
+        kept, runs = copy.deepcopy(self.model), list[list[bytes]]()
+        for _ in range(3):
+            with torch.no_grad():
+                runs.append([array(one).tobytes() for one in tensors(call(kept))])
+        stateful = any(one != runs[0] for one in runs)
+        model = self.model
+        recorder = Recorder(lambda: call(copy.deepcopy(model) if stateful else model))
         recorder.note = STATE if stateful else ""
         return recorder
 
@@ -436,16 +441,6 @@ class Opened:
         if wanted == "bfloat16" and plain.dtype == torch.uint16:
             return plain.view(torch.bfloat16)
         return plain
-
-    def _stateful(self, given: Mapping[str, Any]) -> bool:
-        """Whether a second run of the same model gives something else; it also warms it up."""
-        model = copy.deepcopy(self.model)
-        found = []
-        for _ in range(3):  # TorchScript watches two runs before it compiles
-            with torch.no_grad():
-                out = model(**given) if len(given) > 1 else model(*given.values())
-            found.append([array(one).tobytes() for one in tensors(out)])
-        return any(one != found[0] for one in found)
 
 
 def opened(path: str | Path, trust: bool = False) -> Opened:

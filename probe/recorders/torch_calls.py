@@ -241,7 +241,8 @@ def called(
     tree = replaced((tuple(args), dict(kwargs)), slot)
     slots, looked = [slot_of(one) for one in reads], list[bool]()
     attributes = bound(known, *tree)
-    alike = [next(n for n, other in enumerate(reads) if other is one) for one in reads]
+    first = dict[int, int]()
+    alike = [first.setdefault(id(one), n) for n, one in enumerate(reads)]
     repeat = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
     again = None if known.random and attributes.get("dropout_p", 1) != 0 else repeat
     beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
