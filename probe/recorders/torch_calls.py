@@ -14,7 +14,7 @@ import torch
 from torch import Tag
 
 from probe.layout import BOUNDARY
-from probe.recorders.torch_private import of_others, packed
+from probe.recorders.torch_private import of_others, overload, packed, schema
 from probe.recorders.torch_values import (
     Place,
     Slot,
@@ -70,8 +70,8 @@ def facts(func: Any) -> Facts:
 
 
 def _facts(func: Any) -> Facts:
-    base = func._schema.name.removeprefix("aten::")  # others keep their library's name in front
-    arguments = func._schema.arguments
+    base = schema(func).name.removeprefix("aten::")  # others keep their library's name in front
+    arguments = schema(func).arguments
     random = Tag.nondeterministic_seeded in func.tags
     empty = "empty" in base or base == "set_"
     writes = {a.name for a in arguments if a.alias_info and a.alias_info.is_write}
@@ -374,9 +374,9 @@ def _writer(
     base = facts(func).base
     # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
     own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
-    returns = func._schema.returns
+    returns = schema(func).returns
     several = len(returns) > 1 or any(str(one.type).startswith("List") for one in returns)
-    called = f"torch.{base}" if own and func._overloadname in OVERLOADS else f"torch.ops.{func}"
+    called = f"torch.{base}" if own and overload(func) in OVERLOADS else f"torch.ops.{func}"
 
     def lines(names: Sequence[str], result: str) -> list[str]:
         found = [one for both in zip(names, reads, strict=True) for one in _laid(*both)]
