@@ -264,12 +264,13 @@ class _Mode(TorchDispatchMode):
         places: list[Place] = []
         same: Hashable = signed(args, kwargs, reads, places, place)
         into: Sequence[torch.Tensor] = ()
-        ordinary, read = known.reads_only, [True] * len(reads)
+        read: Sequence[bool] | None = None
+        ordinary = known.reads_only
         for one in places:
-            if one.lay.meta:  # shapes without numbers
-                return func(*args, **kwargs)
             if one.memory.hollow or not one.lay.plain:
                 ordinary = False
+                if one.lay.meta:  # shapes without numbers
+                    return func(*args, **kwargs)
         if known.of_others and all(one.lay.plain for one in places):
             return called_for(func, args, kwargs, self)
         if not ordinary:
@@ -278,11 +279,11 @@ class _Mode(TorchDispatchMode):
             places = [one for one, is_read in zip(places, read, strict=True) if is_read]
             if known.view and any(values.unwritten(one) for one in places):
                 return func(*args, **kwargs)
-        path = self.paths.now()
-        seen = [
-            values.read(one, at, path, bool(into) and _among(one, into))
-            for one, at in zip(reads, places, strict=True)
-        ]
+        path, both = self.paths.now(), zip(reads, places, strict=True)
+        if into:
+            seen = [values.read(one, at, path, _among(one, into)) for one, at in both]
+        else:
+            seen = [values.read(one, at, path) for one, at in both]
         given = func(*args, **kwargs)
         every = [given] if type(given) is torch.Tensor else tensors(given)
         returned = len(every)
@@ -327,7 +328,7 @@ class _Mode(TorchDispatchMode):
         func: Any,
         args: Any,
         kwargs: Any,
-        read: Sequence[bool],
+        read: Sequence[bool] | None,
         every: Sequence[torch.Tensor],
         returned: int,
         at: Sequence[int],

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import repeat
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
@@ -216,7 +217,7 @@ def called(
     func: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    read: Sequence[bool],
+    read: Sequence[bool] | None,
     every: Sequence[torch.Tensor],
     returned: int,
     at: Sequence[int],
@@ -224,11 +225,12 @@ def called(
     """Returns a call that has run, its lines, and what runs it alone; None where its operands are
     not plain memory, or objects of C++.
 
-    ``read``: of each of its tensors, in order, whether it is read; ``every``: what it gave and
-    changed, of which the first so many are ``returned``; ``at``: which of these are new values.
-    Neither lines nor what runs it keep a tensor.
+    ``read``: of each of its tensors, in order, whether it is read, None: all are; ``every``: what
+    it gave and changed, of which the first so many are ``returned``; ``at``: which of these are new
+    values. Neither lines nor what runs it keep a tensor.
     """
-    known, left, reads = facts(func), iter(read), list[torch.Tensor]()
+    known, reads = facts(func), list[torch.Tensor]()
+    left = repeat(True) if read is None else iter(read)
 
     def slot(one: Any) -> Any:
         if not isinstance(one, torch.Tensor):
@@ -243,8 +245,8 @@ def called(
     attributes = bound(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(one), n) for n, one in enumerate(reads)]
-    repeat = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
-    again = None if known.random and attributes.get("dropout_p", 1) != 0 else repeat
+    alone = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
+    again = None if known.random and attributes.get("dropout_p", 1) != 0 else alone
     beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
     lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
