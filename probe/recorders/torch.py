@@ -36,7 +36,7 @@ from probe.recorders.torch_private import (
 )
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, Named, Place, Values, address, array, tensors
-from probe.recording.contract import Again, Event, Input, Seen, Visit
+from probe.recording.contract import Again, Input, Operation, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Compiled, Meaning
 
@@ -313,7 +313,7 @@ class _Mode(TorchDispatchMode):
                 told = self._told(same, func, args, kwargs, read, every, returned, at)
             gives = [values.given(every[n], after[n]) for n in at]
             self.visit(
-                Event(
+                Operation(
                     *(told.op, path, seen, gives, told.meaning, told.attributes),
                     *(told.again, told.lines, IMPORTS, told.view),
                 )
@@ -366,7 +366,7 @@ class _Mode(TorchDispatchMode):
         for one in into:
             values.written(one)
         why = "it is compiled, so its operations can't be recorded"
-        self.visit(Event("compiled", path, seen, gives, Compiled(why)))
+        self.visit(Operation("compiled", path, seen, gives, Compiled(why)))
         return given
 
 
