@@ -44,6 +44,7 @@ MOST_STEPS = 512
 # arrays
 
 
+@functools.cache
 def is_key(dtype: Any) -> bool:
     """Returns whether it is the format of random keys, which are arrays of integers inside."""
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
@@ -525,32 +526,31 @@ def written(
         first, others = ", ".join(reads[:1]), ", ".join(reads[1:])
         return form.format(reads=", ".join(reads), first=first, others=others, **words)
 
-    return text if _is(text, primitive, params, ins) else None
+    given = tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins)
+    code = text([f"x{n}" for n in range(len(ins))])
+    wanted = "add" if primitive.name == "add_any" else primitive.name
+    return text if _is(code, wanted, frozenset(words.items()), given) else None
 
 
-def _is(
-    text: Callable[[Sequence[str]], str],
-    primitive: Any,
-    params: Mapping[str, Any],
-    ins: Sequence[Any],
-) -> bool:
-    """Returns whether a text, traced, is one equation with this primitive and these parameters."""
-    names = [f"x{n}" for n in range(len(ins))]
-    given = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins]
+@functools.lru_cache(4096)
+def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[Any, ...]) -> bool:
+    """Returns whether a text, traced, is one equation of this primitive and these parameters."""
+
+    def traced(*args: Any) -> Any:
+        return eval(code, SPACE, {f"x{n}": one for n, one in enumerate(args)})
+
     try:
-        code = compile(text(names), "<text>", "eval")
-        traced = lambda *x: eval(code, SPACE, dict(zip(names, x, strict=True)))  # noqa: E731
         found = Flat(jax.make_jaxpr(traced)(*given))
     except Exception:  # whatever the function says of words that aren't its own
         return False
     if not found.equations:  # of what stays as it is
-        return found.outputs == list(range(len(ins)))
-    one, wanted = found.equations[0], "add" if primitive.name == "add_any" else primitive.name
-    keys = {*params, *one.params}.difference(BESIDE)
+        return found.outputs == list(range(len(given)))
+    one = found.equations[0]
+    apart = words ^ {(key, plain(each)) for key, each in one.params.items()}
     return (
         found.direct
-        and one.primitive.name == wanted
-        and all(plain(one.params.get(key)) == plain(params.get(key)) for key in keys)
+        and one.primitive.name == name
+        and all(key in BESIDE or text == "None" for key, text in apart)
     )
 
 
