@@ -34,7 +34,7 @@ from probe.recorders.jax_programs import (
     unrolled,
 )
 from probe.recorders.jax_table import Program, folded, meaning, noticed, only
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.recording.recording import SMALL, digest
 from probe.semantics import Meaning, Passes
 
@@ -387,7 +387,7 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]
-        self.visit(Event(op, path, reads, made, *told, IMPORTS))
+        self.visit(Operation(op, path, reads, made, *told, IMPORTS))
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")

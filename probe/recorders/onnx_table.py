@@ -235,12 +235,17 @@ def _global_pool(word: str) -> Row:
     return lambda c: o.reduced(word, range(2, c.rank()), keep=True)
 
 
-def _of_rows(*kept: int) -> Row:
-    """Every output reads all of its row of some axes: with -1 of all axes but the last."""
+def _whole(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> Row:
+    """Every output reads all of its row of some axes: with -1 of all axes but the last.
+
+    ``beside``: slots of what it reads its own row of besides; ``reads``: slots of all that is read,
+    where that is less."""
 
     def row(c: Call) -> Meaning:
         axes = range(c.rank() - 1) if kept == (-1,) else kept
-        return Whole(tuple((a, a) for a in axes), snake(c.op), c.numbers())
+        numbers = (*c.numbers(), c.gives[0][len(axes) :])
+        whole = Whole(tuple((a, a) for a in axes), snake(c.op), numbers, c.places(*beside))
+        return reading(c, whole, *reads) if reads else whole
 
     return row
 
@@ -348,21 +353,6 @@ def _recurrent(c: Call) -> Meaning:
     return Steps(tuple(steps), tuple(range(first_given, first_given + len(c.gives))))
 
 
-def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
-    """Returns steps to everything that these operands hold, in one row for each of the batch, which
-    is their axis ``batch``."""
-    steps, count, ends = [], c.count, []
-    for slot in slots:
-        shape = c.shape(slot)
-        axes = (batch, *(a for a in range(len(shape)) if a != batch))
-        turned = tuple(shape[a] for a in axes)
-        steps.append(Step(o.transpose(axes), c.places(slot), turned))
-        steps.append(Step(o.reshape(), (count + len(steps) - 1,), (turned[0], prod(turned[1:]))))
-        ends.append(count + len(steps) - 1)
-    total = sum(step.shape[1] for step in steps[1::2])
-    return [*steps, Step(o.concat(1), tuple(ends), (steps[1].shape[0], total))]
-
-
 def _stft(c: Call) -> Meaning:
     """Each frame reads its own part of the signal, and the window."""
     if c.rank() == 3 and c.shape()[2] != 1:
@@ -393,12 +383,12 @@ def _attention(c: Call) -> Meaning:
     if c.op == "Attention" and c.rank() == 4 and plain:
         scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
         return Attends(_on(c, "is_causal"), (scale,), dtype=c.dtype())
-    slots = [slot for slot in range(3) if c.has(slot)]
-    steps = _merged(c, slots, 0)
-    shapes = tuple(c.shape(slot)[1:] for slot in slots)
-    whole = Whole(((0, 0),), "attention", (*c.numbers(), shapes))
-    rest = c.places(3) if biased else ()
-    return Steps((*steps, Step(whole, (c.count + len(steps) - 1, *rest), c.gives[0])))
+    # every sample by itself, as each of a stack of systems is solved; a bias is every sample's
+    slots = [slot for slot in range(3 + biased) if c.has(slot)]
+    own = [c.rank(slot) - (slot < 3) for slot in slots]
+    shapes, lead = [c.shape(slot) for slot in slots], c.shape()[:1]
+    numbers = c.places(*slots)
+    return o.solved("attention", c.count, numbers, shapes, own, lead, c.gives, c.numbers())
 
 
 # movement
@@ -458,23 +448,6 @@ def _scattered(c: Call) -> Meaning:
     return placed.written(c, places, updates=2, into=0, adds=how == "add")
 
 
-def _rows_beside(*slots: int) -> Row:
-    """Every output reads all of its row of the batch, of the first input and of these."""
-
-    def row(c: Call) -> Meaning:
-        return Whole(
-            ((0, 0),), snake(c.op), (*c.numbers(), c.gives[0][1:]), tuple(c.places(*slots))
-        )
-
-    return row
-
-
-def _grid(c: Call) -> Meaning:
-    """Of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too."""
-    whole = Whole(((0, 0),), "affine_grid", (*c.numbers(), c.gives[0][1:]))
-    return reading(c, whole, 0)
-
-
 def _rotated(c: Call) -> Meaning:
     """Rows of the batch; with ONNX's own spelling the tables have them, or the positions do."""
     slots: tuple[int, ...] = (1,) if c.domain else (3,) if c.has(3) else (1, 2)
@@ -511,13 +484,13 @@ TABLE: dict[str, Row] = {
     "GlobalMaxPool": _global_pool("max"),
     "GlobalAveragePool": _global_pool("mean"),
     "GlobalLpPool": lambda c: _global_pool(f"l{c.get('p', 2)}")(c),
-    "LpPool": lambda c: Whole(((0, 0), (1, 1)), "lp_pool", (*c.numbers(), c.gives[0][2:])),
+    "LpPool": _whole(0, 1),
     **rows("MatMul FusedMatMul Gemm FusedGemm", _matmul),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
-    **rows("QLinearConv ConvInteger", _of_rows(0)),
-    **rows("MatMulInteger QLinearMatMul", _of_rows(-1)),
-    **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _of_rows()),
-    "LRN": _of_rows(0, 2, 3),
+    **rows("QLinearConv ConvInteger", _whole(0)),
+    **rows("MatMulInteger QLinearMatMul", _whole(-1)),
+    **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _whole()),
+    "LRN": _whole(0, 2, 3),
     "DFT": _fourier,
     "STFT": _stft,
     **worded(REDUCES, _reduced),
@@ -559,12 +532,12 @@ TABLE: dict[str, Row] = {
     "EyeLike": lambda c: Made(f"eye {c.get('k', 0)}", "float32", places=True),
     **rows("ScatterElements ScatterND Scatter", _scattered),
     "OneHot": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
-    **rows(MADE, lambda c: Whole((), snake(c.op), c.numbers())),
+    **rows(MADE, _whole()),
     **rows("RoiAlign MaxRoiPool", _regions),
-    "GridSample": _rows_beside(1),
-    "DeformConv": _rows_beside(2, 4),
-    "Col2Im": _rows_beside(),
-    "AffineGrid": _grid,
+    "GridSample": _whole(0, beside=(1,)),
+    "DeformConv": _whole(0, beside=(2, 4)),
+    "Col2Im": _whole(0),
+    "AffineGrid": _whole(0, reads=(0,)),
     "RotaryEmbedding": _rotated,
 }
 """What each operator computes."""

@@ -20,6 +20,7 @@ from probe.semantics import (
     Normalises,
     Passes,
     Same,
+    Scans,
     Step,
     Steps,
     Unknown,
@@ -291,22 +292,30 @@ def _plane(c: Call) -> Meaning:
 
 
 def _recurrent(c: Call) -> Meaning:
-    """LSTM and GRU of ONNX: (length, batch, ...); every output reads all of its batch row."""
-    batch = c.shape()[1] if c.rank() == 3 else 0
-    places = [[a for a, n in enumerate(shape) if n == batch] for shape in c.gives]
-    if any(len(some) != 1 for some in places) or c.count - c["blobs"] > 1:
-        return Unknown(f"{c.op} whose batch has the size of a different axis too")
+    """LSTM and GRU of ONNX, (length, batch, features): output t reads inputs up to t of its own
+    batch row, and its first states; what the other direction gives stands behind."""
+    length, batch, _ = c.shape()
+    if c.count - c["blobs"] > 1 or any(shape[:2] != (length, batch) for shape in c.gives):
+        return Unknown(f"{c.op} whose batch is not its second axis")
     # behind three arrays of weights come the first states, a row for each of the batch
     states = [n for n in range(4, c.count) if c.value(n).any()]
     if any(c.shape(n)[0] != batch for n in states):
         return Unknown(f"{c.op} with first states of several directions")
-    count, turned = c.count, (batch, c.shape()[0], c.shape()[2])
-    steps = [Step(o.transpose((1, 0, 2)), (0,), turned)]
-    of_batch = tuple(range(4, 4 + len(states)))
-    for number, shape in enumerate(c.gives):
-        whole = Whole(((0, places[number][0]),), f"{c.op} {number}", _words(c), of_batch)
-        steps.append(Step(whole, (count, 1, 2, 3, *states), shape))
-    return Steps(tuple(steps), tuple(range(count + 1, count + len(steps))))
+    ways = [False, True] if c.get("bidirectional") else [bool(c.get("reverse"))]
+    one, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
+    words, own = _words(c), tuple(range(4, 4 + len(states)))
+    steps = [
+        Step(
+            Scans(0, c.op.lower(), back, (2,), words, own, batch=1),
+            *((0, 1, 2, 3, *states), one, tuple(more)),
+        )
+        for back in ways
+    ]
+    last, size = c.count + len(ways) * len(c.gives), len(c.gives)
+    for n, shape in enumerate(c.gives):
+        parts = tuple(range(c.count + n, last, size))
+        steps.append(Step(o.concat(2), parts, shape))
+    return Steps(tuple(steps), tuple(range(last, last + size)))
 
 
 TABLE: dict[str, Row] = {

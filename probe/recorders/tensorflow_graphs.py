@@ -40,7 +40,16 @@ from probe.recorders.tensorflow_values import (
     tensor_of,
 )
 from probe.recording import composed
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Isolated, Lines, Seen, Visit
+from probe.recording.contract import (
+    CONSTANT,
+    INPUT,
+    WEIGHT,
+    Isolated,
+    Lines,
+    Operation,
+    Seen,
+    Visit,
+)
 from probe.recording.recording import digest, recorded
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
@@ -116,7 +125,7 @@ class Function(NamedTuple):
 
 
 Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
-"""What is said of an operation besides its arrays and its place, as ``Event`` has it."""
+"""What is said of an operation besides its arrays and its place, as ``Operation`` has it."""
 
 
 class Known:
@@ -303,7 +312,7 @@ class Watching:
             gives = [self.seen(outputs[n], path) for n in given]
             self._gives(gives)
             told = self._told(Ran(op, inputs, attributes, outputs, read, given))
-            self.visit(Event(op, path, reads, gives, *told, IMPORTS))
+            self.visit(Operation(op, path, reads, gives, *told, IMPORTS))
 
     def _told(self, ran: Ran) -> Told:
         """Returns what is said of a call. It is the same for all that are alike, unless the meaning
@@ -363,7 +372,7 @@ class Watching:
             parts = [_part(whole, n) for n in range(whole.shape[0])]
             self.lists[outputs[0]._id] = list(parts)
             apart = o.unstack(0, len(parts))
-            self.visit(Event(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
+            self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
         elif op == "TensorListGetItem" and held and (one := held[int(array(inputs[1]))]):
             self.aliases[outputs[0]._id] = one.key
             self.roles[one.key] = one.role, one.name
@@ -374,7 +383,7 @@ class Watching:
         elif op == "TensorListStack" and held is not None:
             every = [one for one in held if one is not None]
             gives = [self.seen(outputs[0], path)]
-            self.visit(Event(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
+            self.visit(Operation(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
         elif op not in ("TensorListLength", "TensorListElementShape"):
             self.said.append(f"{op}: its result is treated as an input")
 
@@ -454,12 +463,10 @@ class Watching:
             return read
         if node.op in BRANCHES:
             which = int(array(read[0]))
-            names = (
-                words["branches"]
-                if "Case" in node.op
-                else [words["else_branch"], words["then_branch"]]
-            )
-            return inside(names[min(max(which, 0), len(names) - 1)], read[1:])
+            if "Case" not in node.op:
+                return inside(words["then_branch" if which else "else_branch"], read[1:])
+            names = words["branches"]  # any other number is the last one's
+            return inside(names[which if 0 <= which < len(names) else -1], read[1:])
         found = run(node.op, read, node.attributes, node.count)
         for one in found:  # no variable's memory, where it would be looked for
             self.aliases[one._id] = one._id
@@ -488,7 +495,7 @@ class Watching:
                 found = run(name, fed, options, len(outputs))
                 return [np.array(array(found[n])) for n in given]
 
-            self.visit(Event(f"function {plain}", path, reads, gives, meaning, {}, again))
+            self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
 
     def places(self, inputs: list[Any]) -> list[int]:
         """Returns the inputs that a function reads, weights last: the order of the others is the
@@ -541,7 +548,9 @@ def traced(name: str, known: dict[str, Graph]) -> Graph:
         definition = context.context().get_function_def(name)
         graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
         fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
-        nodes = [_node(one) for one in graph.node if one.name not in set(fed.values())]
+        fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
+        names = set(fed.values())
+        nodes = [_node(one) for one in graph.node if one.name not in names]
         outputs = definition.signature.output_arg
         given = [_place(flat[definition.ret[one.name]]) for one in outputs]
         known[name] = Graph(_sorted(nodes, [node.name for node in nodes]), fed, given)

@@ -81,6 +81,13 @@ SEGMENTS = (
     "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd"
 )
 
+EVERYTHING = (
+    "Where Unique UniqueV2 ListDiff InvertPermutation Bincount DenseBincount LinSpace "
+    "HistogramFixedWidth NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
+    "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
+)
+"""What reads all of its operands, in a manner that isn't known."""
+
 
 def _cast(c: Call) -> Meaning:
     before, after = c.dtype(), c.dtypes[0]
@@ -136,9 +143,15 @@ def _chained(c: Call) -> Meaning:
 
 def _normalised(c: Call) -> Meaning:
     """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
-    if c["is_training"]:
-        return Unknown("it is computed from the whole batch, as in training")
     along, mode = None if _last(c) else 1, str(c.get("activation_mode", "Identity"))
+    if c["is_training"]:
+        if mode != "Identity" or c.get("exponential_avg_factor", 1.0) != 1:
+            return Unknown("it mixes means of the batch with others, as in training")
+        channels = along or c.rank() - 1
+        axes, eps = [a for a in range(c.rank()) if a != channels], o.number(c["epsilon"])
+        numbers = "training", True, True, eps
+        norm = Normalises(tuple(axes), "batch_norm", numbers, along=channels, apart=True)
+        return reading(c, norm, 0, 1, 2)
     first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
     return chain(c, first, *added, *([] if mode == "Identity" else [_activation(c, mode)]))
@@ -285,13 +298,14 @@ def _boxes(c: Call) -> Meaning:
 
 def _everything(c: Call) -> Meaning:
     axis = tuple(c.integers(1)) if c.op == "UniqueV2" else ()
-    return Whole((), c.op.lower(), axis)
+    return Whole((), c.op.lower(), (*c.numbers(), *axis))
 
 
 def _numbered(word: str, *names: str) -> Row:
     return lambda c: Each(word, "", c.numbers(*names))
 
 
+WINDOW = ("strides", "padding", "explicit_paddings", "dilations", "data_format")
 FAKE = ("num_bits", "narrow_range")
 CORNERS = ("align_corners", "half_pixel_centers")
 
@@ -302,6 +316,11 @@ TABLE: dict[str, Row] = {
     **rows(MOVES, moved),
     **rows("MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3", lambda c: moved(c, 0, 1)),
     "PadV2": lambda c: moved(c, 0, 2),
+    "TensorStridedSliceUpdate": lambda c: moved(c, 0, 4),
+    **rows(
+        "DynamicStitch ParallelDynamicStitch",
+        lambda c: moved(c, *range(len(c.reads) // 2, len(c.reads))),
+    ),
     "Cast": _cast,
     "Elu": lambda c: o.elu(),
     "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
@@ -325,7 +344,7 @@ TABLE: dict[str, Row] = {
     "SelectV2": lambda c: o.where(),
     "Select": _select,
     # products and windows
-    **rows("MatMul _FusedMatMul", lambda c: _product(c, "transpose_a", "transpose_b")),
+    **rows("MatMul SparseMatMul _FusedMatMul", lambda c: _product(c, "transpose_a", "transpose_b")),
     **rows("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _product(c, "adj_x", "adj_y")),
     "Einsum": lambda c: o.einsum(c["equation"]),
     **rows("Conv2D Conv3D DepthwiseConv2dNative", _convolution),
@@ -333,6 +352,22 @@ TABLE: dict[str, Row] = {
     **rows("Conv2DBackpropInput Conv3DBackpropInputV2", _transposed),
     **worded(named("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"), _pool),
     "MaxPoolWithArgmax": _pool_and_places,
+    # of a filter all of its input channel; of what a window reads all of its row of the batch
+    **rows(
+        "Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter",
+        lambda c: Whole(((c.rank() - 1, c.rank() - 2),), c.op.lower(), c.numbers(*WINDOW)),
+    ),
+    **rows(
+        "MaxPoolGrad MaxPool3DGrad",
+        lambda c: Whole(((0, 0),), c.op.lower(), c.numbers("ksize", *WINDOW), (1, 2)),
+    ),
+    **rows(
+        "AvgPoolGrad AvgPool3DGrad",
+        lambda c: Whole(((0, 0),), c.op.lower(), (*c.numbers("ksize", *WINDOW), c.gives[0])),
+    ),
+    "DepthwiseConv2dNativeBackpropInput": lambda c: reading(
+        c, Whole(((0, 0),), c.op.lower(), c.numbers(*WINDOW)), 2, 1
+    ),
     "Dilation2D": lambda c: _plane(c, "strides", "rates", "padding"),
     # groups of elements
     "Softmax": lambda c: o.softmax((-1,)),
@@ -354,10 +389,11 @@ TABLE: dict[str, Row] = {
         "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D", _spectrum
     ),
     **rows(SEGMENTS, _segments),
-    **rows("ResizeArea ResizeBilinear ResizeBicubic", lambda c: _plane(c, *CORNERS)),
+    **rows(
+        "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad", lambda c: _plane(c, *CORNERS)
+    ),
     "CropAndResize": _boxes,
-    **rows("Where Unique UniqueV2 ListDiff InvertPermutation", _everything),
-    **rows("Bincount DenseBincount LinSpace HistogramFixedWidth", _everything),
+    **rows(EVERYTHING, _everything),
     # movement that sizes of 1 leave open, or that indices name
     **rows("Reshape ExpandDims", lambda c: o.reshape()),
     "Squeeze": lambda c: o.squeeze(c.shape(), c["squeeze_dims"] or None),
@@ -378,7 +414,7 @@ TABLE: dict[str, Row] = {
         c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
     "TensorScatterUpdate": lambda c: _updated(c, False),
-    "TensorScatterAdd": lambda c: _updated(c, True),
+    **rows("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),
 }
 """What each operation computes."""
 

@@ -93,9 +93,10 @@ SMALL_ARGUMENT = 64
 """Elements of an argument that lines and attributes spell out."""
 
 STRUCTURE = frozenset(
-    "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes multiples "
-    "begin end strides paddings crops block_shape split_dim size_splits concat_dim shift depth k "
-    "num_lower num_upper num_rows num_cols padding_value fft_length num_segments".split()
+    "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes filter_sizes "
+    "orig_input_shape multiples begin end strides paddings crops block_shape split_dim size_splits "
+    "concat_dim shift depth k num_lower num_upper num_rows num_cols padding_value fft_length "
+    "num_segments".split()
 )
 """Names of inputs that say how an operation works, not on what: shapes, axes, paddings."""
 

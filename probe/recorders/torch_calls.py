@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tag
 
 from probe.layout import BOUNDARY
 from probe.recorders.torch_private import of_others, packed
@@ -43,7 +44,8 @@ class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
     and which it only writes. ``empty``: what it gives holds nothing yet. ``reads_only``: it reads
     all its arrays, changes none, and what it gives holds something. ``of_others``: what it computes
-    others do, which can be seen instead. ``func``: itself, so that nothing else gets its id."""
+    others do, which can be seen instead. ``turns``: it changes how a tensor lies. ``func``: itself,
+    so that nothing else gets its id."""
 
     base: str
     defaults: dict[str, Any]
@@ -54,6 +56,7 @@ class Facts(NamedTuple):
     reads_only: bool
     of_others: bool
     view: bool
+    turns: bool
     func: Any
 
 
@@ -69,7 +72,7 @@ def facts(func: Any) -> Facts:
 def _facts(func: Any) -> Facts:
     base = func._schema.name.removeprefix("aten::")  # others keep their library's name in front
     arguments = func._schema.arguments
-    random = torch.Tag.nondeterministic_seeded in func.tags
+    random = Tag.nondeterministic_seeded in func.tags
     empty = "empty" in base or base == "set_"
     writes = {a.name for a in arguments if a.alias_info and a.alias_info.is_write}
     only = {a.name for a in arguments if a.name in writes and a.kwarg_only}
@@ -79,7 +82,7 @@ def _facts(func: Any) -> Facts:
     defaults = {a.name: a.default_value if a.has_default_value() else None for a in arguments}
     reads_only = not (writes or only or empty or base == SOMETIMES)
     view = bool(getattr(func, "is_view", False))
-    flags = (random, empty, reads_only, of_others(func), view)
+    flags = (random, empty, reads_only, of_others(func), view, Tag.inplace_view in func.tags)
     return Facts(base, defaults, frozenset(writes), frozenset(only), *flags, func)
 
 
@@ -215,12 +218,15 @@ def called(
     kwargs: Mapping[str, Any],
     read: Sequence[bool],
     every: Sequence[torch.Tensor],
+    returned: int,
     at: Sequence[int],
-) -> tuple[Call, Lines, Repeat | None]:
-    """Returns a call that has run, its lines, and what runs it alone.
+) -> tuple[Call, Lines | None, Repeat | None]:
+    """Returns a call that has run, its lines, and what runs it alone; None where its operands are
+    not plain memory, or objects of C++.
 
     ``read``: of each of its tensors, in order, whether it is read; ``every``: what it gave and
-    changed; ``at``: which of these are new values. Neither lines nor what runs it keep a tensor.
+    changed, of which the first so many are ``returned``; ``at``: which of these are new values.
+    Neither lines nor what runs it keep a tensor.
     """
     known, left, reads = facts(func), iter(read), list[torch.Tensor]()
 
@@ -235,8 +241,11 @@ def called(
     tree = replaced((tuple(args), dict(kwargs)), slot)
     slots, looked = [slot_of(one) for one in reads], list[bool]()
     attributes = bound(known, *tree)
-    repeat = Repeat(func, tree, slots, torch.get_num_threads(), at, torch.is_grad_enabled())
+    alike = [next(n for n, other in enumerate(reads) if other is one) for one in reads]
+    repeat = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
     again = None if known.random and attributes.get("dropout_p", 1) != 0 else repeat
+    beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
+    lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
     call = Call(
         base if base.startswith("__") else base.removesuffix("_"),
@@ -252,7 +261,11 @@ def called(
         slots=slots,
         looked=looked,
     )
-    return call, _writer(func, tree, slots, at, len(every)), again
+    if any(one.strides is None for one in slots):
+        return call, None, None
+    # a change in place of how a tensor lies can't be written with what it gives
+    odd = known.turns or any(isinstance(one, torch.ScriptObject) for one in leaves(tree))
+    return call, None if odd else lines, again
 
 
 def _operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Operand:
@@ -289,13 +302,15 @@ def _plain(value: Any) -> Any:
 class Repeat:
     """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
-    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for;
+    ``tree``: its arguments; ``slots``: how what it reads lies; ``alike``: of each operand the first
+    that is the same tensor, which attention asks; ``at``: which results are asked for;
     ``gradients``: whether they are on, as some kernels ask that themselves.
     """
 
     func: Any
     tree: Any
     slots: Sequence[Slot]
+    alike: Sequence[int]
     threads: int
     at: Sequence[int]
     gradients: bool = False
@@ -316,7 +331,11 @@ class Repeat:
         return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
+        operands = list[torch.Tensor]()
+        for n, (bits, slot) in enumerate(zip(arrays, self.slots, strict=True)):
+            first = self.alike[n]
+            same = first < n and slot == self.slots[first] and np.array_equal(arrays[first], bits)
+            operands.append(operands[first] if same else placed(bits, slot))
 
         def filled(one: Any) -> Any:
             if not isinstance(one, Slot):
@@ -341,11 +360,21 @@ class Repeat:
 Lines = Callable[[Sequence[str], str], list[str]]
 
 
-def _writer(func: Any, tree: Any, reads: Sequence[Slot], at: Sequence[int], count: int) -> Lines:
-    """``count``: of the tensors that it gives; ``at``: which of them are results of its own."""
+def _writer(
+    func: Any,
+    tree: Any,
+    reads: Sequence[Slot],
+    at: Sequence[int],
+    count: int,
+    beside: Sequence[int],
+) -> Lines:
+    """``count``: of the tensors that it gives; ``at``: which of them are results of its own;
+    ``beside``: numbers of operands that it changes besides, the last of these."""
     base = facts(func).base
     # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
     own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
+    returns = func._schema.returns
+    several = len(returns) > 1 or any(str(one.type).startswith("List") for one in returns)
     called = f"torch.{base}" if own and func._overloadname in OVERLOADS else f"torch.ops.{func}"
 
     def lines(names: Sequence[str], result: str) -> list[str]:
@@ -353,9 +382,14 @@ def _writer(func: Any, tree: Any, reads: Sequence[Slot], at: Sequence[int], coun
         args = [_literal(one, names) for one in tree[0]]
         args += [f"{name}={_literal(one, names)}" for name, one in tree[1].items()]
         found.append(f"{result} = {called}({', '.join(args)})")
-        if count > 1 and any(str(one.type) == "int" for one in func._schema.returns):
+        if 1 < len(returns) != count - len(beside):  # among them are numbers, or nothing
             found.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
-        if count > 1 and list(at) != list(range(count)):
+        if beside:
+            own = f"*{result}, " if several else f"{result}, " if returns else ""
+            found.append(f"{result} = [{own}{', '.join(names[n] for n in beside)}]")
+        if len(at) == 1 and (count > 1 or several or beside):
+            found.append(f"{result} = {result}[{at[0]}]")
+        elif count > 1 and list(at) != list(range(count)):
             found.append(f"{result} = [{', '.join(f'{result}[{n}]' for n in at)}]")
         return found
 

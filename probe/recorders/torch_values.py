@@ -24,7 +24,7 @@ import torch
 from probe.errors import InputError
 from probe.layout import BOUNDARY
 from probe.recorders.torch_private import Held, storage_of
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.semantics import Moves, Shapes, Unknown
 from probe.semantics.labels import Labels, joined, tag
 
@@ -516,7 +516,7 @@ class Values:
         again = meaning.move if isinstance(meaning, Moves) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
         gives = [self.seen(tensor, place)]
-        self.visit(Event("changed through a view", path, reads, gives, meaning, {}, call))
+        self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
         if memory.hollow or memory.cover:
             memory.covered(tensor, key, lay.geometry)
 

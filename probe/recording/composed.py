@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
+from probe.recording.matching import computes, named
 from probe.recording.recording import Operation, Recording, Run
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 

@@ -26,7 +26,7 @@ from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.enclosed import rounding
 from probe.recording.place import Placed
-from probe.recording.recording import Side, name_of
+from probe.recording.recording import Run, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -105,7 +105,7 @@ class Region:
     reads: list[Pair]
 
     @classmethod
-    def of(cls, left: Side, right: Side, one: Aligned) -> Region | None:
+    def of(cls, left: Run, right: Run, one: Aligned) -> Region | None:
         """Returns a region, of its first output that differs; None where that is not on both sides.
         What only passes on what differs before is run on what agrees, and differs by itself then.
         KeyError: a recording has left out its operands."""
@@ -209,7 +209,7 @@ class Region:
 
 
 def explain(
-    left: Side, right: Side, aligned: Aligned, most: int = ALL, known: Known | None = None
+    left: Run, right: Run, aligned: Aligned, most: int = ALL, known: Known | None = None
 ) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
 
@@ -352,7 +352,7 @@ def _unlike(region: Region) -> tuple[str, str]:
     return "", region.reads_more()
 
 
-def refuted(left: Side, right: Side, aligned: Aligned) -> str:
+def refuted(left: Run, right: Run, aligned: Aligned) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     try:

@@ -12,7 +12,7 @@ import pytest
 from probe.recording import folder, walk
 from probe.recording.assumed import asked
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live, Run
+from probe.recording.recording import Run, recorded
 from probe.semantics import Contracts, Reduces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -42,7 +42,7 @@ def of(*shape: int) -> Any:
 def watched(function: Callable[[], Any]) -> Run:
     """A function recorded, with the bits of the unrecorded one."""
     recorder = Recorder(function)
-    live, plain = Live(recorder), recorder.plain()
+    live, plain = recorded(recorder), recorder.plain()
     assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in plain]
     return live
 
@@ -100,7 +100,7 @@ def proved(run: Callable[[], Any]) -> set[str]:
     live, written = watched(run), set()
     for one in live.recording.operations:
         arrays = live.arrays({*one.reads, *one.gives})
-        event = live.event(one.number)
+        event = live.recording.operations[one.number]
         assert event.again is not None
         found = event.again([arrays[n] for n in one.reads])
         for array, number in zip(found, one.gives, strict=True):
@@ -436,7 +436,7 @@ def test_double_precision_is_a_format_with_numbers() -> None:
     rng = np.random.default_rng(8)
     with jax.enable_x64(True):
         x, w = (jax.numpy.asarray(rng.normal(size=shape)) for shape in ((7, 1001), (1001, 33)))
-        found = compare(Live(Recorder(lambda: x[:1] @ w)), Live(Recorder(lambda: x @ w)))
+        found = compare(recorded(Recorder(lambda: x[:1] @ w)), recorded(Recorder(lambda: x @ w)))
         (output,) = found.outputs
         plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())
     assert {value.dtype for value in found.left.values} == {"float64"}
@@ -450,9 +450,9 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         return (jnp.tanh(state["x"])[state["index"]] * state["factor"]).reshape(-1)
 
     kept = Recorder(run)
-    Live(kept)
+    recorded(kept)
     state |= {"index": jnp.asarray([3, 3]), "factor": -0.5, "x": of(4, 3)}
-    again, fresh = Live(kept).recording, Live(Recorder(run)).recording
+    again, fresh = recorded(kept).recording, recorded(Recorder(run)).recording
     assert [one.digest for one in again.values] == [one.digest for one in fresh.values]
     for one, other in zip(again.operations, fresh.operations, strict=True):
         assert (one.name, one.op, one.reads, one.gives) == (

@@ -9,7 +9,7 @@ import pytest
 
 from probe.recording import source
 from probe.recording.difference import compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import (
     Contracts,
     Each,
@@ -38,7 +38,7 @@ def cause(
 ) -> source.Cause:
     """Of two sums of a, b, c and d in one operation each."""
     given = {n: one.astype(dtype) for n, one in TERMS.items()}
-    runs = [Live(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
+    runs = [recorded(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
     found = compare(*runs, {4: 4})
     return source.explain(runs[0], runs[1], found.operations[0])
 
@@ -99,7 +99,7 @@ def shifted(number: int) -> Step:
 
 def formulas(left: list[Step], right: list[Step]) -> source.Cause:
     """Of two formulas, whose results are taken for the same."""
-    runs = [Live(Doubles(GIVEN, steps)) for steps in (left, right)]
+    runs = [recorded(Doubles(GIVEN, steps)) for steps in (left, right)]
     found = compare(*runs, {runs[0].recording.outputs[0]: runs[1].recording.outputs[0]})
     (one,) = [one for one in found.operations if one.gives and one.differing]
     assert one.joint and one.assumed

@@ -108,6 +108,9 @@ SAMPLES = [
              normal(1, 24), batch=1, hidden_size=3),
     imported("GRU", "GRU", T.transpose(1, 0, 2).copy(), normal(1, 9, 8), normal(1, 9, 3),
              normal(1, 18), None, normal(1, 4, 3), batch=1, hidden_size=3),
+    *(imported("LSTM", "LSTM", T.transpose(1, 0, 2).copy(), *(normal(n, *size) for size in
+               ((12, 8), (12, 3), (24,))), batch=1, hidden_size=3, direction=way)
+      for n, way in ((2, "bidirectional"), (1, "reverse"))),
     of("Attention", T, blobs=[normal(8, 24), normal(24)], num_heads=2, qkv_hidden_sizes=[8, 8, 8]),
     of("Reshape", P, dim=[4, 24, 8]), of("Flatten", P, axis=1),
     of("Permute", P, order=[0, 2, 3, 1]),
