@@ -80,7 +80,11 @@ def test_no_order_is_said_of_what_is_not_known_to_be_a_sum_of_the_same(name) -> 
 X, W = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((6, 20), (20, 3)))
 SCALE, SHIFT = RANDOM.standard_normal((2, 3)).astype(np.float32)
 GIVEN = {"x": X, "w": W, "s": SCALE, "b": SHIFT, "folded": W * SCALE}
-GIVEN |= {"w3": W[None], "other": np.nextafter(W, np.float32(9))[None]}
+GIVEN |= {
+    "ones": np.ones(3, np.float32),
+    "w3": W[None],
+    "other": np.nextafter(W, np.float32(9))[None],
+}
 
 
 def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -169,7 +173,8 @@ def test_sums_of_the_same_products_that_are_written_differently_differ_by_their_
         Step("reshape", Reshapes(), lambda y: y.reshape(6, 3), [1]),
         shifted(2),
     ]
-    cause = formulas([PRODUCT, shifted(0)], steps)
+    once = Step("scale", Each("multiply", "clears"), np.multiply, [0, "ones"])  # changes nothing
+    cause = formulas([PRODUCT, once, shifted(1)], steps)
     if weights == "w3":
         assert cause.kind == "order" and cause.explained and "same products" in cause.why
         assert cause.examined == cause.replayed == cause.differing > 0
