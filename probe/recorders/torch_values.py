@@ -21,7 +21,7 @@ import torch
 
 from probe.errors import InputError
 from probe.layout import BOUNDARY
-from probe.recorders.torch_private import Held, storage_of
+from probe.recorders.torch_private import Held, storage_address
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.semantics import Moves, Unknown, Written
 
@@ -376,7 +376,7 @@ class Named(NamedTuple):
 
 def address(tensor: torch.Tensor) -> int:
     """Returns what tells a tensor's memory from others while it lives."""
-    return storage_of(tensor) if plain(tensor) else -id(tensor)
+    return storage_address(tensor.untyped_storage()) if plain(tensor) else -id(tensor)
 
 
 class Values:
@@ -413,7 +413,7 @@ class Values:
             )
             return Place(memory, (memory.number, memory.changes, lay.number), lay)
         storage = tensor.untyped_storage()
-        at = storage._cdata
+        at = storage_address(storage)
         memory = self.memories.get(at) or self._met(storage, at)
         lay = self.lays.strided(tensor)
         found = memory.places.get(lay)

@@ -1,10 +1,10 @@
 """What an operation computes, in words that all libraries share: which inputs each output reads.
 
 A library's file gives each of its operations one of these. They serve twice: labels say which
-outputs of two runs must agree (:mod:`probe.semantics.labels`), and sums of products and pools
-become cases that the engine explains. An operation of which the recorder
-does not know what it computes is ``Unknown``: its outputs must agree where all that it reads does;
-whether its other outputs must agree is reported as unknown.
+outputs of two runs must agree (:mod:`probe.semantics.labels`), and of sums of
+products and pools the engine is asked in which order they are added. An operation of which the
+recorder does not know what it computes is ``Unknown``: its outputs must agree where all that it
+reads does; whether its other outputs must agree is reported as unknown.
 
 ``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
 of the outputs, ``what`` a label of the operation's name and numbers.
