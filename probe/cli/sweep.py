@@ -181,7 +181,7 @@ def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
     return int(bool(fail_on and (differing or (fail_on == "finding" and strange))))
 
 
-@click.command(cls=Words, short_help="Find the first release in which something changed.")
+@click.command(cls=Words, short_help="Find the release or condition that changed the results.")
 @case_options
 @option("--between", "T", "The release to start from, such as tensorflow==1.2.1.", required=True)
 @option("--and and_", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
@@ -215,10 +215,14 @@ def bisect(
 
     Missing releases are installed (see `probe install`). The search assumes a single change; it
     reports results that contradict this.
+
+    If the two targets differ in switches or devices (`--between numpy,isa=avx2,threads=1 --and
+    numpy`), it finds the smallest set of the first one's conditions that brings its results back.
     """
     from probe.cli.show import sweeps
     from probe.store import Store
     from probe.target import Target
+    from probe.thresholds import conditions
     from probe.thresholds.bisection import bisect as search
 
     case = case_of(words)
@@ -226,9 +230,16 @@ def bisect(
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
     values = numbers("lengths", lengths or f"{shortest}..{shortest + 14}")
+    left, right = Target.parse(between), Target.parse(and_)
+    if left.name == right.name and not conditions.only_releases(left, right):
+        with out.progress("bisect"):
+            told = conditions.bisect(case, left, right, values, what, out.note)
+        told_json = {"what": what, "case": case.to_json()} | told.to_json()
+        out.give(told_json, lambda: sweeps.conditioned(told, what))
+        return
     with Store.here(folder) as store, out.progress("bisect"):
         found = search(
-            *(case, Target.parse(between), Target.parse(and_), values, what, store),
+            *(case, left, right, values, what, store),
             releases=[one.strip() for one in releases.split(",")] if releases else (),
             keep=not remove,
             tell=out.note,

@@ -22,7 +22,7 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError, ProbeError
-from probe.recording.contract import INPUT, WEIGHT, Again, Event, Input, Laid, Seen, Visit
+from probe.recording.contract import INPUT, WEIGHT, Again, Event, Input, Laid, Seen, Visit, laid
 from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.call import Call, Operand, positions
@@ -32,6 +32,12 @@ Key = Any
 
 Known = tuple[tuple[int, ...], str]
 """A value's shape and dtype."""
+
+Nodes = Sequence[Any]
+Fed = Mapping[Any, Known]
+"""What nodes will be given, in this order."""
+Held = Mapping[Any, np.ndarray]
+"""Other numbers for constants."""
 
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 """Nodes in a row as they were started: the library's values to all values that they give."""
@@ -159,26 +165,17 @@ class Graph(ABC):
     # what a library adds
 
     @abstractmethod
-    def started(
-        self,
-        nodes: Sequence[Any],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
-        """Makes a model of nodes in a row and starts it. ``fed``: what it will be given, in this
-        order; ``held``: other numbers for constants; ``once``: it runs once."""
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+        """Makes a model of nodes in a row and starts it; ``once``: for one run alone."""
 
     @abstractmethod
     def meaning(self, node: Any, call: Call) -> Meaning:
         """Returns what a node computes."""
 
     @abstractmethod
-    def lines(
-        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
-    ) -> list[str]:
-        """Returns lines of Python that run a node on arrays of these names, which lie ``at`` these
-        addresses."""
+    def lines(self, node: Any, own: Mapping[Any, str], out: str) -> list[str]:
+        """Returns lines of Python that run a node. ``own``: names of the arrays that it reads;
+        ``out``: of its first result; others are ``out1`` and so on."""
 
     def described(self, value: Any) -> Known:
         """Returns shape and dtype of a value or constant."""
@@ -370,9 +367,14 @@ class Graph(ABC):
         shapes, dtypes = [one.shape for one in gives], [one.dtype for one in gives]
         ends = node.domain, self.opset, alone
         what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
-        lines = partial(self.lines, node, reads, addresses) if node.able else None
+        lines = partial(self._lines, node, reads, addresses) if node.able else None
         first = node.op, node.path, seen, gives, what, node.said
         return Event(*first, alone, lines, self.IMPORTS)
+
+    def _lines(
+        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
+    ) -> list[str]:
+        return laid(names, at) + self.lines(node, dict(zip(reads, names, strict=True)), out)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]

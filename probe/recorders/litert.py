@@ -32,7 +32,17 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Graph, Known, Node, Opened, Runner, refused, unreadable
+from probe.recorders.graphs import (
+    Fed,
+    Graph,
+    Held,
+    Node,
+    Nodes,
+    Opened,
+    Runner,
+    refused,
+    unreadable,
+)
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
@@ -131,11 +141,7 @@ class File:
         return tuple(found)
 
     def piece(
-        self,
-        nodes: Sequence[Node],
-        fed: Mapping[int, Known],
-        shapes: Mapping[int, Known],
-        held: Mapping[int, np.ndarray],
+        self, nodes: Nodes, fed: Fed, shapes: Fed, held: Held
     ) -> tuple[bytearray, dict[int, int]]:
         """Returns a model of operators in a row, all of whose results are its outputs, and the
         numbers of its constants' buffers.
@@ -214,13 +220,7 @@ class Operators(Graph):
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.files: dict[Any, Path] = {}
 
-    def started(
-        self,
-        nodes: Sequence[Node],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
         key = tuple(map(id, nodes))
         if key not in self.files:
             content = bytes(self.file.piece(nodes, fed, self.known, held)[0])
@@ -241,11 +241,9 @@ class Operators(Graph):
     def name(self, key: int) -> str:
         return self.file.name(key)
 
-    def lines(
-        self, node: Node, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
-    ) -> list[str]:
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes."""
-        own, words = dict(zip(reads, names, strict=True)), ""
+        words = ""
         if "threads" in self.switches:
             words += f", num_threads={int(self.switches['threads'])}"
         if self.switches.get("xnnpack") == "0":

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, printer
 
 from probe.errors import InputError
-from probe.recorders.graphs import Known, Node, ordered
+from probe.recorders.graphs import Fed, Node, ordered
 from probe.recording.contract import Input
 from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
@@ -135,7 +135,7 @@ class OnnxNode(Node):
         """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
         made = onnx.NodeProto()
         made.CopyFrom(self.own)
-        made.name = self.within + self.own.name if self.own.name else ""
+        made.name = self.within + self.own.name if self.own.name and not called else ""
         made.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
         made.output[:] = [called.get(key, key) if key else "" for key in self.outs]
         if self.captured and (self.scope or called):
@@ -294,34 +294,39 @@ def ended(loop: OnnxNode) -> list[OnnxNode]:
 
 def piece(
     nodes: Sequence[OnnxNode],
-    fed: Mapping[Any, Known],
+    fed: Fed,
     weights: Mapping[Any, tuple[Constant, np.ndarray | None]],
     like: Any,
-) -> bytes:
+    called: Mapping[Any, str],
+) -> Any:
     """Returns a model of some nodes in a row, whose outputs are all outputs of the model.
 
     ``fed``: what is read from before; ``weights``: constants, each with other numbers for it;
-    ``like``: the model that has the nodes. Of a node alone nothing has its own name: that of
-    another iteration is the same model.
+    ``like``: the model that has the nodes; ``called``: names of values, where their keys aren't.
     """
-    called: dict[Any, str] = {}
-    if len(nodes) == 1:
-        every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives))
-        called = {key: f"v{n}" for n, key in enumerate(every)}
     inputs = [
         helper.make_tensor_value_info(called.get(key, key), kind_of(dtype), None)
         for key, (_, dtype) in fed.items()
     ]
-    outputs = [
-        onnx.ValueInfoProto(name=called.get(key, str(key))) for node in nodes for key in node.gives
-    ]
+    outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
     held = [one.tensor(called.get(key, key), array) for key, (one, array) in weights.items()]
     protos = [node.proto(called) for node in nodes]
-    if called:
-        protos[0].name = ""
     graph = helper.make_graph(protos, "piece", inputs, outputs, held)
-    made = onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
-    return made.SerializeToString()
+    return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
+
+
+def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns lines of Python that make a model. ``weights``: names of its constants, with
+    arrays."""
+    return [
+        "model = parser.parse_model('''",
+        *printer.to_text(model).splitlines(),
+        "''')",
+        *(
+            f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
+            for name, array in weights
+        ),
+    ]
 
 
 def attributes(proto: Any) -> dict[str, Any]:
@@ -342,11 +347,6 @@ def attributes(proto: Any) -> dict[str, Any]:
                 value = str(value)
         found[one.name] = value
     return found
-
-
-def versions(model: Any, domains: Iterable[str]) -> list[Any]:
-    """Returns which releases of the operators of these domains a model has."""
-    return [one for one in model.opset_import if one.domain in domains]
 
 
 def inputs_of(graph: Any) -> tuple[Input, ...]:

@@ -10,7 +10,6 @@ Of an ``If`` the branch that runs is recorded, of a ``Loop`` and a ``Scan`` ever
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import tempfile
@@ -27,10 +26,19 @@ from onnxruntime.capi import onnxruntime_pybind11_state as binding
 from probe import layout
 from probe.errors import InputError
 from probe.recorders import onnx_file, onnx_table
-from probe.recorders.graphs import Graph, Known, Opened, Runner, refused, unreadable
+from probe.recorders.graphs import (
+    Fed,
+    Graph,
+    Held,
+    Known,
+    Nodes,
+    Opened,
+    Runner,
+    refused,
+    unreadable,
+)
 from probe.recorders.graphs import Recorder as OfGraph
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
-from probe.recording.contract import laid
 from probe.recording.recording import digest
 from probe.semantics import Meaning
 from probe.semantics.call import Call
@@ -90,7 +98,7 @@ class Optimised(Graph):
     iterations are recorded."""
 
     BY_SHAPE = frozenset(("Shape", "Size"))
-    IMPORTS = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
+    IMPORTS = ("import numpy as np", "import onnxruntime", "from onnx import numpy_helper, parser")
     LAID = True
 
     def __init__(
@@ -109,9 +117,8 @@ class Optimised(Graph):
         self.sessions: dict[str, Any] = {}
         self.blocks: dict[str, Block] = {}
         self.made: dict[str, str] = {}
-        self.opset = max(
-            (one.version for one in onnx_file.versions(model, ("", "ai.onnx"))), default=1
-        )
+        own = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+        self.opset = max(own, default=1)
         nodes, constants, outputs = onnx_file.body(model.graph, {}, mapped)
         del model.graph.initializer[:]
         names = [one.name for one in model.graph.input if one.name not in constants]
@@ -154,20 +161,17 @@ class Optimised(Graph):
 
     # nodes
 
-    def started(
-        self,
-        nodes: Sequence[OnnxNode],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
         if "stacked" in nodes[0].words:
             return functools.partial(self._stacked, nodes[0])
         keys = dict.fromkeys(key for node in nodes for key in node.uses if key in self.constants)
         turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
         weights = {key: (self.constants[key], turned.get(key)) for key in keys}
-        content = onnx_file.piece(nodes, fed, weights, self.model)
-        inside = len(nodes) == 1 and nodes[0].within
+        # of a node alone nothing has its own name, so that in other iterations it is the same model
+        every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives)) if len(nodes) == 1 else {}
+        called = {key: f"v{n}" for n, key in enumerate(every)}
+        content = onnx_file.piece(nodes, fed, weights, self.model, called).SerializeToString()
+        inside = bool(called) and nodes[0].within
         name = digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
         if session is None:
@@ -282,54 +286,18 @@ class Optimised(Graph):
             return onnx_file.reshaped_block(block.size, call.shape(), block.inner == SPLIT)
         return onnx_table.meaning(call)
 
-    def lines(
-        self,
-        node: OnnxNode,
-        reads: Sequence[Any],
-        at: Sequence[Any],
-        names: Sequence[str],
-        out: str,
-    ) -> list[str]:
-        own = dict(zip(reads, names, strict=True))
-        found = laid(names, at)
+    def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
+        outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
         if not self.joins(node):
-            return [*found, f"{out} = np.stack([{', '.join(names)}], {node.words['stacked']})"]
-        if any(onnx_file.graphs(node.own)):
-            raise ValueError("a body is not written")
+            every = ", ".join(own[key] for key in node.slots)
+            return [f"{out} = np.stack([{every}], {node.words['stacked']})"]
+        found = list[str]()
         for key in own.keys() & self.blocks.keys():
             found += self.blocks[key].lines(own[key], self.described_at(key)[0])
-        fed = [key for key in own if key not in self.constants]
-        inputs = [own.get(key, "") for key in node.slots]
-        outputs = [f"{out}{n or ''}" if key else "" for n, key in enumerate(node.outs)]
-        said = "".join(
-            f", {name}={json.dumps(value)}"
-            for name, value in node.words.items()
-            if not isinstance(value, np.ndarray)
-        )
-        said += f', domain="{node.domain}"' * bool(node.domain)
-        given = [
-            f'helper.make_tensor_value_info("{own[key]}", '
-            f"{onnx_file.kind_of(self.described_at(key)[1])}, None)"
-            for key in fed
-        ]
-        held = [
-            f'numpy_helper.from_array({name}, "{name}")'
-            for key, name in own.items()
-            if key in self.constants
-        ]
-        opsets = [
-            f'helper.make_opsetid("{one.domain}", {one.version})'
-            for one in onnx_file.versions(self.model, ("", node.domain))
-        ]
-        found += [
-            f'node = helper.make_node("{node.op}", {inputs}, {outputs}{said})',
-            f"inputs, constants = [{', '.join(given)}], [{', '.join(held)}]",
-            f"outputs = [helper.make_empty_tensor_value_info(y) for y in {outputs} if y]",
-            'graph = helper.make_graph([node], "one", inputs, outputs, constants)',
-            f"model = helper.make_model(graph, opset_imports=[{', '.join(opsets)}], "
-            f"ir_version={self.model.ir_version})",
-            "options = onnxruntime.SessionOptions()",
-        ]
+        fed = {key: self.described_at(key) for key in own if key not in self.constants}
+        model = onnx_file.piece([node], fed, {}, self.model, {**own, **outs})
+        found += onnx_file.written(model, [(own[k], own[k]) for k in own if k not in fed])
+        found.append("options = onnxruntime.SessionOptions()")
         if "threads" in self.switches:
             found.append(f"options.intra_op_num_threads = {self.switches['threads']}")
         if "deterministic" in self.switches:
@@ -340,11 +308,10 @@ class Optimised(Graph):
             "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
             "session = onnxruntime.InferenceSession(model.SerializeToString(), options, "
             'providers=["CPUExecutionProvider"])',
-            f"{out} = session.run(None, {{{arrays}}})[0]",
+            f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
         ]
-        if node.gives[0] in self.blocks:
-            shape = self.described_at(node.gives[0])[0]
-            found += self.blocks[node.gives[0]].lines(out, shape, back=True)
+        for key in outs.keys() & self.blocks.keys():
+            found += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
         return found
 
 

@@ -29,8 +29,8 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Graph, Known, Node, Piece, Runner
-from probe.recorders.onnx_file import inputs_of
+from probe.recorders.graphs import Fed, Graph, Held, Node, Nodes, Piece, Runner
+from probe.recorders.onnx_file import inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
@@ -286,32 +286,47 @@ def _parameters(layer: Layer) -> dict[str, Any]:
     }
 
 
-def built(
+def model(
     layers: Sequence[Layer],
-    fed: Mapping[str, Known],
+    fed: Fed,
     gives: Sequence[str],
-    weights: Sequence[Any],
-    switches: Mapping[str, str],
+    weights: Sequence[Any] = (),
+    called: Mapping[Any, str] | None = None,
 ) -> Any:
-    """Returns layers as a net. ``fed``: values that they read from before; ``gives``: values that
-    are wanted; ``weights``: those of all layers, as OpenCV has them."""
+    """Returns layers as a model of custom operators. ``fed``: values that they read from before;
+    ``gives``: values that are wanted; ``weights``: of all layers, as OpenCV has them; ``called``:
+    other names of values."""
+    names = called or {}
     inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
-        for name, (shape, dtype) in fed.items()
+        helper.make_tensor_value_info(
+            names.get(key, key), helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+        )
+        for key, (shape, dtype) in fed.items()
     ]
-    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, []) for name in gives]
+    outputs = [
+        helper.make_tensor_value_info(names.get(k, k), onnx.TensorProto.FLOAT, []) for k in gives
+    ]
     nodes = [
-        helper.make_node(kind, reads, results, name=name, domain=DOMAIN, **words)
-        for kind, reads, results, name, words in _nodes(layers)
+        helper.make_node(
+            *(kind, [names.get(k, k) for k in ins], [names.get(k, k) for k in outs]),
+            name=name,
+            domain=DOMAIN,
+            **words,
+        )
+        for kind, ins, outs, name, words in _nodes(layers)
     ]
     held = [
         numpy_helper.from_array(np.ascontiguousarray(one), f"w{n}") for n, one in enumerate(weights)
     ]
     graph = helper.make_graph(nodes, "piece", inputs, outputs, held)
     domains = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
-    content = helper.make_model(graph, opset_imports=domains).SerializeToString()
+    return helper.make_model(graph, opset_imports=domains)
+
+
+def built(made: Any, switches: Mapping[str, str]) -> Any:
+    """Returns a model of layers as a net."""
     os.environ.setdefault(AS_TYPED, "0")
-    net = cv2.dnn.readNetFromONNX(np.frombuffer(content, np.uint8))
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(made.SerializeToString(), np.uint8))
     if switches.get("winograd") == "0":
         net.enableWinograd(False)
     return net
@@ -342,7 +357,7 @@ class Layers(Graph):
 
     IMPORTS = (
         *("import os", "import cv2", "import numpy as np"),
-        "from onnx import TensorProto, helper, numpy_helper",
+        "from onnx import numpy_helper, parser",
     )
 
     def __init__(
@@ -395,13 +410,7 @@ class Layers(Graph):
         path = plain(layers[-1].name)
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
 
-    def started(
-        self,
-        nodes: Sequence[Node],
-        fed: Mapping[Any, Known],
-        held: Mapping[Any, np.ndarray],
-        once: bool = False,
-    ) -> Runner:
+    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
         (node,) = nodes
         numbers = {**self.constants, **held}
         inner = {key: numbers[key] for key in node.uses if key in self.net.constants}
@@ -419,7 +428,7 @@ class Layers(Graph):
                 return forward(net, given, [wanted[name] for name in node.gives])
 
         with silent():
-            net = built(node.own, known, node.gives, weights, self.switches)
+            net = built(model(node.own, known, node.gives, weights), self.switches)
         return run
 
     def agrees(self, node: Node) -> bool:
@@ -461,47 +470,20 @@ class Layers(Graph):
     def name(self, key: Any) -> str:
         return plain(key) if isinstance(key, str) else f"{plain(key[0])}.blobs[{key[1]}]"
 
-    def lines(
-        self, node: Node, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
-    ) -> list[str]:
-        own = dict(zip(reads, names, strict=True))
-        fed = {key: name for key, name in own.items() if isinstance(key, str)}
-        every = [name for _, ins, outs, _, _ in _nodes(node.own) for name in (*ins, *outs)]
-        short = {name: f"v{n}" for n, name in enumerate(dict.fromkeys((*fed, *every)))}
-        short |= {name: name for name in every if re.fullmatch(r"w\d+", name)}
-        weights = [
-            f"{own[one.name, n]}.reshape{tuple(blob.shape)}"
-            for one in node.own
-            for n, blob in enumerate(one.blobs)
-        ]
-        found = [f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone', "nodes = ["]
-        for kind, ins, outs, name, words in _nodes(node.own):
-            ends = ", ".join(str([short[one] for one in some]) for some in (ins, outs))
-            said = "".join(f", {key}={word!r}" for key, word in words.items())
-            found.append(
-                f"    helper.make_node({kind!r}, {ends}, {name!r}, domain={DOMAIN!r}{said}),"
-            )
-        found += ["]", "inputs = ["]
-        for key, name in fed.items():
-            kind = f"helper.np_dtype_to_tensor_dtype({name}.dtype)"
-            found.append(
-                f"    helper.make_tensor_value_info({short[key]!r}, {kind}, {name}.shape),"
-            )
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
+        fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
+        inner = [k for _, ins, outs, _, _ in _nodes(node.own) for k in (*ins, *outs)]
+        names = {key: f"v{n}" for n, key in enumerate(inner) if not re.fullmatch(r"w\d+", key)}
+        blobs = [((one.name, n), blob) for one in node.own for n, blob in enumerate(one.blobs)]
+        weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
+        made = model(node.own, fed, node.gives, called=names)
         wanted = [places(node.own, own=False)[name] for name in node.gives]
         return [
-            *found,
-            "]",
-            "outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, []) "
-            f"for n in {[short[name] for name in node.gives]}]",
-            f"held = [{', '.join(weights)}]",
-            "held = [numpy_helper.from_array(np.ascontiguousarray(one), f'w{n}') "
-            "for n, one in enumerate(held)]",
-            'graph = helper.make_graph(nodes, "piece", inputs, outputs, held)',
-            f'domains = [helper.make_opsetid("", 17), helper.make_opsetid({DOMAIN!r}, 1)]',
-            "model = helper.make_model(graph, opset_imports=domains).SerializeToString()",
-            "net = cv2.dnn.readNetFromONNX(np.frombuffer(model, np.uint8))",
+            f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone',
+            *written(made, [(f"w{n}", array) for n, array in enumerate(weights)]),
+            "net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))",
             *["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0"),
-            *(f"net.setInput({name}, {short[key]!r})" for key, name in fed.items()),
+            *(f"net.setInput({own[key]}, {names[key]!r})" for key in fed),
             f"results = net.forwardAndRetrieve({[layer for layer, _ in wanted]})",
             *(f"{out}{n or ''} = results[{n}][{slot}]" for n, (_, slot) in enumerate(wanted)),
         ]
@@ -680,7 +662,7 @@ class Recorder:
             fed = {name: (one.shape, one.dtype.name) for name, one in given.items()}
             blobs = [blob for one in self.read.running for blob in one.blobs]
             with silent():
-                return built(self.read.running, fed, self.read.outputs, blobs, self.switches)
+                return built(model(self.read.running, fed, self.read.outputs, blobs), self.switches)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))

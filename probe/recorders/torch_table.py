@@ -371,9 +371,8 @@ def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
     its ``own``, as the first result has ``last`` ones."""
 
     def row(c: Call) -> Meaning:
-        shapes = [tuple(c[name].shape) for name in names]
+        shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
         lead = c.gives[0][: len(c.gives[0]) - last]
-        reads = [c.at(name) for name in names]
         return o.solved(c.op, c.count, reads, shapes, own, lead, list(c.gives), c.more())
 
     return row
@@ -384,18 +383,18 @@ def _solved(*names: str) -> Row:
     parts of the first operand's factorisation."""
 
     def row(c: Call) -> Meaning:
-        shapes = [tuple(c[name].shape) for name in names]
+        shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
         right = shapes[names.index("B" if "B" in names else "self")]
         flat = c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1])
         own = [1 if name == "pivots" or (name == "B" and flat) else 2 for name in names]
         to, *rest = c.gives
-        lead = to[: len(to) - (1 if flat else 2)]
-        reads, word = [c.at(name) for name in names], c.op.lstrip("_").removesuffix("_ex")
+        lead, word = to[: len(to) - (1 if flat else 2)], c.op.lstrip("_").removesuffix("_ex")
         found = o.solved(word, c.count, reads, shapes, own, lead, [to], c.more("check_errors"))
-        last = c.count + len(found.steps) - 1
-        factors = (Whole(_kept(*range(len(shapes[0]) - 2)), f"{word} {n + 1}") for n in range(3))
-        more = (Step(one, (reads[0],), to) for one, to in zip(factors, rest, strict=False))
-        return Steps((*found.steps, *more), tuple(range(last, last + len(c.gives))))
+        if not rest:
+            return found
+        factors, last = Whole(_kept(*range(len(shapes[0]) - 2)), "factors"), len(found.steps)
+        steps = (*found.steps, Step(factors, (reads[0],), rest[0], tuple(rest[1:])))
+        return Steps(steps, tuple(range(c.count + last - 1, c.count + last + len(rest))))
 
     return row
 

@@ -233,13 +233,14 @@ def norm(
     would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
     """
     numbers = (number(eps), bool(scale), bool(shift))
-    return Normalises(tuple(axes), word, numbers, along=along, groups=groups)
+    # PyTorch puts an InstanceNorm's batch among the channels, along which nothing is left out then
+    apart = word == "instance_norm"
+    return Normalises(tuple(axes), word, numbers, along=along, groups=groups, apart=apart)
 
 
 def instance_norm(rank: int, eps: float, scale: bool = True, shift: bool = True) -> Normalises:
-    """Returns a normalisation of each channel's plane, channels second. Nothing is left out along
-    them: PyTorch puts the batch among the channels, where nothing can be."""
-    return replace(norm(range(2, rank), eps, scale, shift, "instance_norm", along=1), apart=True)
+    """Returns a normalisation of each channel's plane, channels second."""
+    return norm(range(2, rank), eps, scale, shift, "instance_norm", along=1)
 
 
 def batch_norm(
@@ -421,6 +422,10 @@ def solved(
     steps.append(Step(Joins(1), tuple(joined), (stacks, size)))
     every, found = count + len(steps) - 1, []
     for place, shape in enumerate(gives):
+        if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
+            steps.append(Step(Whole((), f"{word} {place}", (said,)), tuple(range(count)), shape))
+            found.append(count + len(steps) - 1)
+            continue
         whole = Whole(((0, 0),), f"{word} {place}", (tuple(parts), said))
         steps.append(Step(whole, (every,), (stacks, prod(shape[len(lead) :]))))
         steps.append(Step(Reshapes(), (count + len(steps) - 1,), shape))

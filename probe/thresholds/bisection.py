@@ -157,7 +157,7 @@ class Question:
         try:
             with VOICE.doing(doing):
                 installation.install(where)
-                seen, says = self._measured(where)
+                seen, says = self.measured(where)
         except TargetError as error:
             return Step(version, None, why=error.why, installed=not here)
         finally:
@@ -166,7 +166,8 @@ class Question:
                 installation.remove(where)
         return Step(version, seen, says, installed=not here)
 
-    def _measured(self, where: Target) -> tuple[str, str]:
+    def measured(self, where: Target) -> tuple[str, str]:
+        """Returns what a target shows, as a short hash, and in words. TargetError."""
         session = open_session(where)
         try:
             return self._ask(session)

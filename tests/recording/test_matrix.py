@@ -642,6 +642,23 @@ ROWS: dict[str, Row] = {
         torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
         opencv=False,
     ),
+    "instance_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.instance_norm(x, weight=g, bias=b, eps=1e-5),
+        onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
+    ),
+    "instance_norm behind a convolution": Row(
+        X,
+        KERNEL,
+        GAMMA[:4].copy(),
+        torch=lambda x, w, g: F.instance_norm(F.conv2d(x, w), weight=g, bias=g, eps=1e-5),
+        onnx=[
+            ("Conv", "x,w0", "c", {}),
+            ("InstanceNormalization", "c,w1,w1", "y", {"epsilon": 1e-5}),
+        ],
+    ),
     "batch_norm": Row(
         X,
         SCALE,

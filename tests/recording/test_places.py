@@ -64,6 +64,45 @@ def test_a_picture_alone_agrees_with_the_batch(name: str) -> None:
     assert agreed(both(lambda: function(P[:1]), lambda: function(P))) == 1
 
 
+M = torch.randn(4, 3, 3, dtype=torch.float64, generator=G)
+SPREAD, RIGHT = M @ M.mT + torch.eye(3, dtype=torch.float64), X[:, :3, :2].clone()
+LOWER = torch.linalg.cholesky(SPREAD)
+MATRICES = {
+    "solve": (torch.linalg.solve, SPREAD, RIGHT),
+    "solve one side": (torch.linalg.solve, SPREAD, RIGHT[:, :, 0].clone()),
+    "solve of one matrix": (lambda b: torch.linalg.solve(SPREAD[0], b), RIGHT),
+    "solve_ex": (torch.linalg.solve_ex, SPREAD, RIGHT),
+    "solve from the right": (lambda a, b: torch.linalg.solve(a, b.mT, left=False), SPREAD, RIGHT),
+    "triangular": (lambda a, b: torch.linalg.solve_triangular(a, b, upper=False), LOWER, RIGHT),
+    "triangular_solve": (lambda a, b: torch.triangular_solve(b, a, upper=False), LOWER, RIGHT),
+    "cholesky": (torch.linalg.cholesky, SPREAD),
+    "cholesky_solve": (torch.cholesky_solve, RIGHT, LOWER),
+    "lu_factor": (torch.linalg.lu_factor, SPREAD),
+    "lu_solve": (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b), SPREAD, RIGHT),
+    "lu": (torch.linalg.lu, SPREAD),
+    "lstsq": (lambda a, b: torch.linalg.lstsq(a, b, driver="gelsd").solution, SPREAD, RIGHT),
+    "inv": (torch.linalg.inv, SPREAD),
+    "pinv": (torch.linalg.pinv, SPREAD),
+    "det": (torch.linalg.det, SPREAD),
+    "eigh": (lambda a: torch.linalg.eigh(a).eigenvalues, SPREAD),
+    "svd": (torch.linalg.svdvals, SPREAD),
+    "qr": (torch.linalg.qr, SPREAD),
+    "cross": (torch.linalg.cross, M, SPREAD),
+    "exponential": (torch.linalg.matrix_exp, M),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_matrix_alone_agrees_with_the_batch(name: str) -> None:
+    function, *operands = MATRICES[name]
+    whole, alone = (lambda rows=rows: function(*(one[rows] for one in operands))
+                    for rows in (slice(None), slice(1, 2)))  # fmt: skip
+    sides = both(alone, whole)
+    for output in range(len(sides[0][0].recording.outputs)):
+        assert agreed(sides, output) == 1, output
+
+
 def test_bags_agree_with_the_same_bags_among_others() -> None:
     words = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6, 5, 3])
     for mode in ("sum", "mean"):

@@ -16,6 +16,7 @@ if not hasattr(cv2.dnn, "readNetFromONNX"):
     pytest.skip("this OpenCV reads no ONNX models", allow_module_level=True)
 
 from probe.recorders.opencv import Layer, Opened, Recorder, built  # noqa: E402
+from probe.recorders.opencv import model as layers_as  # noqa: E402
 from probe.recorders.opencv_table import ELTWISE, FUNCTIONS, TABLE  # noqa: E402
 from probe.recording.contract import Input  # noqa: E402
 
@@ -163,7 +164,8 @@ def recorder(one: Sample, rows: list[int] | None = None) -> Recorder:
     names, gives = tuple(given), tuple(f"y{n}" for n in range(one.gives))
     layer = Layer("layer", one.kind, names, gives, (*range(one.gives),), one.words, one.blobs)
     fed = {name: (array.shape, "float32") for name, array in given.items()}
-    return Opened(lambda: built([layer], fed, gives, one.blobs, {}), inputs, {}).recorder(given)
+    made = layers_as([layer], fed, gives, one.blobs)
+    return Opened(lambda: built(made, {}), inputs, {}).recorder(given)
 
 
 def able(one: Sample) -> bool:

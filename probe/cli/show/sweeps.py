@@ -16,7 +16,9 @@ from probe.cli.show import orders
 from probe.order import certificate
 from probe.printing import ranges, table
 from probe.sweep import Summary, TargetSummary
+from probe.thresholds import conditions
 from probe.thresholds.by_order import ByOrder
+from probe.thresholds.conditions import Conditions
 
 
 def summary(
@@ -181,6 +183,15 @@ def bisected(report: Mapping[str, Any]) -> RenderableType:
         told = str(step["says"] if step["seen"] else step["why"])
         rows.add_row(step["version"], step["seen"] or "(could not be tested)", told)
     return Group(_answer(report), "", rows)
+
+
+def conditioned(found: Conditions, what: str) -> RenderableType:
+    """Returns which conditions bring the results back, then a row a target that was tried."""
+    rows = table("target", "shows", "")
+    for step in found.steps:
+        told = step.says if step.seen else step.why
+        rows.add_row(step.version, step.seen or "(could not be tested)", told)
+    return Group(*conditions.described(found, what), "", rows)
 
 
 def _answer(report: Mapping[str, Any]) -> str:
