@@ -440,10 +440,8 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "clamp": _clamp,
     "round": _rounds,
     "reduce_precision": _each("reduce_precision", "exponent_bits", "mantissa_bits"),
-    "bitcast_convert_type": lambda one: (
-        Each("bits", "", (one.gives[0][1],))
-        if one.reads[0][0] == one.gives[0][0]
-        else Unknown("bits of a different size")
+    "bitcast_convert_type": lambda one: operations.bits(
+        one.reads[0][1], one.gives[0][1], one.reads[0][0] == one.gives[0][0]
     ),
     "integer_pow": _integer_power,
     "convert_element_type": _cast,

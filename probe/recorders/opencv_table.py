@@ -16,7 +16,6 @@ from probe.semantics import (
     Contracts,
     Each,
     Meaning,
-    Normalises,
     Passes,
     Same,
     Step,
@@ -25,7 +24,7 @@ from probe.semantics import (
     Whole,
 )
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import Call, Row, named, reading, rows, worded
 
 FUNCTIONS = named(
@@ -165,11 +164,7 @@ def _matmul(c: Call) -> Meaning:
 
 
 def _of_several(word: str, count: int) -> Meaning:
-    if word == "where":
-        return o.where()
-    if count != 2:
-        return Same() if count == 1 else Each(f"{word}_of_{count}")
-    return o.function(word)
+    return o.where() if word == "where" else o.several(word, count)
 
 
 def _eltwise(c: Call) -> Meaning:
@@ -216,8 +211,9 @@ def _batch_norm(c: Call) -> Meaning:
 def _lrn(c: Call) -> Meaning:
     if "WITHIN" in str(_one(c, "norm_region", "")):
         return Whole(((0, 0), (1, 1)), "lrn")
-    names = ("local_size", "alpha", "beta", "k", "bias", "norm_by_size")
-    return Normalises((1,), "lrn", tuple(_one(c, name) for name in names))
+    size, alpha = int(_one(c, "local_size", 5)), _number(c, "alpha", 1.0)
+    alpha = alpha / size if bool(_one(c, "norm_by_size", True)) else alpha
+    return o.lrn(1, size, alpha, _number(c, "beta", 0.75), _number(c, "bias", 1.0))
 
 
 def _norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> Meaning:
@@ -313,8 +309,7 @@ def _plane(c: Call) -> Meaning:
     """Resize: every output reads its own channel's plane."""
     if c.rank() != 4 or c.shape()[:2] != c.gives[0][:2]:
         return Unknown("it changes the batch or the channels")
-    whole = Whole(((0, 0), (1, 1)), "resize", (*_words(c), c.shape()[2:], c.gives[0][2:]))
-    return reading(c, whole, 0)
+    return resized(c, (2, 3), (*_words(c), c.shape()[2:], c.gives[0][2:]))
 
 
 def _recurrent(c: Call) -> Meaning:

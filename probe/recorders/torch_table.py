@@ -16,7 +16,7 @@ from probe.recorders.torch_calls import Call
 from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, placed
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import meaning as by_table
 
 Row = Callable[[Call], Meaning]
@@ -117,7 +117,7 @@ def _together(c: Call, each: Meaning, shape: tuple[int, ...]) -> Meaning:
 
 def _viewed(c: Call) -> Meaning:
     if c.get("dtype") is not None:
-        return Unknown("the bits are read as a different type")
+        return o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
     return o.reshape()
 
 
@@ -326,6 +326,9 @@ def _axes(c: Call) -> tuple[int, ...]:
 def _reduces(c: Call) -> Meaning:
     places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
+    if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):
+        order = c.get("ord", c.get("p"))
+        return o.vector_norm(_axes(c), 2 if order is None else order, bool(c.get("keepdim")))
     return o.reduced(c.op, _axes(c), bool(c.get("keepdim")), c.more("dim", "keepdim"), places)
 
 
@@ -343,6 +346,10 @@ def _aminmax(c: Call) -> Meaning:
 
 def _sorts(c: Call) -> Meaning:
     keep = c.op not in ("kthvalue", "mode") or bool(c["keepdim"])
+    if c.op == "sort":
+        return o.sort(c.rank(), c["dim"], bool(c["descending"]))
+    if c.op == "topk":
+        return o.top_k(c.rank(), c["k"], c["dim"], bool(c["largest"]), bool(c["sorted"]))
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
@@ -361,9 +368,15 @@ def _planes(c: Call, kept: int = 2) -> Meaning:
     return Whole(_kept(*range(kept)), c.op, c.more(), rows=(1,))
 
 
+def _sampled(c: Call) -> Meaning:
+    mode = ("linear", "nearest", "cubic")[c["interpolation_mode"]]
+    padding = ("zeros", "border", "reflection")[c["padding_mode"]]
+    return o.grid_sample(mode, padding, bool(c["align_corners"]))
+
+
 def _matrix(c: Call) -> Meaning:
     """Every output reads all of its own matrix."""
-    return Whole(_kept(*range(c.rank() - 2)), c.op, c.more())
+    return o.matrices(c.op, c.rank(), *(str(one) for one in c.more()))
 
 
 def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
@@ -598,28 +611,6 @@ def _folded(c: Call) -> Meaning:
     return placed.written(c, at, 0, adds=True)
 
 
-def _interpolates(c: Call) -> Meaning:
-    """Along each axis alone the operation is asked what it does to each element."""
-    shape, to = c.shape(), c.gives[0]
-    rank = len(shape) - 2
-    if any(n * m > 1 << 22 for n, m in zip(shape[2:], to[2:], strict=True)):
-        return Whole(_kept(0, 1), c.op, c.more())
-    taps = []
-    for axis in range(rank):
-        size = shape[axis + 2]
-        plane = torch.eye(size, dtype=torch.float64)
-        lengths = [size if k == axis else n for k, n in enumerate(shape[2:])]
-        plane = plane.reshape(size, 1, *(size if k == axis else 1 for k in range(rank)))
-        wide = plane.expand(size, 1, *lengths)
-        found = c.func(wide, *c.args[1:], **c.kwargs)
-        line = found[(slice(None), 0, *(slice(None) if k == axis else 0 for k in range(rank)))]
-        matrix = line.numpy().T
-        most = int((matrix != 0).sum(1).max(initial=1))
-        index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
-        taps.append((axis + 2, index, np.take_along_axis(matrix, index, 1)))
-    return s.Blends(tuple(taps))
-
-
 def _halves(c: Call) -> Meaning:
     halves = (Step(o.function(word), (0,), c.shape()) for word in ("real", "imag"))
     return Steps((*halves, Step(o.stack(-1), (1, 2), c.gives[0])))
@@ -633,7 +624,8 @@ def _of_halves(c: Call) -> Meaning:
 def _gated(c: Call) -> Meaning:
     half = c.gives[0]
     halves = Step(o.split(c["dim"], (half, half)), (0,), half, (half,))
-    return Steps((halves, Step(Each("glu"), (1, 2), half)))
+    gate = Step(o.function("sigmoid"), (2,), half)
+    return Steps((halves, gate, Step(o.function("multiply"), (1, 3), half)))
 
 
 def _rows(names: str, row: Row) -> dict[str, Row]:
@@ -665,11 +657,12 @@ TABLE: dict[str, Row] = {
     **_rows("adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d"
             " adaptive_max_pool2d adaptive_max_pool3d", _adaptive),
     **_rows("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
-            " _upsample_bilinear2d_aa _upsample_bicubic2d_aa", _interpolates),
-    **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback fractional_max_pool2d"
-            " fractional_max_pool3d", _planes),
+            " _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
+            lambda c: resized(c, range(2, c.rank()), (c.op, *c.more()))),
+    **_rows("fractional_max_pool2d fractional_max_pool3d", _planes),
+    **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback", _sampled),
     "affine_grid_generator":
-        lambda c: Whole(_kept(0), "affine_grid", (*c["size"][2:], c["align_corners"])),
+        lambda c: o.affine_grid(c["size"][2:], c["align_corners"]),
     # norms, attention, recurrence
     "native_layer_norm": _norm("layer_norm"),
     "_fused_rms_norm": _norm("rms_norm"),

@@ -26,6 +26,7 @@ class Blends(Meaning):
     """
 
     taps: tuple[tuple[int, np.ndarray, np.ndarray], ...]
+    word: str = "resize"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]

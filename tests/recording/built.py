@@ -7,13 +7,13 @@ all that two tables name.
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
 
-from probe.semantics import Steps, functions, operations
+from probe import semantics
+from probe.semantics import Chooses, Steps, functions, operations
 from probe.semantics.contract import Meaning
 
 WORDED = ("Normalises", "Reduces", "Scans", "Whole", "Each", "Windows", "Steps", "Meaning")
@@ -27,17 +27,24 @@ PLACES = {"reduced": 0, "along": 0, "cumulated": 0, "function": 0, "approximate"
 
 def key(meaning: Meaning) -> Iterator[str]:
     """Yields what a meaning is, of each of its steps."""
+    if isinstance(meaning, Chooses):
+        yield "where"
     if isinstance(meaning, Steps):
         for step in meaning.steps:
             yield from key(step.meaning)
     elif word := getattr(meaning, "word", ""):
         yield re.sub(r" \d+$|[ (].*", "", word)
+        yield word
+        yield type(meaning).__name__.lower()
+        yield getattr(meaning, "kind", word)
     else:
         yield type(meaning).__name__.lower()
 
 
 def _tree(module: str) -> ast.Module:
-    return ast.parse(inspect.getsource(import_module(module)))
+    found = find_spec(module)
+    assert found is not None and found.origin is not None, module
+    return ast.parse(Path(found.origin).read_text())
 
 
 def _name(call: ast.Call) -> str:
@@ -55,7 +62,7 @@ def _words(tree: ast.AST) -> Iterator[str]:
         given += [each.value for each in one.keywords if each.arg == "word"]
         for each in given:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                for word in each.value.split():
+                for word in each.value.split() if _name(one) == "named" else [each.value]:
                     yield word.partition(":")[2] or word.partition(":")[0].lower()
 
 
@@ -69,7 +76,10 @@ def constructors() -> dict[str, set[str]]:
             some = set(map(functions.canonical, _words(one)))
             defaults = zip(one.args.args[::-1], one.args.defaults[::-1], strict=False)
             some |= {ast.literal_eval(d) for arg, d in defaults if arg.arg == "word"}
-            found[one.name] = some if returned in WORDED else {returned.lower()}
+            if returned in WORDED:
+                found[one.name] = some
+            elif hasattr(semantics, returned):
+                found[one.name] = {returned.lower()}
     return found
 
 
