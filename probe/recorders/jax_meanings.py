@@ -182,7 +182,7 @@ def _clamp(one: Equation) -> Meaning:
     if all(value is not None and value.size == 1 for value in bounds):
         low, high = (float(value.reshape(-1)[0]) for value in bounds if value is not None)
         return operations.clip(low, high, (1,))
-    return Each("clamp")
+    return Each("clamp", reads=(1, 0, 2))
 
 
 def _maximum(one: Equation) -> Meaning:
@@ -486,8 +486,8 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "scatter-min": _scatter_add,
     "scatter-max": _scatter_add,
     "sort": _sort,
-    "top_k": _lines(1, "k"),
-    "cholesky": _lines(2),
+    "top_k": lambda one: operations.top_k(len(one.shape()), one.params["k"]),
+    "cholesky": _lines(2, "symmetrize_input"),
     "lu": _lines(2),
     "lu_pivots_to_permutation": _lines(1),
     "eig": _lines(2),

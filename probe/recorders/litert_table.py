@@ -204,7 +204,7 @@ TABLE: dict[str, Row] = {
         named("ARG_MAX:argmax ARG_MIN:argmin"),
         lambda c, word: reading(c, o.reduced(word, c.integers(1), places=True), 0),
     ),
-    "TOPK_V2": lambda c: reading(c, o.top_k(c.rank(), *c.integers(1)), 0),
+    "TOPK_V2": lambda c: reading(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
     "CUMSUM": lambda c: reading(
         c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
     ),

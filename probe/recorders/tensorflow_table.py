@@ -346,7 +346,9 @@ TABLE: dict[str, Row] = {
     ),
     "L2Loss": lambda c: o.reduced("l2_loss", range(c.rank())),
     **worded(named("Cumsum Cumprod CumulativeLogsumexp:logcumsumexp"), _cumulated),
-    "TopKV2": lambda c: reading(c, o.top_k(c.rank(), *c.integers(1), ordered=bool(c["sorted"])), 0),
+    "TopKV2": lambda c: reading(
+        c, o.top_k(c.rank(), c.integers(1)[0], ordered=bool(c["sorted"])), 0
+    ),
     **rows("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", _losses),
     **rows("HSVToRGB RGBToHSV Cross", lambda c: _own(c, 1)),
     **rows(

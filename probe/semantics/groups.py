@@ -75,9 +75,10 @@ class Normalises(LeavesZeros):
 
     def _needed(self, reads: Sequence[Labels]) -> tuple[Sequence[Labels], tuple[Any, ...]]:
         """Returns what counts: a scale of ones and a shift of zeros, as files have them of norms
-        without any, are none. The last two numbers of a norm say which it has."""
-        flags = self.numbers[-2:]
-        if len(reads) < 2 or len(reads) - 1 != sum(one is True for one in flags):
+        without any, are none. A norm's numbers are eps, and whether it has them."""
+        flags = self.numbers[1:]
+        named = len(flags) == 2 and all(isinstance(one, bool) for one in flags)
+        if not named or len(reads) - 1 != sum(flags):
             return reads, self.numbers
         kept, left, given = [reads[0]], [], iter(reads[1:])
         for flag, same in zip(flags, (is_one, is_zero), strict=True):
@@ -85,7 +86,7 @@ class Normalises(LeavesZeros):
             needed = one is not None and not same(one)
             kept += [one] if one is not None and needed else []
             left.append(needed)
-        return kept, (*self.numbers[:-2], *left)
+        return kept, (self.numbers[0], *left)
 
     def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
         rank = len(one.shape)
