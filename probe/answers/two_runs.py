@@ -25,7 +25,7 @@ from probe.recording.adding import Known
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut, generated
-from probe.recording.recording import Side
+from probe.recording.recording import Run
 from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
 from probe.recording.walk import NAMES, compared, walk, watched
 from probe.target import Target
@@ -132,7 +132,7 @@ def _two_runs(
     return found
 
 
-def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) -> dict[str, Any]:
+def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> dict[str, Any]:
     """Returns an entry of ``sizes``: a further size against the right side, without causes.
 
     ``known``: what was revealed of operations, None where sums are not tested.
@@ -183,7 +183,8 @@ def _apart(
     explain: bool,
     tell: Say,
 ) -> Walked:
-    """Records both sides, each in a process of its own, and compares the recordings.
+    """Records both sides, each on its target in a process of its own, or in one if it is the same,
+    as both would be in this one; and compares the recordings.
 
     Processes and recordings stay as long as the answer does: a report uses them again.
     """
@@ -191,11 +192,23 @@ def _apart(
     running = ExitStack()
     running.callback(shutil.rmtree, folder, ignore_errors=True)
     try:
-        sides = []
+        there: dict[str, Apart] = {}
+        sides, gradients = list[Run](), list[bool | None]()
         for name, one, given in zip(NAMES, where, both, strict=True):
             tell(f"running the {name} side on {one.text}")
-            process = running.enter_context(Apart(text, one, given))
-            sides.append(process.record(folder / name, trust))
+            if one.text not in there:
+                there[one.text] = running.enter_context(Apart(text, one, given))
+            process = there[one.text]
+            process.arrays = dict(given)
+            sides.append(process.record(folder / name, trust, what=f"the {name} side"))
+            gradients.append(process.gradients)
+        if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
+            number = gradients.index(False)
+            name, process = NAMES[number], there[where[number].text]
+            process.arrays = dict(both[number])
+            tell(f"running the {name} side on {where[number].text}")
+            again = folder / f"{name} again"
+            sides[number] = process.record(again, trust, what=f"the {name} side", gradients=True)
         found = of_stored(sides[0], sides[1], explain, tell, asked)
     except BaseException:
         running.close()

@@ -279,9 +279,9 @@ class SavedModel(TensorFlow):
     """A signature of a SavedModel folder, called with keywords."""
 
     def __init__(self, path: Path, batched: Any) -> None:
-        from probe.recorders.tensorflow import loaded
+        from probe.recorders.tensorflow import opened
 
-        held = loaded(path)
+        held = opened(path)
         self.names = [one.name for one in held.inputs]
         super().__init__(held.call, batched, path.name)
 

@@ -23,17 +23,6 @@ KEPT, SMALL = 64, 1 << 16
 """Shapes of which a node's value is kept, if it has few numbers: else that of one."""
 
 
-class Names:
-    """What ``traced`` wants of a watched run: names of no one's concern here."""
-
-    def __init__(self) -> None:
-        self.names, self.functions = self, dict[Any, Any]()
-
-    def path(self, scope: str, graph: bool = False) -> str:
-        """No path."""
-        return ""
-
-
 class Step(NamedTuple):
     """One node. ``reads``: of which nodes which outputs; ``last``: nodes not read any more."""
 
@@ -51,13 +40,13 @@ class Program:
 
     def __init__(self, choose: Callable[[Node, tuple[bool, ...]], Handler]) -> None:
         self.choose = choose
-        self._names = Names()
+        self._graphs: dict[str, Graph] = {}
         self._steps: dict[tuple[str, tuple[bool, ...]], list[Step]] = {}
         self._constants: dict[str, dict[str, list[Any]]] = {}
 
     def graph(self, name: str) -> Graph:
         """Returns the nodes of a function as it was traced."""
-        return traced(self._names, name)  # type: ignore[arg-type]
+        return traced(name, self._graphs)
 
     def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs the function; returns its outputs' tensors."""

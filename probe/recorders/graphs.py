@@ -22,7 +22,7 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError, ProbeError
-from probe.recording.contract import INPUT, WEIGHT, Again, Event, Input, Laid, Seen, Visit, laid
+from probe.recording.contract import INPUT, WEIGHT, Again, Input, Laid, Operation, Seen, Visit, laid
 from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.call import Call, Operand, positions
@@ -44,6 +44,9 @@ Runner = Callable[[Sequence[Any]], Sequence[Any]]
 
 SMALL_PIECE = 1 << 20
 """Bytes of values up to which nodes stay in one piece, however little is alive at once."""
+
+MOST_OPENED = 1 << 12
+"""Nodes of bodies up to which iterations are recorded."""
 
 READY = 4
 """Nodes that stay ready to run alone: those of a region run one after the other, many times."""
@@ -143,6 +146,10 @@ class Graph(ABC):
     """Whether operands are read where they lie, so that addresses may decide kernels."""
     most_pieces = 48
     opset = 0
+    opens = True
+    """Whether iterations are recorded."""
+    iterated = 0
+    """Nodes of iterations so far."""
 
     def __init__(
         self,
@@ -157,7 +164,7 @@ class Graph(ABC):
         self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
         self.left: Counter[Any] = Counter()
         self.counts: Counter[Any] = Counter()
-        self.events: list[Event] = []
+        self.events: list[Operation] = []
         self.pieces: list[Piece] = []
         self.alive = 0
         self.ready: OrderedDict[Any, Runner] = OrderedDict()
@@ -208,6 +215,13 @@ class Graph(ABC):
         """Returns the nodes that run in the place of one: of its branch, of its next iteration;
         None: it runs itself."""
         return None
+
+    def counted(self, nodes: list[N]) -> list[N]:
+        """Returns the nodes of an iteration. ValueError: there are too many by now."""
+        self.iterated += len(nodes)
+        if self.iterated > MOST_OPENED:
+            raise ValueError(f"have more than {MOST_OPENED} operations")
+        return nodes
 
     def joins(self, node: Any) -> bool:
         """Returns whether a node may run together with others, and again: it keeps no state."""
@@ -349,7 +363,7 @@ class Graph(ABC):
         settled = key in self.constants or key in self.settled
         return Operand(at, *self.described_at(key), partial(self.array, key) if settled else None)
 
-    def _event(self, node: Any) -> Event:
+    def _event(self, node: Any) -> Operation:
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
         if all(key in self.settled or key in self.constants for key in reads):
@@ -369,7 +383,7 @@ class Graph(ABC):
         what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
         lines = partial(self._lines, node, reads, addresses) if node.able else None
         first = node.op, node.path, seen, gives, what, node.said
-        return Event(*first, alone, lines, self.IMPORTS)
+        return Operation(*first, alone, lines, self.IMPORTS)
 
     def _lines(
         self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
@@ -466,7 +480,7 @@ class Recorder(ABC):
             except Exception as error:  # a node that can't run alone, or a type without arrays
                 said = " ".join(str(error).split())[:120] or type(error).__name__
                 why = f"can't be run one by one ({said})"
-            if not getattr(graph, "iterated", False):
+            if not graph.iterated:
                 break
             self.note = f"loops are one operation each: their iterations {why}"
         self.whole = True
@@ -481,7 +495,7 @@ class Recorder(ABC):
         found = self.plain()
         reads = [_of_array(name, one) for name, one in self.inputs.items()]
         gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
-        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
+        visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -494,7 +508,7 @@ class Recorder(ABC):
         return found
 
 
-def _noted(into: list[str], visit: Visit, event: Event) -> None:
+def _noted(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
     into.extend(digest(np.asarray(one.array())) for one in event.gives)
     visit(event)

@@ -19,26 +19,24 @@ import jax
 import numpy as np
 
 from probe.errors import InputError
-from probe.recorders.jax_folded import folded
-from probe.recorders.jax_lines import lines
-from probe.recorders.jax_meanings import Equation, Passes, meaning
-from probe.recorders.jax_opened import Opened, unrolled
 from probe.recorders.jax_programs import (
-    Program,
+    LOOPS,
+    Alone,
+    Opened,
     attributes,
+    bits,
+    called,
     constants,
-    container,
     described,
-    direct,
-    equation,
+    flat,
     inner,
-    loops,
-    noticed,
-    only,
+    lines,
+    unrolled,
 )
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recorders.jax_table import Program, folded, meaning, noticed, only
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.recording.recording import SMALL, digest
-from probe.semantics import Meaning
+from probe.semantics import Meaning, Passes
 
 try:
     from jax._src import array, core, source_info_util
@@ -53,7 +51,7 @@ class Recorder:
     """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
 
     ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
-    that it also returns (:mod:`probe.recorders.jax_opened`), or "" for not at all.
+    that it also returns (``Opened``), or "" for not at all.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -72,7 +70,7 @@ class Recorder:
         self.noticed: dict[int, Any] = {}
         self.programs: dict[str, None] = {}
         self.told: dict[Hashable, Told] = {}
-        self.found: dict[int, Inside] = {}
+        self.found: dict[int, tuple[Any, Any]] = {}
 
     @property
     def note(self) -> str:
@@ -84,7 +82,7 @@ class Recorder:
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        return [bits(one) for one in jax.tree_util.tree_leaves(self.function())]
+        return [_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
@@ -94,18 +92,10 @@ class Recorder:
         return [trace.values.seen(one) for one in jax.tree_util.tree_leaves(found)]
 
 
-def bits(value: Any) -> np.ndarray:
-    """Returns an array's bits as a container array; a random key's are its data."""
-    if _is_key(getattr(value, "dtype", np.float32)):
-        value = jax.random.key_data(value)
-    if not _is_array(value):  # a number of Python's, in the format that JAX gives it
-        return container(np.asarray(value, dtype=core.typeof(value).dtype))
-    return container(np.asarray(value))
-
-
-@functools.cache
-def _is_key(dtype: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+def _bits(value: Any) -> np.ndarray:
+    """Returns an array's bits as a container array; a number of Python's in the format that JAX
+    gives it."""
+    return bits(value if _is_array(value) else np.asarray(value, core.typeof(value).dtype))
 
 
 def _is_array(value: Any) -> bool:
@@ -165,7 +155,7 @@ class _Values:
     def key(self, value: Any) -> Hashable:
         """Returns the same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
-            array = bits(value)
+            array = _bits(value)
             return ("content", array.dtype.str, array.shape, digest(array))
         known = self.live.get(id(value))
         if known is None or known[0]() is not value:
@@ -185,19 +175,12 @@ class _Values:
         role, name = self.named.get(id(value), (INPUT, ""))
         if weight and role == INPUT and id(value) not in self.live:
             role = WEIGHT
-        ours = _is_array(value)
-        if not ours and np.ndim(value) == 0:
+        if not _is_array(value) and np.ndim(value) == 0:
             role = CONSTANT
-        array = None if ours else bits(value)
-        shape, dtype = described(value if array is None else array)
-        if array is None and "key" in dtype:
-            array = bits(value)
-            shape, dtype = array.shape, str(array.dtype)
-        elif array is not None:
-            dtype = str(core.typeof(value).dtype)
+        shape, dtype = described(core.typeof(value))
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
-        found = Seen(self.key(value), tuple(shape), dtype, lambda: bits(value), role, name)
+        found = Seen(self.key(value), shape, dtype, lambda: _bits(value), role, name)
         if found.key not in self.plain:
             self.plain[found.key] = small(shape) and ("float" not in dtype or not shape)
         return found
@@ -227,16 +210,6 @@ class Told(NamedTuple):
     lines: Any
 
 
-class Inside(NamedTuple):
-    """A program: its one equation that computes, the arrays that it closed over, its text, and
-    itself, so that nothing else gets its id."""
-
-    only: Any
-    constants: list[Any]
-    lines: Any
-    itself: Any = None
-
-
 class _Trace(Base):  # type: ignore[misc]
     """Runs primitives as JAX does, and reports each."""
 
@@ -248,17 +221,14 @@ class _Trace(Base):  # type: ignore[misc]
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         """Runs a primitive and reports it."""
-        args = list(args)
-        if inner(primitive, params) is not None or loops(primitive):
-            return self._program(primitive, args, params)
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives = list(found) if primitive.multiple_results else [found]
-        weighs = primitive.name in WEIGHING and not self.values.either(args)
-        reads = [self.values.seen(one, weighs and n == 1) for n, one in enumerate(args)]
-        told = self._told(
-            primitive, params, args, reads, lambda value: _own(primitive, params, args, value)
-        )
-        self._visit(primitive.name, self._path(), reads, gives, told)
+        if inner(primitive, params) is not None or primitive.name in LOOPS:
+            self._program(primitive, list(args), params, gives)
+        else:
+            own = functools.partial(_own, primitive, params, args, gives)
+            told = self._told(primitive, params, args, params, own)
+            self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, told)
         return found
 
     def stage_value(self, val: Any) -> Any:
@@ -275,35 +245,36 @@ class _Trace(Base):  # type: ignore[misc]
         with core.set_current_trace(self):
             return fun.call_wrapped(*rest[2])
 
-    def _program(self, primitive: Any, args: list[Any], params: Any) -> Any:
-        """Runs a program, reports what is inside if it can be looked into, then the program."""
-        found = core.eval_trace.process_primitive(primitive, args, params)
-        gives, within = list(found), inner(primitive, params)
-        one, behind, text, _ = self._looked_into(primitive, params, within, len(args))
-        weighs = one is not None and one.primitive.name in WEIGHING
-        weighs = weighs and not self.values.either(args)
-        reads = [
-            self.values.seen(value, weighs and n == 1) for n, value in enumerate((*args, *behind))
-        ]
+    def _reads(self, primitive: Any, args: Sequence[Any]) -> list[Seen]:
+        """Returns what a primitive reads, the second of a product's factors as its weights."""
+        weighs = primitive.name in WEIGHING and not self.values.either(args)
+        return [self.values.seen(one, weighs and n == 1) for n, one in enumerate(args)]
+
+    def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
+        """Reports what is inside a program if it can be looked into, then the program."""
+        within, behind = inner(primitive, params), constants(params)
+        one = None if within is None else self._only(within)
+        reads = self._reads(primitive if one is None else one.primitive, [*args, *behind])
         contents = {
-            n: bits(value)
+            n: _bits(value)
             for n, (value, seen) in enumerate(zip(args, reads, strict=False))
             if self.values.plain[seen.key]
         }
+        program = Program(primitive, params, [*map(core.typeof, args)], behind, contents)
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
-                if direct(within.jaxpr):
-                    return _own(one.primitive, one.params, args, value)
-                if (means := folded(within.jaxpr)) is not None:
+                if flat(within).direct:
+                    return _own(one.primitive, one.params, args, gives, value)
+                if (means := folded(flat(within), one)) is not None:
                     return means
                 for n in contents:  # it has them, and is another one where they are
                     value(n)
-                return Program(primitive, params, behind, contents)
+                return program
 
-            told = self._told(primitive, params, args, reads, own)
+            told = self._told(primitive, params, args, one.params, own)
             self._visit(one.primitive.name, self._path(), reads, gives, told)
-            return found
+            return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
         call, self.calls = self.calls, self.calls + 1
         if call not in self.recorder.decisions:
@@ -314,52 +285,48 @@ class _Trace(Base):  # type: ignore[misc]
                 last = unrolled(primitive, params, args)
         elif isinstance(decision, Opened):
             last = self._inside(decision, args)
-        means: Meaning
+        means: Meaning = program
         if last is not None:
             reads += [self.values.seen(value) for value in last]
             means = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
-            inside = self.recorder.noticed.get(call, {})
-            means = Program(primitive, params, behind, contents, inside)
-        again = _alone(primitive, params, [seen.dtype for seen in reads[: len(args)]])
-        told = Told(means, attributes(params), again, text)
+            program.inside = self.recorder.noticed.get(call, {})
+        told = Told(
+            means,
+            attributes(params),
+            Alone(primitive, params, program.ins),
+            lines(primitive, params, program.ins),
+        )
         self._visit(name, self._path(), reads, gives, told)
-        return found
 
-    def _looked_into(self, primitive: Any, params: Any, within: Any, count: int) -> Inside:
-        """What there is to know of a program on ``count`` arrays; found out once for each."""
-        if within is None:
-            return Inside(None, constants_of(None, params), None)
-        known = self.recorder.found.get(id(within))
-        if known is None:
-            text = lines(primitive, params, count)
-            known = Inside(only(within.jaxpr), constants_of(within, params), text, within)
-            self.recorder.found[id(within)] = known
-        return known
+    def _only(self, within: Any) -> Any:
+        """Returns the one equation of a program that computes; found out once for each."""
+        found = self.recorder.found
+        if id(within) not in found:
+            found[id(within)] = within, only(flat(within))  # itself, so that no other has its id
+        return found[id(within)][1]
 
     def _inside(self, opened: Opened, args: list[Any]) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
-        for step in opened.steps:
-            given = [
-                np.asarray(one.val, one.aval.dtype) if hasattr(one, "val") else values[one]
-                for one in step.reads
-            ]
-            reads = [self.values.seen(one) for one in given]
-            primitive, params = step.one.primitive, step.one.params
-            if loops(primitive):
-                behind = constants_of(None, params)
-                reads += [self.values.seen(one) for one in behind]
+        for one in opened.program.equations:
+            given = [opened.read(each, values) for each in one.reads]
+            gives = [values[n] for n in one.gives]
+            reads = [self.values.seen(each) for each in given]
+            if one.primitive.name in LOOPS:
+                behind = constants(one.params)
+                reads += [self.values.seen(each) for each in behind]
                 contents = {
-                    n: bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]
+                    n: _bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]
                 }
-                means: Meaning = Program(primitive, params, behind, contents)
+                ins = [*map(core.typeof, given)]
+                means: Meaning = Program(one.primitive, one.params, ins, behind, contents)
             else:
-                means = meaning(equation(step.one, functools.partial(_nth, given)))
-            path = "/".join(filter(None, (self._path(), step.path)))
-            gives = [values[n] for n in step.gives]
-            told = Told(means, attributes(params), None, None)
-            self._visit(primitive.name, path, reads, gives, told)
+                nth = functools.partial(_nth, given)
+                means = meaning(one.called(lambda n, nth=nth: functools.partial(nth, n)))  # type: ignore[misc]
+            path = "/".join(filter(None, (self._path(), one.path)))
+            told = Told(means, attributes(one.params), None, None)
+            self._visit(one.primitive.name, path, reads, gives, told)
         return opened.results(values)
 
     def _decide(
@@ -372,13 +339,13 @@ class _Trace(Base):  # type: ignore[misc]
         if _same(lambda: unrolled(primitive, params, args), gives):
             decisions[call] = "equations"
         elif within is not None:
-            opened = Opened(within)
+            opened = Opened(flat(within))
             if _same(lambda: opened.results(opened.values(args)), gives):
                 decisions[call] = opened
         if not decisions[call]:
             self.recorder.programs[name] = None
             if within is not None:
-                self.recorder.noticed[call] = noticed(within, args)
+                self.recorder.noticed[call] = noticed(flat(within), args)
 
     @staticmethod
     def _path() -> str:
@@ -389,14 +356,15 @@ class _Trace(Base):  # type: ignore[misc]
         primitive: Any,
         params: Any,
         args: Sequence[Any],
-        reads: Sequence[Seen],
+        shown: Any,
         means: Callable[[Value], Meaning],
     ) -> Told:
         """Returns what is said of a call. It is the same for all that are alike, unless ``means``
-        looks into what is read."""
+        looks into what is read. ``shown``: the parameters that are reported."""
         same: Hashable = None
+        ins = [*map(core.typeof, args)]
         try:
-            same = (primitive, tuple(params.items()), *map(core.typeof, args))
+            same = (primitive, tuple(params.items()), *ins)
             known = self.recorder.told.get(same)
         except TypeError:  # a parameter without a hash
             same, known = None, None
@@ -406,35 +374,21 @@ class _Trace(Base):  # type: ignore[misc]
 
         def value(number: int) -> np.ndarray:
             looked.append(number)
-            return np.asarray(args[number])
+            return _bits(args[number])
 
-        told = self._made(primitive, params, [seen.dtype for seen in reads], means(value))
+        told = Told(
+            means(value),
+            attributes(shown),
+            Alone(primitive, params, ins),
+            lines(primitive, params, ins),
+        )
         if same is not None and not looked:
             self.recorder.told[same] = told
         return told
 
-    @staticmethod
-    def _made(primitive: Any, params: Any, dtypes: list[str], means: Meaning) -> Told:
-        text, within = lines(primitive, params, len(dtypes)), inner(primitive, params)
-        one = None if within is None else only(within.jaxpr)  # as most of ``jax.numpy`` are
-        shown = attributes(params if one is None else one.params)
-        return Told(means, shown, _alone(primitive, params, dtypes), text)
-
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]
-        self.visit(
-            Event(
-                op,
-                path,
-                reads,
-                made,
-                told.meaning,
-                told.attributes,
-                told.again,
-                told.lines,
-                IMPORTS,
-            )
-        )
+        self.visit(Operation(op, path, reads, made, *told, IMPORTS))
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
@@ -442,7 +396,7 @@ WEIGHING = ("dot_general", "conv_general_dilated")
 
 
 def _nth(values: Sequence[Any], number: int) -> np.ndarray:
-    return np.asarray(values[number])
+    return _bits(values[number])
 
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
@@ -455,42 +409,13 @@ def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     except Exception:  # whatever a program's equations can't do apart
         return False
     return found is not None and all(
-        digest(bits(one)) == digest(bits(two)) for one, two in zip(found, gives, strict=True)
+        digest(_bits(one)) == digest(_bits(two)) for one, two in zip(found, gives, strict=True)
     )
 
 
-def constants_of(within: Any, params: Any) -> list[Any]:
-    """Returns the arrays that a program's functions closed over."""
-    if within is None:
-        every = [value for value in params.values() if hasattr(value, "consts")]
-        every += params.get("branches", ())
-    else:
-        every = [within]
-    found = {id(value): value for one in every for value in one.consts}
-    found.update((id(value), value) for one in every for value in constants(one.jaxpr))
-    return list(found.values())
-
-
-def _own(primitive: Any, params: Any, args: Sequence[Any], value: Value) -> Meaning:
+def _own(
+    primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any], value: Value
+) -> Meaning:
     """Returns what a primitive on its own inputs means."""
-    given = [described(core.typeof(one)) for one in args]
-    gives, _ = primitive.abstract_eval(*map(core.typeof, args), **params)
-    every = gives if primitive.multiple_results else [gives]
-    return meaning(Equation(primitive, params, given, [described(one) for one in every], value))
-
-
-def _alone(primitive: Any, params: Any, dtypes: list[str]) -> Callable[..., list[np.ndarray]]:
-    """Runs one primitive or program again, on container arrays."""
-    wide, count = bool(jax.config.jax_enable_x64), len(dtypes)
-
-    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with jax.enable_x64(wide):
-            given = [
-                jax.numpy.asarray(one.view(jax.numpy.bfloat16) if dtype == "bfloat16" else one)
-                for one, dtype in zip(arrays[:count], dtypes, strict=True)
-            ]
-            found = primitive.bind(*given, **primitive.get_bind_params(params))
-            every = found if primitive.multiple_results else [found]
-            return [bits(one) for one in every]
-
-    return again
+    ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
+    return meaning(called(primitive, params, ins, outs, lambda n: functools.partial(value, n)))

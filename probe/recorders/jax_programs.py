@@ -1,26 +1,24 @@
-"""Compiled programs of JAX, functions under ``jax.jit``, and loops: what they compute in all.
+"""Jaxprs of JAX: traversed once, run, looked into while compiled, written as text, compared.
 
-The labels of a program's outputs are those of its equations, one by one, whether the program can be
-looked into or not: a compiled function and the same function run eagerly must agree.
+A program (a function under ``jax.jit``) is flattened to steps whose values have numbers; all that
+is done with one is done with these steps.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
+import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import lax
 from jax.extend import core
 
-from probe.recorders.jax_meanings import Equation, Unknown, meaning
-from probe.recording.labelling import exact
-from probe.recording.recording import SMALL
-from probe.semantics import Holds, Joins, Meaning, Shapes, Step, Steps, mixing
-from probe.semantics.labels import Labels, of_content, tag
+from probe.semantics.call import Call, Operand
 
 INNER = {
     "jit": "jaxpr",
@@ -29,95 +27,38 @@ INNER = {
     "core_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
+    "custom_vmap_call": "call",
     "checkpoint": "jaxpr",
     "remat2": "jaxpr",
+    "shard_map": "jaxpr",
 }
 """Primitives that run a jaxpr once, and the parameter that has it."""
 
-STILL = {
-    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "copy"),
-    *("convert_element_type", "stop_gradient", "rev", "concatenate", "pad", "iota"),
-}
-"""Primitives that move elements; beside one other a program is that one."""
+LOOPS = ("scan", "while", "cond")
+"""Primitives that run jaxprs as often as their inputs say."""
 
 MOST_STEPS = 512
 """Steps up to which a loop is labelled, and looked into, step by step."""
 
 
-def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
-    """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
-    name = INNER.get(primitive.name)
-    found = params.get(name) if name else None
-    if found is None or hasattr(found, "consts"):
-        return found
-    return core.ClosedJaxpr(found, ())
+# arrays
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations that a jaxpr runs once, those of functions that it calls in their place."""
-    for one in jaxpr.eqns:
-        within = inner(one.primitive, one.params)
-        if within is None:
-            yield one
-        else:
-            yield from equations(within.jaxpr)
+def is_key(dtype: Any) -> bool:
+    """Returns whether it is the format of random keys, which are arrays of integers inside."""
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
-def only(jaxpr: Any) -> Any:
-    """The one equation of a jaxpr that computes; the last, where all move; None for several."""
-    every = list(equations(jaxpr))
-    found = [one for one in every if one.primitive.name not in STILL]
-    if len(found) > 1 or any(loops(one.primitive) for one in found):
-        return None
-    return found[0] if found else every[-1] if every else None
-
-
-def loops(primitive: Any) -> bool:
-    """Returns whether a primitive runs jaxprs as often as its inputs say."""
-    return primitive.name in ("scan", "while", "cond")
-
-
-def direct(jaxpr: Any) -> bool:
-    """Returns whether a jaxpr is one equation on its own inputs, in order."""
-    if len(jaxpr.eqns) != 1 or jaxpr.constvars:
-        return False
-    one = jaxpr.eqns[0]
-    if inner(one.primitive, one.params) is not None or loops(one.primitive):
-        return False
-    return list(one.invars) == list(jaxpr.invars) and list(one.outvars) == list(jaxpr.outvars)
-
-
-named = functools.cache(str)
-"""The name of a dtype, which NumPy puts together anew each time that it is asked."""
+_name = functools.cache(str)  # NumPy puts the name of a dtype together anew each time
 
 
 def described(aval: Any) -> tuple[tuple[int, ...], str]:
-    """(shape, dtype's name) of an abstract value."""
-    return tuple(getattr(aval, "shape", ())), named(getattr(aval, "dtype", "token"))
-
-
-def equation(one: Any, values: Callable[[int], np.ndarray | None]) -> Equation:
-    """Returns an equation of a jaxpr for the table of meanings."""
-    return Equation(
-        *(one.primitive, one.params),
-        [described(atom.aval) for atom in one.invars],
-        [described(atom.aval) for atom in one.outvars],
-        values,
-    )
-
-
-@dataclass
-class Known:
-    """What is known of a value inside a program: labels, and its content if from integers alone."""
-
-    labels: Labels
-    content: np.ndarray | None = None
-
-
-def of_number(atom: Any) -> Known:
-    """Returns a literal of a jaxpr."""
-    content = container(np.asarray(atom.val, dtype=atom.aval.dtype))
-    return Known(of_content(content), content)
+    """(shape, dtype's name) of an abstract value; of a random key those of its data."""
+    dtype = getattr(aval, "dtype", "token")
+    if dtype != "token" and is_key(dtype):
+        aval = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, dtype))
+        dtype = aval.dtype
+    return tuple(getattr(aval, "shape", ())), _name(dtype)
 
 
 def container(array: np.ndarray) -> np.ndarray:
@@ -127,314 +68,67 @@ def container(array: np.ndarray) -> np.ndarray:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-Path = tuple[int, ...]
+GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+"""Random generators, by what the dtype of their keys says: ``key<fry>``."""
 
 
-def constants(jaxpr: Any) -> list[Any]:
-    """Returns all arrays that functions inside a jaxpr closed over, each once."""
-    found: dict[int, Any] = {}
-    for closed in _closed(jaxpr):
-        found.update((id(value), value) for value in closed.consts)
-    return list(found.values())
+def _taken(array: np.ndarray, dtype: Any) -> Any:
+    """Returns JAX's array of container bits. Integers that stand for another format stay that."""
+    if is_key(dtype):
+        kind = _name(dtype).removeprefix("key<").removesuffix(">")
+        return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=GENERATORS[kind])
+    if array.dtype.kind == "u" and array.dtype != dtype and array.itemsize == dtype.itemsize:
+        array = array.view(dtype)
+    return jax.numpy.asarray(array)
 
 
-def _closed(jaxpr: Any) -> Iterator[Any]:
-    for one in jaxpr.eqns:
-        for value in one.params.values():
-            for closed in value if isinstance(value, tuple | list) else (value,):
-                if hasattr(closed, "jaxpr") and hasattr(closed, "consts"):
-                    yield closed
-                    yield from _closed(closed.jaxpr)
-                elif hasattr(closed, "eqns"):
-                    yield from _closed(closed)
+def bits(value: Any) -> np.ndarray:
+    """Returns the bits of JAX's array as a container array; a random key's are its data."""
+    return container(np.asarray(jax.random.key_data(value) if is_key(value.dtype) else value))
 
 
-@dataclass
-class Program(Meaning):
-    """A program or a loop, as its equations say: what it reads is its inputs, then ``consts``.
-
-    ``contents``: of inputs that come from integers alone, by number. ``inside``: what the meanings
-    of its equations noticed, by their place.
-    """
-
-    primitive: Any
-    params: Mapping[str, Any]
-    consts: Sequence[Any] = ()
-    contents: Mapping[int, np.ndarray] = field(default_factory=dict)
-    inside: Mapping[Path, np.ndarray] = field(default_factory=dict)
-    word: str = ""
-
-    def parts(self) -> list[Meaning] | None:
-        """What its equations mean, one by one; None where some are programs or loops again."""
-        within = inner(self.primitive, self.params)
-        every = [] if within is None else within.jaxpr.eqns
-        if not every or any(inner(e.primitive, e.params) or loops(e.primitive) for e in every):
-            return None
-        return [meaning(equation(one, lambda n: None)) for one in every]
-
-    def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
-        """Returns numbers and parameters in which two programs of the same equations differ: a name
-        and both values each. None where their equations are others."""
-        within = inner(self.primitive, self.params), inner(other.primitive, other.params)
-        if None in within:
-            alike = str(self.params) == str(other.params)
-            return [] if alike and self.primitive is other.primitive else None
-        try:
-            return list(_numbers(*within))
-        except Unlike:
-            return None
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        given = [Known(one, self.contents.get(n)) for n, one in enumerate(reads)]
-        count = len(given) - len(self.consts)
-        behind = {id(one): known for one, known in zip(self.consts, given[count:], strict=True)}
-        walk, within = Walk(behind, self.inside), inner(self.primitive, self.params)
-        found: list[Known] | None
-        if within is not None:
-            found = walk.closed(within, given[:count], ())
-        else:
-            found = walk.loop(self.primitive.name, self.params, given[:count])
-        if found is None:
-            return Unknown("a loop whose steps are unknown").labels(reads, shapes, what)
-        return [one.labels for one in found]
-
-    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
-        """Its equations as steps, for a folder; itself where it loops."""
-        within = inner(self.primitive, self.params)
-        count = len(reads) - len(self.consts)
-        if within is None:
-            return self
-        made = _Written(
-            len(reads), self.inside, {id(c): count + n for n, c in enumerate(self.consts)}
-        )
-        given = [(n, self.contents.get(n)) for n in range(count)]
-        try:
-            found = made.closed(within, given, ())
-        except Unwritten:
-            return self
-        return Steps(tuple(made.steps), tuple(number for number, _ in found))
+def number(atom: Any) -> np.ndarray:
+    """Returns a literal of a jaxpr."""
+    return np.asarray(atom.val, dtype=atom.aval.dtype)
 
 
-class Unlike(Exception):
-    """Two programs whose equations are others."""
+class Alone:
+    """Runs one primitive or program, on container arrays."""
+
+    def __init__(self, primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> None:
+        self.primitive, self.params = primitive, params
+        self.dtypes = [one.dtype for one in ins]
+        self.wide = bool(jax.config.jax_enable_x64)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with jax.enable_x64(self.wide):
+            # behind its operands may be the arrays that a program closed over
+            given = [_taken(*both) for both in zip(arrays, self.dtypes, strict=False)]
+            return [bits(one) for one in bound(self.primitive, self.params, given)]
 
 
-def _numbers(one: Any, two: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the numbers and parameters in which two closed jaxprs differ. Raises Unlike."""
-    ours, theirs = one.jaxpr.eqns, two.jaxpr.eqns
-    seen: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
-
-    def place(atom: Any, side: int) -> tuple[int, str]:
-        return seen[side].setdefault(atom, len(seen[side])), str(atom.aval)
-
-    def read(mine: Any, other: Any) -> bool:
-        """Whether both read a number; raises Unlike where they read other values."""
-        kinds = [hasattr(atom, "val") for atom in (mine, other)]
-        if kinds[0] != kinds[1] or (not kinds[0] and place(mine, 0) != place(other, 1)):
-            raise Unlike
-        return kinds[0]
-
-    heads = [(*x.jaxpr.constvars, *x.jaxpr.invars, *x.jaxpr.outvars) for x in (one, two)]
-    if len(ours) != len(theirs) or len(heads[0]) != len(heads[1]):
-        raise Unlike
-    for a, b in zip(one.consts, two.consts, strict=True):
-        if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
-            raise Unlike
-    for a, b in zip(ours, theirs, strict=True):
-        if a.primitive.name != b.primitive.name or len(a.invars) != len(b.invars):
-            raise Unlike
-        for number, atoms in enumerate(zip(a.invars, b.invars, strict=True)):
-            if read(*atoms) and str(atoms[0].val) != str(atoms[1].val):
-                name = f"operand {number + 1} of {a.primitive.name}"
-                yield name, float(np.asarray(atoms[0].val)), float(np.asarray(atoms[1].val))
-        insides = inner(a.primitive, a.params), inner(b.primitive, b.params)
-        if None not in insides:
-            yield from _numbers(*insides)
-        elif loops(a.primitive):
-            if str(a.params) != str(b.params):
-                raise Unlike
-        else:
-            known = attributes(a.params), attributes(b.params)
-            for name in known[0]:
-                if " at 0x" not in str(known[0][name]) and known[0][name] != known[1].get(name):
-                    yield f"{name} of {a.primitive.name}", known[0][name], known[1].get(name)
-        for atoms in zip(a.outvars, b.outvars, strict=True):
-            read(*atoms)
-    for atoms in zip(*heads, strict=True):
-        read(*atoms)
+def bound(primitive: Any, params: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
+    """Returns what a primitive gives of arrays."""
+    found = primitive.bind(*given, **primitive.get_bind_params(params))
+    return list(found) if primitive.multiple_results else [found]
 
 
-class Unwritten(Exception):
-    """A program that can't be said as steps, each once: it loops."""
+Content = Callable[[int], Callable[[], np.ndarray] | None]
+"""Gives by number what gives the content of an operand; None where it isn't known."""
 
 
-Numbered = tuple[int, np.ndarray | None]
-"""A value's number among a program's inputs and steps, and its content where that is known."""
-
-
-class _Written:
-    """Steps of a jaxpr, as :class:`Walk` labels them. ``behind``: inputs closed over, by id."""
-
-    def __init__(
-        self, count: int, noticed: Mapping[Path, np.ndarray], behind: Mapping[int, int]
-    ) -> None:
-        self.given, self.noticed, self.behind = count, noticed, behind
-        self.steps: list[Step] = []
-
-    def held(self, known: Known) -> Numbered:
-        """Enters what is known by its content."""
-        content = known.content
-        if content is None:
-            raise Unwritten
-        (number,) = self._enter(Step(Holds(content), (), content.shape))
-        return number, content
-
-    def _enter(self, step: Step) -> list[int]:
-        self.steps.append(step)
-        first, self.given = self.given, self.given + 1 + len(step.more)
-        return list(range(first, self.given))
-
-    def _constant(self, value: Any) -> Numbered:
-        if id(value) in self.behind:
-            return self.behind[id(value)], None
-        known = of_constant(value)
-        number, _ = self.held(Known(known.labels, container(np.asarray(value))))
-        return number, known.content
-
-    def closed(self, closed: Any, given: Sequence[Numbered], path: Path) -> list[Numbered]:
-        """As of ``Walk``. Raises Unwritten where it loops."""
-        jaxpr = closed.jaxpr
-        consts = [self._constant(one) for one in closed.consts]
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
-
-        def read(atom: Any) -> Numbered:
-            return self.held(of_number(atom)) if hasattr(atom, "val") else known[atom]
-
-        for number, one in enumerate(jaxpr.eqns):
-            reads = [read(atom) for atom in one.invars]
-            known |= dict(zip(one.outvars, self.step(one, reads, (*path, number)), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    def step(self, one: Any, reads: Sequence[Numbered], path: Path) -> list[Numbered]:
-        """As of ``Walk``."""
-        within = inner(one.primitive, one.params)
-        if within is not None:
-            return self.closed(within, reads, path)
-        if loops(one.primitive):
-            raise Unwritten
-        nothing = Labels((), np.zeros((), np.uint64))
-        contents = Walk.contents(one, [Known(nothing, content) for _, content in reads])
-        shapes = [described(atom.aval) for atom in one.outvars]
-        means = meaning(equation(one, lambda n: reads[n][1]))
-        if not means.exact and any("float" in dtype for _, dtype in shapes):
-            contents = None
-        if contents is not None and all(
-            exact(content, dtype) for content, (_, dtype) in zip(contents, shapes, strict=True)
-        ):
-            return [self.held(Known(nothing, content)) for content in contents]
-        first, *more = (shape for shape, _ in shapes)
-        name, unknown = one.primitive.name, isinstance(means, Unknown)
-        op = (name, repr(attributes(one.params))) if unknown else (name,)
-        zeros = self.noticed.get(path) if means.notices else None
-        made = Step(means, tuple(n for n, _ in reads), first, tuple(more), op, zeros)
-        kept = contents or itertools.repeat(None)
-        return list(zip(self._enter(made), kept, strict=False))
-
-
-class Walk:
-    """Labels through the equations of a jaxpr; ``behind``: of arrays closed over, by id."""
-
-    def __init__(self, behind: Mapping[int, Known], noticed: Mapping[Path, np.ndarray]) -> None:
-        self.behind, self.noticed = behind, noticed
-
-    def closed(self, closed: Any, given: Sequence[Known], path: Path | None) -> list[Known]:
-        """What is known of a closed jaxpr's outputs; ``path``: its place, None inside a loop."""
-        jaxpr = closed.jaxpr
-        consts = [self.behind.get(id(one)) or of_constant(one) for one in closed.consts]
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
-
-        def read(atom: Any) -> Known:
-            return of_number(atom) if hasattr(atom, "val") else known[atom]
-
-        for number, one in enumerate(jaxpr.eqns):
-            reads = [read(atom) for atom in one.invars]
-            place = None if path is None else (*path, number)
-            known |= dict(zip(one.outvars, self.step(one, reads, place), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    def step(self, one: Any, reads: Sequence[Known], path: Path | None) -> list[Known]:
-        """Returns what is known of an equation's results."""
-        within = inner(one.primitive, one.params)
-        if within is not None:
-            return self.closed(within, reads, path)
-        if loops(one.primitive):
-            found = self.loop(one.primitive.name, one.params, reads)
-            if found is not None:
-                return found
-        contents = self.contents(one, reads)
-        shapes = [described(atom.aval) for atom in one.outvars]
-        means = meaning(equation(one, lambda n: reads[n].content))
-        if not means.exact and any("float" in dtype for _, dtype in shapes):
-            contents = None  # as a run keeps them
-        if contents is not None and all(
-            exact(content, dtype) for content, (_, dtype) in zip(contents, shapes, strict=True)
-        ):
-            return [Known(of_content(content), content) for content in contents]
-        noticed = [self.noticed.get(path)] if path is not None and means.notices else []
-        labels = means.labels(
-            [known.labels for known in reads],
-            [shape for shape, _ in shapes],
-            word(means, one.primitive.name, one.params),
-            *noticed,
-        )
-        kept = contents or itertools.repeat(None)
-        return [Known(*both) for both in zip(labels, kept, strict=False)]
-
-    @staticmethod
-    def contents(one: Any, reads: Sequence[Known]) -> list[np.ndarray] | None:
-        """Results computed from integers alone; None where that isn't so, or they are large."""
-        avals = [atom.aval for atom in (*one.invars, *one.outvars)]
-        shapes = [described(aval) for aval in avals]
-        if any(np.prod(shape, dtype=int) > SMALL or "key" in dtype for shape, dtype in shapes):
-            return None
-        if any(known.content is None for known in reads):
-            return None
-        given = [
-            jax.numpy.asarray(known.content.view(aval.dtype))  # type: ignore[union-attr]
-            for known, aval in zip(reads, avals, strict=False)
-        ]
-        return [container(np.asarray(value)) for value in bound(one, given)]
-
-    def loop(
-        self, name: str, params: Mapping[str, Any], reads: Sequence[Known]
-    ) -> list[Known] | None:
-        """Returns what is known of a loop's results; None where its steps aren't."""
-        if name == "cond":
-            index = reads[0].content
-            if index is None:
-                return None
-            return self.closed(params["branches"][int(index)], reads[1:], None)
-        if name != "scan" or params["length"] > MOST_STEPS:
-            return None
-        consts, carry = params["num_consts"], params["num_carry"]
-        fixed, states = reads[:consts], list(reads[consts : consts + carry])
-        lines = [_lines(known) for known in reads[consts + carry :]]
-        steps, results = range(params["length"]), []
-        for step in reversed(steps) if params["reverse"] else steps:
-            given = [*fixed, *states, *(line(step) for line in lines)]
-            found = self.closed(params["jaxpr"], given, None)
-            states = found[:carry]
-            results.append([known.labels for known in found[carry:]])
-        if params["reverse"]:
-            results.reverse()
-        return states + [Known(_stacked(column)) for column in zip(*results, strict=True)]
-
-
-def word(means: Meaning, name: str, params: Mapping[str, Any]) -> np.uint64:
-    """Returns the label of an operation, as ``labelling.given_labels`` has it."""
-    if isinstance(means, Unknown):
-        return tag(name, repr(attributes(params)))
-    return tag(means.word or name)
+def called(
+    primitive: Any,
+    params: Mapping[str, Any],
+    ins: Sequence[Any],
+    outs: Sequence[Any],
+    content: Content = lambda _: None,
+) -> Call:
+    """Returns a primitive as the table is asked about it. ``ins``, ``outs``: abstract values."""
+    reads = [Operand(n, *described(aval), content(n)) for n, aval in enumerate(ins)]
+    gives, dtypes = zip(*map(described, outs), strict=True) if outs else ((), ())
+    run = Alone(primitive, params, ins)
+    return Call(primitive.name, params, reads, gives, dtypes, run=run)
 
 
 def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -447,74 +141,431 @@ def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def bound(one: Any, given: Sequence[Any]) -> list[Any]:
-    """Returns what an equation gives of arrays."""
-    found = one.primitive.bind(*given, **one.primitive.get_bind_params(one.params))
-    return list(found) if one.primitive.multiple_results else [found]
+# the one traversal
 
 
-def noticed(closed: Any, given: Sequence[Any]) -> dict[Path, np.ndarray]:
-    """Runs a program equation by equation for what the meanings of its equations notice.
+class Equation(NamedTuple):
+    """An equation of a flat program. ``ins``, ``outs``: abstract values. ``reads``: numbers of
+    values, or literals; numbers below zero are arrays that functions closed over. ``gives``:
+    numbers of its results. ``path``: the scopes that it is in."""
 
-    It is not the compiled program, whose values can't be seen, but what underflows there does here.
+    primitive: Any
+    params: Mapping[str, Any]
+    ins: Sequence[Any]
+    outs: Sequence[Any]
+    reads: tuple[Any, ...]
+    gives: tuple[int, ...]
+    path: str
+
+    def called(self, content: Content = lambda _: None) -> Call:
+        """Returns it as the table is asked about it."""
+        return called(self.primitive, self.params, self.ins, self.outs, content)
+
+    def run(self, given: Sequence[Any]) -> list[Any]:
+        """Returns what it gives of JAX's arrays."""
+        return bound(self.primitive, self.params, given)
+
+
+class Flat:
+    """A jaxpr with those of the functions that it calls in their place, its values numbered: its
+    inputs, then what its equations give. Loops are equations.
+
+    ``ins``: abstract values of its inputs; ``consts``: the arrays that functions closed over,
+    numbered -1, -2, ...; ``every``: these, and those of functions that its loops run;
+    ``outputs``: numbers, or literals.
     """
-    found: dict[Path, np.ndarray] = {}
-    if any(one.primitive.name in NOTICED for one in equations(closed.jaxpr)):
-        _noticed(closed, given, (), found)
+
+    def __init__(self, closed: Any) -> None:
+        self.ins = [atom.aval for atom in closed.jaxpr.invars]
+        self.equations: list[Equation] = []
+        self.consts: list[Any] = []
+        self._given, self._places = len(self.ins), dict[int, int]()
+        self.outputs = self._flat(closed, range(len(self.ins)), "")
+
+    def _flat(self, closed: Any, given: Sequence[Any], path: str) -> list[Any]:
+        jaxpr = closed.jaxpr
+        for value in closed.consts:
+            if id(value) not in self._places:
+                self._places[id(value)] = ~len(self.consts)
+                self.consts.append(value)
+        consts = [self._places[id(value)] for value in closed.consts]
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom if hasattr(atom, "val") else known[atom]
+
+        for one in jaxpr.eqns:
+            reads = [read(atom) for atom in one.invars]
+            at = "/".join(filter(None, (path, str(one.source_info.name_stack))))
+            within = inner(one.primitive, one.params)
+            if within is not None:
+                gives = self._flat(within, reads, at)
+            else:
+                gives = list(range(self._given, self._given + len(one.outvars)))
+                self._given += len(gives)
+                ins, outs = ([atom.aval for atom in some] for some in (one.invars, one.outvars))
+                self.equations.append(
+                    Equation(one.primitive, one.params, ins, outs, tuple(reads), tuple(gives), at)
+                )
+            known |= dict(zip(one.outvars, gives, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    @functools.cached_property
+    def every(self) -> list[Any]:
+        found = {id(value): value for value in self.consts}
+        for equation in self.equations:
+            for closed in bodies(equation.params):
+                found.update((id(value), value) for value in flat(closed).every)
+        return list(found.values())
+
+    @property
+    def direct(self) -> bool:
+        """Returns whether it is one equation on its own inputs, in order."""
+        if len(self.equations) != 1:
+            return False
+        one, inputs = self.equations[0], tuple(range(len(self.ins)))
+        return one.reads == inputs and list(one.gives) == self.outputs
+
+    @property
+    def loops(self) -> bool:
+        """Returns whether any of its equations is a loop."""
+        return any(one.primitive.name in LOOPS for one in self.equations)
+
+    def read(
+        self, one: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
+    ) -> Any:
+        """Returns what an equation or the program's caller reads."""
+        if not isinstance(one, int):
+            return literal(one)
+        return values[one] if one >= 0 else consts[~one]
+
+    def run(
+        self,
+        given: Sequence[Any],
+        consts: Sequence[Any],
+        step: Callable[[int, Equation, list[Any]], Sequence[Any]],
+        literal: Callable[[Any], Any] = number,
+    ) -> tuple[list[Any], list[Any]]:
+        """Returns all values, by number, and the results. ``step``: gives the results of an
+        equation, by its number, itself and what it reads: arrays, labels, text, ..."""
+        values = list(given)
+        for place, one in enumerate(self.equations):
+            reads = [self.read(each, values, consts, literal) for each in one.reads]
+            values += step(place, one, reads)
+        return values, [self.read(one, values, consts, literal) for one in self.outputs]
+
+
+_FLAT: Any = weakref.WeakKeyDictionary()
+
+
+def flat(closed: Any) -> Flat:
+    """Returns a closed jaxpr, flattened; once for each, as long as it is in use."""
+    if closed not in _FLAT:
+        _FLAT[closed] = Flat(closed)
+    found: Flat = _FLAT[closed]
     return found
 
 
-NOTICED = ("exp", "reduce_max")
+def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
+    """Returns the closed jaxpr that a primitive runs once; None where it doesn't."""
+    name = INNER.get(primitive.name)
+    found = params.get(name) if name else None
+    if primitive.name == "shard_map" and params["mesh"].size > 1:
+        return None  # it runs on parts of its inputs
+    if found is None or hasattr(found, "consts"):
+        return found
+    return core.ClosedJaxpr(found, ())
 
 
-def _noticed(closed: Any, given: Sequence[Any], path: Path, found: dict[Path, Any]) -> list[Any]:
-    jaxpr = closed.jaxpr
-    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *given), strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if hasattr(atom, "val") else values[atom]
-
-    for number, one in enumerate(jaxpr.eqns):
-        reads = [read(atom) for atom in one.invars]
-        within = inner(one.primitive, one.params)
-        if within is not None:
-            gives = _noticed(within, reads, (*path, number), found)
-        else:
-            gives = bound(one, reads)
-            means = meaning(equation(one, lambda _: None))
-            saw = means.noticed(_wide(reads), _wide(gives)) if means.notices else None
-            if saw is not None:
-                found[(*path, number)] = saw
-        values |= dict(zip(one.outvars, gives, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the closed jaxprs among a primitive's parameters: of a loop, a solver, a scatter."""
+    for value in params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(one, "jaxpr") and hasattr(one, "consts"):
+                yield one
+            elif hasattr(one, "eqns") and not one.constvars:
+                yield core.ClosedJaxpr(one, ())
 
 
-def _wide(arrays: Sequence[Any]) -> list[Callable[[], np.ndarray]]:
-    return [lambda one=one: np.asarray(one).astype(np.float64) for one in arrays]  # type: ignore[misc]
+def constants(params: Mapping[str, Any]) -> list[Any]:
+    """Returns the arrays that functions which a primitive runs closed over, each once."""
+    found = {id(value): value for one in bodies(params) for value in flat(one).every}
+    return list(found.values())
 
 
-def of_constant(value: Any) -> Known:
-    """Returns an array that a function closed over, inside another one: by its content."""
-    content = container(np.asarray(value))
-    plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
-    return Known(of_content(content), content if plain else None)
+def looped(name: str, params: Mapping[str, Any], args: Sequence[Any], how: Any) -> list[Any] | None:
+    """Returns the results of a loop, or a choice, step by step; None where that can't be.
+
+    ``how``: works on arrays (``_Arrays``), or on what is known of them: ``run(closed, args)`` gives
+    a body's results, ``lines`` an array's parts along its first axis, ``stacked`` arrays along a
+    new one, ``whole`` a condition's number, None where it isn't known.
+    """
+    if name == "cond":
+        index = how.whole(args[0])
+        return None if index is None else how.run(params["branches"][index], args[1:])
+    if name == "while":
+        ahead, behind = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        states = list(args[behind:])
+        for _ in range(MOST_STEPS):
+            (going,) = how.run(params["cond_jaxpr"], [*args[:ahead], *states])
+            going = how.whole(going)
+            if not going:
+                return None if going is None else states
+            states = how.run(params["body_jaxpr"], [*args[ahead:behind], *states])
+        return None
+    consts, length = params["num_consts"], params["length"]
+    if not 0 < length <= MOST_STEPS:
+        return None
+    carry = consts + params["num_carry"]
+    fixed, states = args[:consts], list(args[consts:carry])
+    lines, results = [how.lines(one) for one in args[carry:]], []
+    for step in reversed(range(length)) if params["reverse"] else range(length):
+        found = how.run(params["jaxpr"], [*fixed, *states, *(line[step] for line in lines)])
+        states = found[: params["num_carry"]]
+        results.append(found[params["num_carry"] :])
+    if params["reverse"]:
+        results.reverse()
+    return states + [how.stacked(column) for column in zip(*results, strict=True)]
 
 
-def _lines(known: Known) -> Callable[[int], Known]:
-    """Returns the steps of an input that a loop goes along."""
-    one = known.labels
-    full, names = one.full([0]), tuple(map(one.name, range(1, len(one.shape))))
-
-    def line(step: int) -> Known:
-        content = None if known.content is None else known.content[step]
-        return Known(Labels(one.shape[1:], full[step], one.known, names), content)
-
-    return line
+# run
 
 
-def _stacked(column: Sequence[Labels]) -> Labels:
-    """Returns the results of all steps, one behind the other."""
-    to = (1, *column[0].shape)
-    lines = [mixing.reshaped(one, to) for one in column]
-    shape = (len(column), *column[0].shape)
-    return Joins(0).labels(lines, [shape], tag("stacked"))[0]
+class _Arrays:
+    """Runs a loop on JAX's arrays, as code that has no loop primitive would."""
+
+    @staticmethod
+    def run(closed: Any, given: Sequence[Any]) -> list[Any]:
+        return list(core.jaxpr_as_fun(closed)(*given))
+
+    @staticmethod
+    def lines(value: Any) -> list[Any]:
+        return [lax.index_in_dim(value, n, 0, keepdims=False) for n in range(value.shape[0])]
+
+    @staticmethod
+    def stacked(values: Sequence[Any]) -> Any:
+        return lax.concatenate([lax.expand_dims(one, (0,)) for one in values], 0)
+
+    @staticmethod
+    def whole(value: Any) -> int:
+        return int(jax.device_get(value))
+
+
+def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:
+    """Returns the results of a program's equations, run one by one; None where that can't be."""
+    within = inner(primitive, params)
+    if within is not None:
+        return _Arrays.run(within, args)
+    return looped(primitive.name, params, args, _Arrays())
+
+
+class Opened:
+    """A compiled program that also returns every value inside.
+
+    XLA compiles the same equations with more results. Where the program's own results keep their
+    bits, what it returns besides is what it computed inside.
+    """
+
+    def __init__(self, program: Flat) -> None:
+        self.program = program
+        self._run = jax.jit(self._values)
+
+    def _values(self, args: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
+        def step(_: int, one: Equation, reads: list[Any]) -> list[Any]:
+            return one.run(reads)
+
+        return self.program.run(args, consts, step, lambda atom: atom.val)[0][len(args) :]
+
+    def values(self, args: Sequence[Any]) -> list[Any]:
+        """Returns all values of a run, by number."""
+        return [*args, *self._run(list(args), self.program.consts)]
+
+    def read(self, one: Any, values: Sequence[Any]) -> Any:
+        """Returns what an equation or the program's caller reads among its values."""
+        return self.program.read(one, values, self.program.consts, number)
+
+    def results(self, values: Sequence[Any]) -> list[Any]:
+        """Returns the program's own results among its values."""
+        return [self.read(one, values) for one in self.program.outputs]
+
+
+# compared
+
+
+class Unlike(Exception):
+    """Two programs whose equations are others."""
+
+
+def differing(one: Flat, two: Flat) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the numbers and parameters in which two programs differ: a name and both values.
+    Raises Unlike."""
+    if len(one.equations) != len(two.equations) or _wired(one.outputs) != _wired(two.outputs):
+        raise Unlike
+    for a, b in zip(one.consts, two.consts, strict=True):
+        if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
+            raise Unlike
+    for mine, other in zip(one.equations, two.equations, strict=True):
+        name = mine.primitive.name
+        heads = [(e.primitive, _wired(e.reads), *map(str, e.ins)) for e in (mine, other)]
+        if heads[0] != heads[1] or (name in LOOPS and str(mine.params) != str(other.params)):
+            raise Unlike
+        for place, (a, b) in enumerate(zip(mine.reads, other.reads, strict=True), 1):
+            if not isinstance(a, int) and str(a.val) != str(b.val):
+                yield f"operand {place} of {name}", float(number(a)), float(number(b))
+        theirs = attributes(other.params)
+        for key, value in attributes(mine.params).items():
+            if " at 0x" not in str(value) and value != theirs.get(key):
+                yield f"{key} of {name}", value, theirs.get(key)
+
+
+def _wired(reads: Sequence[Any]) -> list[int | None]:
+    return [one if isinstance(one, int) else None for one in reads]
+
+
+# as text
+
+
+Lines = Callable[[Sequence[str], str], list[str]]
+
+
+def lines(primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> Lines | None:
+    """Lines as a user writes them: ``jax.lax`` in Python, programs as ``@jax.jit``. The same
+    functions, with the same numbers, are the same primitives and so the same compiled code. None:
+    there is no such text. ``ins``: abstract values of what it reads."""
+    within = inner(primitive, params)
+    if within is not None:
+        return _program(flat(within), len(ins))
+    text = written(primitive, params, ins)
+    return text and (lambda names, y: [f"{y} = {text(list(names)[: len(ins)])}"])
+
+
+class Unwritten(Exception):
+    """An equation that has no text."""
+
+
+def _program(program: Flat, count: int) -> Lines | None:
+    """Returns a compiled function of one result, whose equations all have a text."""
+    if program.consts or len(program.outputs) != 1 or len(program.ins) != count:
+        return None
+    body: list[str] = []
+
+    def step(place: int, one: Equation, reads: list[str]) -> list[str]:
+        text = written(one.primitive, one.params, one.ins)
+        if text is None or len(one.outs) != 1:
+            raise Unwritten
+        body.append(f"    v{place} = {text(reads)}")
+        return [f"v{place}"]
+
+    names = [f"a{n}" for n in range(count)]
+    try:
+        _, (result,) = program.run(names, (), step, _literal)
+    except Unwritten:
+        return None
+    head = ["@jax.jit", f"def program({', '.join(names)}):", *body, f"    return {result}", ""]
+    return lambda given, y: [*head, f"{y} = program({', '.join(list(given)[:count])})"]
+
+
+def _literal(atom: Any) -> str:
+    shape, dtype = described(atom.aval)
+    if shape:
+        raise Unwritten
+    text = repr(float(atom.val)) if "float" in dtype else repr(number(atom).item())
+    text = text.replace("inf", "jnp.inf").replace("nan", "jnp.nan")
+    return f"jnp.{'bool_' if dtype == 'bool' else dtype}({text})"
+
+
+WINDOW = "window_dimensions window_strides padding base_dilation window_dilation".split()
+POOLED = ", ".join(f"{name}={{{name}}}" for name in WINDOW)
+SPELLED = {
+    "argmax": "lax.argmax({reads}, {axes}[0], {index_dtype})",
+    "argmin": "lax.argmin({reads}, {axes}[0], {index_dtype})",
+    "concatenate": "lax.concatenate([{reads}], {dimension})",
+    "sort": "lax.sort(({reads},), {dimension}, {is_stable}, {num_keys})",
+    "iota": "lax.broadcasted_iota({dtype}, {shape}, {dimension})",
+    "dynamic_slice": "lax.dynamic_slice({first}, [{others}], {slice_sizes}, "
+    "allow_negative_indices=False)",
+    "copy": "jnp.copy({reads})",
+    "stack": "jnp.stack([{reads}], {axis})",
+    "cholesky": "lax.linalg.cholesky({reads}, symmetrize_input=False)",
+    "reduce_window_sum": f"lax.reduce_window({{reads}}, 0.0, lax.add, {POOLED})",
+    "reduce_window_max": f"lax.reduce_window({{reads}}, -jnp.inf, lax.max, {POOLED})",
+    "reduce_window_min": f"lax.reduce_window({{reads}}, jnp.inf, lax.min, {POOLED})",
+}
+"""Primitives that the function of ``jax.lax`` takes in other words than its own parameters."""
+
+NAMED = {**{name: f"bitwise_{name}" for name in ("and", "or", "xor", "not")}, "add_any": "add",
+         "regularized_incomplete_beta": "betainc"}  # fmt: skip
+"""What functions of ``jax.lax`` are called where it isn't their primitives' name."""
+
+BESIDE = ("weak_type", "out_sharding", "sharding")
+"""Parameters that decide no bits."""
+
+ROOMS = {"lax": lax, "lax.linalg": lax.linalg}
+SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
+
+
+def written(
+    primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]
+) -> Callable[[Sequence[str]], str] | None:
+    """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
+    has its name, with its own parameters; None where that text, traced, isn't that primitive."""
+    name = NAMED.get(primitive.name, primitive.name).replace("-", "_")
+    form, words = SPELLED.get(primitive.name), {key: plain(one) for key, one in params.items()}
+    room = next((room for room in ROOMS if hasattr(ROOMS[room], name)), "")
+    if form is None:
+        if not room:
+            return None
+        known = inspect.signature(getattr(ROOMS[room], name)).parameters
+        own = [
+            f"{key}={{{key}}}" for key, one in params.items() if key in known and one is not None
+        ]
+        form = f"{room}.{name}({', '.join(['{reads}', *own])})"
+
+    def text(reads: Sequence[str]) -> str:
+        first, others = ", ".join(reads[:1]), ", ".join(reads[1:])
+        return form.format(reads=", ".join(reads), first=first, others=others, **words)
+
+    return text if _is(text, primitive, params, ins) else None
+
+
+def _is(
+    text: Callable[[Sequence[str]], str],
+    primitive: Any,
+    params: Mapping[str, Any],
+    ins: Sequence[Any],
+) -> bool:
+    """Returns whether a text, traced, is one equation with this primitive and these parameters."""
+    names = [f"x{n}" for n in range(len(ins))]
+    given = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins]
+    try:
+        code = compile(text(names), "<text>", "eval")
+        traced = lambda *x: eval(code, SPACE, dict(zip(names, x, strict=True)))  # noqa: E731
+        found = Flat(jax.make_jaxpr(traced)(*given))
+    except Exception:  # whatever the function says of words that aren't its own
+        return False
+    if not found.equations:  # of what stays as it is
+        return found.outputs == list(range(len(ins)))
+    one, wanted = found.equations[0], "add" if primitive.name == "add_any" else primitive.name
+    keys = {*params, *one.params}.difference(BESIDE)
+    return (
+        found.direct
+        and one.primitive.name == wanted
+        and all(plain(one.params.get(key)) == plain(params.get(key)) for key in keys)
+    )
+
+
+def plain(value: Any) -> str:
+    """Returns a parameter as it is written; what has no text, as what doesn't run."""
+    kind = type(value).__name__
+    if isinstance(value, np.dtype | type):
+        name = np.dtype(value).name
+        return "jnp.bool_" if name == "bool" else f"jnp.{name}"
+    if isinstance(value, Enum) and hasattr(lax, kind):
+        return f"lax.{kind}.{value.name}"
+    if isinstance(value, tuple | list):
+        inside = ", ".join(map(plain, value))
+        named = hasattr(value, "_fields") and hasattr(lax, kind)
+        return f"lax.{kind}({inside})" if named else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float({str(value)!r})"
+    return str(int(value)) if isinstance(value, np.integer) else repr(value)

@@ -20,7 +20,7 @@ import numpy as np
 from probe import layout
 from probe.errors import InputError
 from probe.floats import FORMATS
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Laid, Operation, Seen, Visit, laid
 from probe.recording.inputs import restored
 from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
 from probe.semantics import operations as o
@@ -210,7 +210,7 @@ class _Run:
         told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
         told = {word: repr(one) for word, one in told.items() if not _found(one, _Hole)}
         self.visit(
-            Event(
+            Operation(
                 *(name, getattr(_local, "path", ""), seen, results, means, told, again),
                 *(_lines(name, held, addresses), ("import numpy as np",)),
             )
@@ -273,15 +273,12 @@ class Watched(np.ndarray):
     def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
         run, name = _run_of((args, words)), func.__name__
         assert run is not None
-        if name in QUERIES:
-            return func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
-        if name in MADE:
-            made = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
+        if name in QUERIES or name in MADE:
+            found = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
             if name == "empty_like":  # whatever memory holds is no number of the function's
-                made.fill(0)
-            return run.watched(made, CONSTANT)
-        args, out = _arrays(name, args), words.get("out")
-        words = {word: one for word, one in words.items() if word != "out"}
+                found.fill(0)
+            return run.watched(found, CONSTANT) if name in MADE else found
+        args, out = _arrays(name, args), words.pop("out", None)
         if out is None:
             return run.done(name, func, args, words)
         return run.into(out, name, _written(func, out), args, words)
@@ -293,11 +290,7 @@ class Watched(np.ndarray):
         return self.run.done("getitem", lambda array: np.array(array[index]), (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        def put(array: np.ndarray, given: Any) -> np.ndarray:
-            found = np.array(array)
-            found[key] = given
-            return found
-
+        put = _changing(lambda array, given: array.__setitem__(key, given))
         given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
         self.run.into(self, "setitem", put, (self, given), {})
 
@@ -378,26 +371,6 @@ for _name, _one in vars(np.ndarray).items():
         setattr(Watched, _name, _method(_name))
 Watched.flatten = _method("ravel")  # type: ignore[method-assign]
 Watched.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
-
-
-@operation("relu", o.function("relu"))
-def relu(array: np.ndarray) -> np.ndarray:
-    """Returns the larger of 0 and each element, as one operation."""
-    return np.maximum(array, array.dtype.type(0))
-
-
-def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
-    """What a softmax along an axis computes; what underflows to zero is left out of its sum."""
-    return o.softmax((axis % np.ndim(array),))
-
-
-@operation("softmax", softmax_meaning)
-def softmax(array: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the softmax along an axis, as one operation."""
-    with np.errstate(invalid="ignore"):
-        raised = np.exp(array - array.max(axis, keepdims=True))
-    found: np.ndarray = raised / raised.sum(axis, keepdims=True)
-    return found
 
 
 # what NumPy's functions compute

@@ -331,22 +331,19 @@ def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
 
 def attributes(proto: Any) -> dict[str, Any]:
     """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
-    found = {}
-    for one in proto.attribute:
-        if one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-            continue
-        value = helper.get_attribute_value(one)
-        if isinstance(value, onnx.TensorProto):
-            value = numpy_helper.to_array(value)
-        elif isinstance(value, bytes):
-            value = value.decode(errors="replace")
-        elif not isinstance(value, int | float | str):
-            try:
-                value = [v.decode() if isinstance(v, bytes) else v for v in value]
-            except TypeError:
-                value = str(value)
-        found[one.name] = value
-    return found
+    kinds = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
+    own = [one for one in proto.attribute if one.type not in kinds]
+    return {one.name: _plain(helper.get_attribute_value(one)) for one in own}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, int | float | str):
+        return value
+    return [_plain(one) for one in value] if isinstance(value, Iterable) else str(value)
 
 
 def inputs_of(graph: Any) -> tuple[Input, ...]:

@@ -176,36 +176,12 @@ def _quantised(c: Call) -> Meaning:
 # products and windows
 
 
-def _scaled(c: Call, product: Meaning, alpha: float) -> Meaning:
-    scale = () if alpha == 1.0 else (o.function("multiply", other=alpha),)
-    return chain(c, product, *scale, *_activation(c))
-
-
 def _matmul(c: Call) -> Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return Unknown("its batch axes are permuted")
-    if c.has(2):
-        return Unknown("it has an input that is not described in probe")
     turned = _on(c, "transA"), _on(c, "transB")
-    product = o.matmul((c.rank(0), c.rank(1)), turned, (c.at(0), c.at(1)))
-    return _scaled(c, product, float(c.get("alpha", 1.0)))
-
-
-def _gemm(c: Call) -> Meaning:
-    alpha, beta = float(c.get("alpha", 1.0)), float(c.get("beta", 1.0))
-    biased = c.has(2) and beta != 0
-    if biased and (alpha, beta) != (1.0, 1.0):
-        return Unknown("its product and its bias are scaled")
-    turned = _on(c, "transA"), _on(c, "transB")
-    bias = c.at(2) if biased else None
-    return _scaled(c, o.matmul((2, 2), turned, (c.at(0), c.at(1)), bias), alpha)
-
-
-def _einsum(c: Call) -> Meaning:
-    equation = str(c["equation"])
-    if "." in equation or not equation.partition("->")[2]:
-        return Unknown("its equation has dots, or gives one number")
-    return o.einsum(equation)
+    product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
+    return chain(c, product, *_activation(c))
 
 
 def _window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
@@ -259,12 +235,17 @@ def _global_pool(word: str) -> Row:
     return lambda c: o.reduced(word, range(2, c.rank()), keep=True)
 
 
-def _of_rows(*kept: int) -> Row:
-    """Every output reads all of its row of some axes: with -1 of all axes but the last."""
+def _whole(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> Row:
+    """Every output reads all of its row of some axes: with -1 of all axes but the last.
+
+    ``beside``: slots of what it reads its own row of besides; ``reads``: slots of all that is read,
+    where that is less."""
 
     def row(c: Call) -> Meaning:
         axes = range(c.rank() - 1) if kept == (-1,) else kept
-        return Whole(tuple((a, a) for a in axes), snake(c.op), c.numbers())
+        numbers = (*c.numbers(), c.gives[0][len(axes) :])
+        whole = Whole(tuple((a, a) for a in axes), snake(c.op), numbers, c.places(*beside))
+        return reading(c, whole, *reads) if reads else whole
 
     return row
 
@@ -378,21 +359,6 @@ def _recurrent(c: Call) -> Meaning:
     return Steps(tuple(steps), tuple(range(first_given, first_given + len(c.gives))))
 
 
-def _merged(c: Call, slots: Sequence[int], batch: int) -> list[Step]:
-    """Returns steps to everything that these operands hold, in one row for each of the batch, which
-    is their axis ``batch``."""
-    steps, count, ends = [], c.count, []
-    for slot in slots:
-        shape = c.shape(slot)
-        axes = (batch, *(a for a in range(len(shape)) if a != batch))
-        turned = tuple(shape[a] for a in axes)
-        steps.append(Step(o.transpose(axes), c.places(slot), turned))
-        steps.append(Step(o.reshape(), (count + len(steps) - 1,), (turned[0], prod(turned[1:]))))
-        ends.append(count + len(steps) - 1)
-    total = sum(step.shape[1] for step in steps[1::2])
-    return [*steps, Step(o.concat(1), tuple(ends), (steps[1].shape[0], total))]
-
-
 def _stft(c: Call) -> Meaning:
     """Each frame reads its own part of the signal, and the window."""
     if c.rank() == 3 and c.shape()[2] != 1:
@@ -424,12 +390,12 @@ def _attention(c: Call) -> Meaning:
     if c.op == "Attention" and c.rank() == 4 and plain:
         scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
         return Attends(_on(c, "is_causal"), (scale,), dtype=c.dtype())
-    slots = [slot for slot in range(3) if c.has(slot)]
-    steps = _merged(c, slots, 0)
-    shapes = tuple(c.shape(slot)[1:] for slot in slots)
-    whole = Whole(((0, 0),), "attention", (*c.numbers(), shapes))
-    rest = c.places(3) if biased else ()
-    return Steps((*steps, Step(whole, (c.count + len(steps) - 1, *rest), c.gives[0])))
+    # every sample by itself, as each of a stack of systems is solved; a bias is every sample's
+    slots = [slot for slot in range(3 + biased) if c.has(slot)]
+    own = [c.rank(slot) - (slot < 3) for slot in slots]
+    shapes, lead = [c.shape(slot) for slot in slots], c.shape()[:1]
+    numbers = c.places(*slots)
+    return o.solved("attention", c.count, numbers, shapes, own, lead, c.gives, c.numbers())
 
 
 # movement
@@ -491,17 +457,6 @@ def _scattered(c: Call) -> Meaning:
     return placed.written(c, places, updates=2, into=0, adds=how == "add")
 
 
-def _rows_beside(*slots: int) -> Row:
-    """Every output reads all of its row of the batch, of the first input and of these."""
-
-    def row(c: Call) -> Meaning:
-        return Whole(
-            ((0, 0),), snake(c.op), (*c.numbers(), c.gives[0][1:]), tuple(c.places(*slots))
-        )
-
-    return row
-
-
 def _sampled(c: Call) -> Meaning:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(c.get("mode", "linear"), c.get("mode"))
     words = mode or "linear", c.get("padding_mode", "zeros"), _on(c, "align_corners")
@@ -549,13 +504,12 @@ TABLE: dict[str, Row] = {
     "GlobalMaxPool": _global_pool("max"),
     "GlobalAveragePool": _global_pool("mean"),
     "GlobalLpPool": lambda c: _global_pool(f"l{c.get('p', 2)}")(c),
-    "LpPool": lambda c: Whole(((0, 0), (1, 1)), "lp_pool", (*c.numbers(), c.gives[0][2:])),
-    **rows("MatMul FusedMatMul", _matmul),
-    **rows("Gemm FusedGemm", _gemm),
-    "Einsum": _einsum,
-    **rows("QLinearConv ConvInteger", _of_rows(0)),
-    **rows("MatMulInteger QLinearMatMul", _of_rows(-1)),
-    **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _of_rows()),
+    "LpPool": _whole(0, 1),
+    **rows("MatMul FusedMatMul Gemm FusedGemm", _matmul),
+    "Einsum": lambda c: o.einsum(str(c["equation"])),
+    **rows("QLinearConv ConvInteger", _whole(0)),
+    **rows("MatMulInteger QLinearMatMul", _whole(-1)),
+    **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _whole()),
     "LRN": lambda c: o.lrn(
         *(1, c["size"], c.get("alpha", 1e-4) / c["size"], c.get("beta", 0.75), c.get("bias", 1.0))
     ),
@@ -600,11 +554,11 @@ TABLE: dict[str, Row] = {
     "EyeLike": lambda c: Made(f"eye {c.get('k', 0)}", "float32", places=True),
     **rows("ScatterElements ScatterND Scatter", _scattered),
     "OneHot": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
-    **rows(MADE, lambda c: Whole((), snake(c.op), c.numbers())),
+    **rows(MADE, _whole()),
     **rows("RoiAlign MaxRoiPool", _regions),
     "GridSample": _sampled,
-    "DeformConv": _rows_beside(2, 4),
-    "Col2Im": _rows_beside(),
+    "DeformConv": _whole(0, beside=(2, 4)),
+    "Col2Im": _whole(0),
     "AffineGrid": _grid,
     "RotaryEmbedding": _rotated,
 }

@@ -25,12 +25,13 @@ from typing import Any
 import cv2
 import numpy as np
 import onnx
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
 from probe.recorders.graphs import Fed, Graph, Held, Node, Nodes, Piece, Runner
-from probe.recorders.onnx_file import inputs_of, written
+from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
@@ -56,7 +57,7 @@ NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
 
-# Protocol buffers' text format, in which Caffe writes its models and OpenCV dumps its nets
+# Protocol buffers' text format, in which Caffe writes its models
 
 
 QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
@@ -68,34 +69,33 @@ Fields = dict[str, list[Any]]
 
 def parsed(text: str) -> Fields:
     """Returns the fields of a message in text format. InputError where it is none."""
-    return _message((one for one in TOKEN.findall(text) if not one.startswith("#")), "")
-
-
-def _message(tokens: Iterator[str], end: str) -> Fields:
     found: Fields = {}
-    for name in tokens:
-        if name == end:
-            return found
-        if name in (";", ","):
+    outer: list[tuple[Fields, str]] = []  # messages that this one is in, with the field's name
+    name, listed = "", False
+    for token in TOKEN.findall(text):
+        if token[0] in "#,;:":
             continue
-        if not re.fullmatch(r"\w+", name):
-            why = "it is not the name of a field"
-            raise InputError("prototxt", name, why, "check the file's text")
-        every, value = found.setdefault(name, []), next(tokens, "")
-        if value == ":":
-            value = next(tokens, "")
-        if value in ("{", "<"):
-            every.append(_message(tokens, {"{": "}", "<": ">"}[value]))
-        elif value == "[":
-            for item in tokens:
-                if item == "]":
-                    break
-                if item != ",":
-                    every.append(_value(item))
+        if name and token in ("{", "<"):
+            found.setdefault(name, []).append({})
+            outer.append((found, name if listed else ""))
+            found, name, listed = found[name][-1], "", False
+        elif outer and not name and token in ("}", ">"):
+            found, name = outer.pop()
+            listed = bool(name)
+        elif name and token in ("[", "]"):
+            listed = token == "["
+            name = name if listed else ""
+        elif name:
+            found.setdefault(name, []).append(_value(token))
+            name = name if listed else ""
+        elif re.fullmatch(r"\w+", token):
+            name = token
         else:
-            every.append(_value(value))
-    if end:
-        raise InputError("prototxt", "end of file", f"a {end} is missing", "check the file's text")
+            why = "it is not the name of a field"
+            raise InputError("prototxt", token, why, "check the file's text")
+    if outer or name:
+        why, todo = "a field or message is not complete", "check the file's text"
+        raise InputError("prototxt", "end of file", why, todo)
     return found
 
 
@@ -138,7 +138,7 @@ def declared(text: str) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters, lists all.
+    """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters.
 
     ``slots``: which of its results each of ``gives`` is. ``blobs``: its weights as OpenCV holds
     them, before the first pass packs them.
@@ -149,7 +149,7 @@ class Layer:
     reads: tuple[str, ...]
     gives: tuple[str, ...]
     slots: tuple[int, ...]
-    words: Mapping[str, list[Any]]
+    words: Mapping[str, Any]
     blobs: tuple[Any, ...] = ()
 
     @property
@@ -207,40 +207,37 @@ def read(net: Any, floats: Sequence[float] = ()) -> Net:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder, "net.pbtxt")
         net.dumpToPbtxt(str(path))
-        graph = parsed(path.read_text())["graph"][0]
-    nodes = graph.get("node", [])
-    inputs, outputs = (
-        tuple(str(one["name"][0]) for one in graph.get(name, [])) for name in ("input", "output")
-    )
-    wanted = {str(name) for node in nodes for name in node.get("input", [])} | {*outputs}
+        dumped = path.read_text()
+    graph = text_format.Parse(dumped, onnx.ModelProto(), allow_unknown_field=True).graph
     texts: dict[str, set[float]] = {}
     for number in floats:
         texts.setdefault(f"{number:.6f}", set()).add(float(number))
     # the one number for each text of six decimals that is not the number itself
     exact = {text: next(iter(some)) for text, some in texts.items() if len(some) == 1}
-    shapes = {}
-    for one in [*graph.get("input", []), *graph.get("value_info", [])]:
-        shape = one["type"][0]["tensor_type"][0].get("shape", [{}])[0]
-        dims = [dim.get("dim_value", [0])[0] for dim in shape.get("dim", [])]
-        shapes[str(one["name"][0])] = tuple(int(n) for n in dims)
-    return Net(inputs, tuple(_layer(net, one, wanted, exact) for one in nodes), outputs, shapes)
+    outputs = tuple(one.name for one in graph.output)
+    wanted = {*outputs, *(name for one in graph.node for name in one.input)}
+    shapes = {
+        one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
+        for one in (*graph.input, *graph.value_info)
+    }
+    layers = tuple(_layer(net, one, wanted, exact) for one in graph.node)
+    return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
 
 
-def _layer(net: Any, node: Fields, wanted: set[str], exact: Mapping[str, float]) -> Layer:
-    name, kind, words = str(node["name"][0]), str(node["op_type"][0]).rpartition("::")[2], {}
-    for one in node.get("attribute", []):
-        key = next((k for k in ("floats", "f", "ints", "i", "strings", "s") if k in one), "")
-        values = list(one.get(key, []))
-        if key[:1] == "f":
-            values = [exact.get(f"{number:.6f}", float(number)) for number in values]
-        if one["name"][0] not in NOT_ITS_OWN:
-            words[str(one["name"][0])] = values
-    every = [str(one) for one in node.get("output", [])]
-    slots = [n for n, one in enumerate(every) if one in wanted or not n]
-    held = net.getLayer(net.getLayerId(name)).blobs
-    blobs = tuple(np.array(one) for one in held if one is not None)
-    reads = tuple(str(one) for one in node.get("input", []))
-    return Layer(name, kind, reads, tuple(every[n] for n in slots), tuple(slots), words, blobs)
+def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> Layer:
+    words = {}
+    for name, value in attributes(node).items():
+        every = value if isinstance(value, list) else [value]
+        every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
+        if every and name not in NOT_ITS_OWN:
+            words[name] = every[0] if len(every) == 1 else every
+    slots = tuple(n for n, one in enumerate(node.output) if one in wanted or not n)
+    blobs = net.getLayer(net.getLayerId(node.name)).blobs
+    return Layer(
+        *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
+        *(tuple(node.output[n] for n in slots), slots, words),
+        tuple(np.array(one) for one in blobs if one is not None),
+    )
 
 
 def plain(value: str) -> str:
@@ -263,10 +260,12 @@ def floats_of(content: bytes) -> list[float]:
 # layers as a net of their own
 
 
-def _nodes(layers: Sequence[Layer]) -> list[tuple[str, list[str], list[str], str, dict[str, Any]]]:
+def _nodes(
+    layers: Sequence[Layer],
+) -> list[tuple[str, list[str], list[str], str, Mapping[str, Any]]]:
     """(type, reads, gives, name, parameters) of every layer; all results up to the last one that is
     read have names."""
-    found: list[tuple[str, list[str], list[str], str, dict[str, Any]]] = []
+    found: list[tuple[str, list[str], list[str], str, Mapping[str, Any]]] = []
     count = 0
     for n, one in enumerate(layers):
         weights = [f"w{count + k}" for k in range(len(one.blobs))]
@@ -274,16 +273,8 @@ def _nodes(layers: Sequence[Layer]) -> list[tuple[str, list[str], list[str], str
         names = dict(zip(one.slots, one.gives, strict=True))
         slots = range(max(one.slots, default=0) + 1)
         gives = [names.get(k, f"{one.name}_unread{k}") for k in slots]
-        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", _parameters(one)))
+        found.append((one.kind, [*one.reads, *weights], gives, f"L{n}", one.words))
     return found
-
-
-def _parameters(layer: Layer) -> dict[str, Any]:
-    return {
-        name: values[0] if len(values) == 1 else values
-        for name, values in layer.words.items()
-        if values
-    }
 
 
 def model(
@@ -405,7 +396,7 @@ class Layers(Graph):
     def _node(self, layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
         """Returns layers as one operation, which reads values and then their weights."""
         slots = [*reads, *(key for one in layers for key in one.weights)]
-        words = _parameters(layers[0]) if len(layers) == 1 else {}
+        words = layers[0].words if len(layers) == 1 else {}
         op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
         path = plain(layers[-1].name)
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
@@ -610,8 +601,11 @@ class Opened:
         return Recorder(self, narrow, self.switches)
 
 
-class Recorder:
-    """A net with its inputs."""
+class Recorder(graphs.Recorder):
+    """A net with its inputs; ``note``: layers that are one operation with those that read them."""
+
+    LIBRARY = "opencv"
+    graph: Layers | None
 
     def __init__(
         self,
@@ -619,26 +613,14 @@ class Recorder:
         arrays: Mapping[str, np.ndarray],
         switches: Mapping[str, str] | None = None,
     ) -> None:
-        self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
-        self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
-        self.graph: Layers | None = None
+        super().__init__(opened, arrays, switches)
+        self.opened = opened
         self.alike: set[str] = set()
         self.ready: tuple[tuple[str, ...], Any] = ((), None)
         self.copied = False
         self.read = self._known()
         if opened.copied:
             self._copy()
-
-    @property
-    def note(self) -> str:
-        """Returns which layers are one operation with those that read them."""
-        if self.graph is None:
-            return ""
-        shown = {id(one.own[-1]) for one in self.graph.nodes}
-        hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
-        if not hidden:
-            return ""
-        return f"fused with the layer behind: {', '.join(hidden)}; apart, the outputs would change"
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -649,12 +631,22 @@ class Recorder:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
         if self.graph is None:
-            every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
-            self.graph = Layers(self.read, self.inputs, every, self.switches, self.alike)
-            # the whole net is one piece
-            run = partial(self._outputs, every)
-            self.graph.runs([Piece(self.graph.nodes, [], list(every), lambda _: run())])
+            self.graph = self.cut()
+            shown = {id(one.own[-1]) for one in self.graph.nodes}
+            hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
+            if hidden:
+                layers = ", ".join(hidden)
+                self.note = (
+                    f"fused with the layer behind: {layers}; apart, the outputs would change"
+                )
         return self.graph.run(visit)
+
+    def cut(self, opens: bool = True) -> Layers:
+        """Returns the layers whose results can be asked for; the whole net is one piece."""
+        every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
+        found = Layers(self.read, self.inputs, every, self.switches, self.alike)
+        found.runs([Piece(found.nodes, [], list(every), lambda _: self._outputs(every))])
+        return found
 
     def _fresh(self) -> Any:
         if self.copied:
@@ -742,13 +734,15 @@ class Recorder:
         Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
         """
         every = list(dict.fromkeys((*names, *self.read.outputs)))
-        values = dict(zip(every, self._outputs(every), strict=True))
+        values, graph = dict(zip(every, self._outputs(every), strict=True)), None
         for name in every:
-            graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
-            graph.values = self.inputs | values
-            (node,) = (one for one in graph.nodes if name in one.gives)
-            if graph.agrees(node):
+            if graph is None:  # where a result is left out, operations are others
+                graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
+                graph.values = self.inputs | values
+                by = {key: node for node in graph.nodes for key in node.gives}
+            if graph.agrees(by[name]):
                 self.alike.add(name)
             elif name not in self.read.outputs:
-                values = {one: array for one, array in values.items() if one != name}
+                del values[name]
+                graph = None
         return [name for name in names if name in values]

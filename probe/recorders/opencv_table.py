@@ -1,7 +1,7 @@
 """What the layers of OpenCV's nets compute, (batch, channels, *spatial): one line a type.
 
 The types are OpenCV's own, whatever file a net came from; the names of parameters are those of its
-dump, where each is a list.
+dump.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+
+import numpy as np
 
 from probe.semantics import (
     Contracts,
@@ -18,6 +19,7 @@ from probe.semantics import (
     Meaning,
     Passes,
     Same,
+    Scans,
     Step,
     Steps,
     Unknown,
@@ -50,24 +52,12 @@ POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
 
 
 def _all(c: Call, name: str) -> list[int]:
-    return [int(n) for n in c.get(name, [])]
-
-
-def _one(c: Call, name: str, otherwise: Any = None) -> Any:
-    found = c.get(name)
-    return found[-1] if found else otherwise
-
-
-def _on(c: Call, name: str) -> bool:
-    return bool(_one(c, name, 0))
-
-
-def _number(c: Call, name: str, otherwise: float) -> float:
-    return float(_one(c, name, otherwise))
+    given = c.get(name, [])
+    return [int(n) for n in (given if isinstance(given, list) else [given])]
 
 
 def _axis(c: Call, otherwise: int = 1) -> int:
-    return int(_one(c, "axis", otherwise)) % max(c.rank(), 1)
+    return int(c.get("axis", otherwise)) % max(c.rank(), 1)
 
 
 def _axes(c: Call) -> str:
@@ -83,7 +73,7 @@ def _window(c: Call, kernel: Sequence[int] | None = None) -> Window:
     axes = _axes(c)
 
     def wide(name: str, full: str) -> tuple[int, ...]:
-        found = _all(c, full) or [int(_one(c, f"{name}_{axis}", 1)) for axis in axes]
+        found = _all(c, full) or [int(c.get(f"{name}_{axis}", 1)) for axis in axes]
         return tuple(found * len(axes) if len(found) == 1 else found)
 
     sizes = tuple(kernel) if kernel else wide("kernel", "kernel_size")
@@ -92,7 +82,7 @@ def _window(c: Call, kernel: Sequence[int] | None = None) -> Window:
 
 def _padding(c: Call, window: Window, transposed: bool = False) -> o.Padding:
     """Returns the padding as it is written, or as ``pad_mode`` settles it."""
-    rank, mode, pads = len(window[0]), str(_one(c, "pad_mode", "")), _all(c, "pad")
+    rank, mode, pads = len(window[0]), str(c.get("pad_mode", "")), _all(c, "pad")
     if mode == "VALID":
         return ((0, 0),) * rank
     if mode == "SAME":
@@ -104,43 +94,43 @@ def _padding(c: Call, window: Window, transposed: bool = False) -> o.Padding:
     if pads:
         return tuple((n, n) for n in (pads * rank if len(pads) == 1 else pads))
     sides = ("tb", "lr") if rank == 2 and c.get("pad_t") else [axis * 2 for axis in _axes(c)]
-    both = [[int(_one(c, f"pad_{side}", 0)) for side in pair] for pair in sides]
+    both = [[int(c.get(f"pad_{side}", 0)) for side in pair] for pair in sides]
     return tuple((before, behind) for before, behind in both)
 
 
 def _convolution(c: Call) -> Meaning:
     transposed, axes = c.op == "Deconvolution", tuple(range(2, c.rank()))
     window = _window(c, c.shape(1)[2:])
-    if len(window[0]) != c.rank() - 2 or _on(c, "fusedActivation"):
+    if len(window[0]) != c.rank() - 2 or c.get("fusedActivation"):
         return Unknown("a convolution whose weights have other axes than its input")
     return o.convolution(
         *(*window, _padding(c, window, transposed)),
         weights=(*axes, 0, 1) if transposed else (*axes, 1, 0),
-        groups=int(_one(c, "group", 1)),
+        groups=int(c.get("group", 1)),
         transposed=transposed,
         reads=range(min(c.count, 3)),
     )
 
 
 def _pool(c: Call) -> Meaning:
-    given = str(_one(c, "pool", "MAX")).upper()
+    given = str(c.get("pool", "MAX")).upper()
     kind, axes = POOLS.get(given), range(2, c.rank())
     if kind is None or not axes or len(c.gives) > 1:
         return Unknown(f"pooling {given}, or with indices")
-    if _on(c, "global_pooling"):
+    if c.get("global_pooling"):
         return o.reduced("mean" if kind == "average" else "max", axes, keep=True)
     window = _window(c)
-    counts = kind == "average" and bool(_one(c, "ave_pool_padded_area", True))
-    padding, ceil = _padding(c, window), bool(_one(c, "ceil_mode", True))
+    counts = kind == "average" and c.get("ave_pool_padded_area", True)
+    padding, ceil = _padding(c, window), bool(c.get("ceil_mode", True))
     return o.pool(kind, window[0], window[1], padding, counts_padding=counts, ceil=ceil)
 
 
 def _inner(c: Call) -> Meaning:
     """Everything from an axis on, times weights (filters, inputs)."""
     axis = _axis(c)
-    if c["blobs"] == 0 or _on(c, "transA"):
+    if c["blobs"] == 0 or c.get("transA"):
         return _matmul(c)
-    if _on(c, "transpose"):
+    if c.get("transpose"):
         return Unknown("InnerProduct with transpose")
     if axis != c.rank() - 1:
         return Whole(tuple((k, k) for k in range(axis)), "product of all")
@@ -150,33 +140,27 @@ def _inner(c: Call) -> Meaning:
 
 def _matmul(c: Call) -> Meaning:
     """MatMul and Gemm: two values, or a value and weights; perhaps a bias behind."""
-    turned = [any(_on(c, name) for name in (f"trans{x}", f"trans_{x.lower()}")) for x in "AB"]
-    alpha, beta = _number(c, "alpha", 1.0), _number(c, "beta", 1.0)
-    biased = c.count > 2 and beta != 0
-    if biased and (alpha, beta) != (1.0, 1.0):
-        return Unknown("its product and its bias are scaled")
-    if c.op == "Gemm" and _on(c, "flatten_a") and c.rank() != 2:
+    if c.op == "Gemm" and c.get("flatten_a") and c.rank() != 2:
         return Unknown("its first input is flattened")
-    if c.count < 2 or min(c.rank(0), c.rank(1)) < 2:
-        return Unknown("a product of vectors")
-    numbers = () if alpha == 1.0 else (alpha,)
-    return o.matmul(turned=(turned[0], turned[1]), bias=2 if biased else None, numbers=numbers)
+    turned = [bool(c.get(f"trans{x}") or c.get(f"trans_{x.lower()}")) for x in "AB"]
+    return o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
 
 
-def _of_several(word: str, count: int) -> Meaning:
-    return o.where() if word == "where" else o.several(word, count)
+def _nary(c: Call) -> Meaning:
+    word = NARY[str(c["operation"]).lower()]
+    return o.where() if word == "where" else o.several(word, c.count)
 
 
 def _eltwise(c: Call) -> Meaning:
-    kind, values = str(_one(c, "operation", "SUM")).upper(), c.count - c["blobs"]
-    coefficients = tuple(c.get("coeff", ()))
+    kind, values = str(c.get("operation", "SUM")).upper(), c.count - c["blobs"]
+    coefficients = tuple(np.ravel(c.get("coeff", [])).tolist())
     if len({c.shape(n) for n in range(values)}) > 1:
         return Unknown("Eltwise of several sizes")
     if coefficients and set(coefficients) != {1}:
         return Each("weighted sum", numbers=coefficients)
     if kind not in ELTWISE:
         return Unknown(f"Eltwise {kind}")
-    return _of_several(ELTWISE[kind], max(values, 2))
+    return o.several(ELTWISE[kind], max(values, 2))
 
 
 def _affine(c: Call, axis: int, words: Sequence[str]) -> Meaning:
@@ -202,22 +186,23 @@ def _batch_norm(c: Call) -> Meaning:
 
     Caffe's layer has neither, and a number by which both are divided.
     """
-    eps, scale, shift = _number(c, "eps", 1e-5), _on(c, "has_weight"), _on(c, "has_bias")
+    scale, shift = bool(c.get("has_weight")), bool(c.get("has_bias"))
+    eps = float(c.get("eps", 1e-5))
     if c.count == 3 + scale + shift:
         return o.batch_norm(eps, scale, shift, 1, (0, *range(3, c.count), 1, 2))
     return Each("batch_norm", "", (eps, "divided"), along=1)
 
 
 def _lrn(c: Call) -> Meaning:
-    if "WITHIN" in str(_one(c, "norm_region", "")):
+    if "WITHIN" in str(c.get("norm_region", "")):
         return Whole(((0, 0), (1, 1)), "lrn")
-    size, alpha = int(_one(c, "local_size", 5)), _number(c, "alpha", 1.0)
-    alpha = alpha / size if bool(_one(c, "norm_by_size", True)) else alpha
-    return o.lrn(1, size, alpha, _number(c, "beta", 0.75), _number(c, "bias", 1.0))
+    size, alpha = int(c.get("local_size", 5)), float(c.get("alpha", 1.0))
+    alpha = alpha / size if c.get("norm_by_size", True) else alpha
+    return o.lrn(1, size, alpha, float(c.get("beta", 0.75)), float(c.get("bias", 1.0)))
 
 
 def _norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> Meaning:
-    norm = o.norm(axes, _number(c, "epsilon", 1e-5), word=word, along=1, groups=groups)
+    norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, along=1, groups=groups)
     lines = range(1, c.count)
     if all(c.rank(n) == 1 for n in lines):
         return norm
@@ -229,14 +214,14 @@ def _norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> Me
 
 def _reduced(c: Call) -> Meaning:
     axes = _all(c, "axes") or range(c.rank())
-    return o.reduced(str(_one(c, "reduce", "")).lower(), axes, bool(_one(c, "keepdims", True)))
+    return o.reduced(str(c.get("reduce", "")).lower(), axes, bool(c.get("keepdims", True)))
 
 
 def _largest(c: Call) -> Meaning:
     """Arg and TopK: all along one axis."""
-    axis, keep = _axis(c, -1 if c.op == "TopK" else 0), bool(_one(c, "keepdims", True))
-    if c.op == "Arg" and not _on(c, "select_last_index"):
-        word = f"arg{str(_one(c, 'op', 'max')).lower()}"
+    axis, keep = _axis(c, -1 if c.op == "TopK" else 0), bool(c.get("keepdims", True))
+    if c.op == "Arg" and not c.get("select_last_index"):
+        word = f"arg{str(c.get('op', 'max')).lower()}"
         return o.reduced(word, (axis,), keep, places=True)
     return o.along(c.op.lower(), c.rank(), (axis,), _words(c), keep or c.op == "TopK")
 
@@ -246,15 +231,8 @@ def _words(c: Call) -> tuple[str, ...]:
 
 
 def _cumsum(c: Call) -> Meaning:
-    scan = o.cumulated("cumsum", _axis(c, 0), _on(c, "reverse"), _on(c, "exclusive"))
+    scan = o.cumulated("cumsum", _axis(c, 0), bool(c.get("reverse")), bool(c.get("exclusive")))
     return reading(c, scan, 0)
-
-
-def _einsum(c: Call) -> Meaning:
-    equation = str(_one(c, "equation", "")).lower()
-    if "." in equation or not equation.partition("->")[2]:
-        return Unknown("its equation has dots, or gives one number")
-    return o.einsum(equation)
 
 
 def _numbered(made: Callable[..., Meaning], *names: str) -> Row:
@@ -262,7 +240,7 @@ def _numbered(made: Callable[..., Meaning], *names: str) -> Row:
     has them."""
 
     def row(c: Call) -> Meaning:
-        given = {name: _one(c, name) for name in names}
+        given = {name: c.get(name) for name in names}
         return made(**{name: float(value) for name, value in given.items() if value is not None})
 
     return row
@@ -299,10 +277,10 @@ def _padded(c: Call) -> Meaning:
     numbers = _all(c, "paddings")
     around = list(zip(numbers[::2], numbers[1::2], strict=True))
     around = [(0, 0)] * (c.rank() - len(around)) + around
-    kind = str(_one(c, "type", "")) or "constant"
+    kind = str(c.get("type", "")) or "constant"
     if len(around) > c.rank() or any(n < 0 for both in around for n in both):
         return Unknown("it is padded by less than nothing")
-    return o.pad(around, _number(c, "value", 0.0)) if kind == "constant" else moved(c)
+    return o.pad(around, float(c.get("value", 0.0))) if kind == "constant" else moved(c)
 
 
 def _plane(c: Call) -> Meaning:
@@ -313,22 +291,30 @@ def _plane(c: Call) -> Meaning:
 
 
 def _recurrent(c: Call) -> Meaning:
-    """LSTM and GRU of ONNX: (length, batch, ...); every output reads all of its batch row."""
-    batch = c.shape()[1] if c.rank() == 3 else 0
-    places = [[a for a, n in enumerate(shape) if n == batch] for shape in c.gives]
-    if any(len(some) != 1 for some in places) or c.count - c["blobs"] > 1:
-        return Unknown(f"{c.op} whose batch has the size of a different axis too")
+    """LSTM and GRU of ONNX, (length, batch, features): output t reads inputs up to t of its own
+    batch row, and its first states; what the other direction gives stands behind."""
+    length, batch, _ = c.shape()
+    if c.count - c["blobs"] > 1 or any(shape[:2] != (length, batch) for shape in c.gives):
+        return Unknown(f"{c.op} whose batch is not its second axis")
     # behind three arrays of weights come the first states, a row for each of the batch
     states = [n for n in range(4, c.count) if c.value(n).any()]
     if any(c.shape(n)[0] != batch for n in states):
         return Unknown(f"{c.op} with first states of several directions")
-    count, turned = c.count, (batch, c.shape()[0], c.shape()[2])
-    steps = [Step(o.transpose((1, 0, 2)), (0,), turned)]
-    of_batch = tuple(range(4, 4 + len(states)))
-    for number, shape in enumerate(c.gives):
-        whole = Whole(((0, places[number][0]),), f"{c.op} {number}", _words(c), of_batch)
-        steps.append(Step(whole, (count, 1, 2, 3, *states), shape))
-    return Steps(tuple(steps), tuple(range(count + 1, count + len(steps))))
+    ways = [False, True] if c.get("bidirectional") else [bool(c.get("reverse"))]
+    one, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
+    words, own = _words(c), tuple(range(4, 4 + len(states)))
+    steps = [
+        Step(
+            Scans(0, c.op.lower(), back, (2,), words, own, batch=1),
+            *((0, 1, 2, 3, *states), one, tuple(more)),
+        )
+        for back in ways
+    ]
+    last, size = c.count + len(ways) * len(c.gives), len(c.gives)
+    for n, shape in enumerate(c.gives):
+        parts = tuple(range(c.count + n, last, size))
+        steps.append(Step(o.concat(2), parts, shape))
+    return Steps(tuple(steps), tuple(range(last, last + size)))
 
 
 TABLE: dict[str, Row] = {
@@ -338,9 +324,9 @@ TABLE: dict[str, Row] = {
     "InnerProduct": _inner,
     "Pooling": _pool,
     "Eltwise": _eltwise,
-    "NaryEltwise": lambda c: _of_several(NARY[str(_one(c, "operation", "")).lower()], c.count),
-    "ReLU": lambda c: o.leaky_relu(_number(c, "negative_slope", 0)),
-    "ReLU6": lambda c: o.clip(_number(c, "min_value", 0.0), _number(c, "max_value", 6.0)),
+    "NaryEltwise": _nary,
+    "ReLU": lambda c: o.leaky_relu(float(c.get("negative_slope", 0))),
+    "ReLU6": lambda c: o.clip(float(c.get("min_value", 0.0)), float(c.get("max_value", 6.0))),
     **rows("PReLU ChannelsPReLU", lambda c: Each("prelu", along=1)),
     "Power": _numbered(_power, "power", "scale", "shift"),
     "ELU": _numbered(o.elu, "alpha"),
@@ -355,25 +341,25 @@ TABLE: dict[str, Row] = {
     "Shift": lambda c: _affine(c, 0, ("add",)),
     "BatchNorm": _batch_norm,
     "LayerNormalization": lambda c: o.norm(
-        range(_axis(c, -1), c.rank()), _number(c, "epsilon", 1e-5), shift=c.count > 2
+        range(_axis(c, -1), c.rank()), float(c.get("epsilon", 1e-5)), shift=c.count > 2
     ),
     "InstanceNormalization": lambda c: _norm(c, range(2, c.rank()), None, "instance_norm"),
     "GroupNormalization": lambda c: _norm(
-        c, range(1, c.rank()), (1, int(_one(c, "num_groups", 1))), "group_norm"
+        c, range(1, c.rank()), (1, int(c.get("num_groups", 1))), "group_norm"
     ),
     "LRN": _lrn,
     "MVN": lambda c: Whole(
-        ((0, 0),) if _on(c, "across_channels") else ((0, 0), (1, 1)), "mvn", _words(c)
+        ((0, 0),) if c.get("across_channels") else ((0, 0), (1, 1)), "mvn", _words(c)
     ),
     "Normalize": lambda c: Whole(((0, 0),), "normalize"),
     **rows(
         "Softmax SoftMax",
-        lambda c: (o.log_softmax if _on(c, "log_softmax") else o.softmax)((_axis(c),)),
+        lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_axis(c),)),
     ),
     "Reduce": _reduced,
     **rows("Arg TopK", _largest),
     "CumSum": _cumsum,
-    "Einsum": _einsum,
+    "Einsum": lambda c: o.einsum(str(c["equation"]).lower()),
     "Attention": lambda c: Whole(((0, 0),), "attention", _words(c)),
     **rows("LSTM GRU", _recurrent),
     **rows("Resize Interp", _plane),
@@ -384,7 +370,7 @@ TABLE: dict[str, Row] = {
     ),
     "Permute": lambda c: o.transpose(_all(c, "order")),
     "Concat": lambda c: (
-        Unknown("Concat that pads what it joins") if _on(c, "padding") else o.concat(_axis(c))
+        Unknown("Concat that pads what it joins") if c.get("padding") else o.concat(_axis(c))
     ),
     "Slice": _sliced,
     "Padding": _padded,

@@ -16,7 +16,7 @@ the model is trusted. What TensorFlow itself does with a damaged file is out of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow.python.framework import op_def_registry
 
 from probe import trust
 from probe.errors import InputError
 from probe.progress import without_stderr
-from probe.recorders.tensorflow_graphs import called, instead
-from probe.recorders.tensorflow_values import Names, array, tensor_of, tensors
-from probe.recorders.tensorflow_watch import Told, Watching
+from probe.recorders.tensorflow_graphs import HARMLESS, Known, Watching
+from probe.recorders.tensorflow_values import NOTHING, array, schema, tensor_of, tensors
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import digest
 
@@ -40,13 +38,10 @@ ENDINGS = (".keras", ".h5", ".hdf5")
 
 AGAIN = "save the model again"
 PLAIN = (
-    *("NoOp", "Placeholder", "Assert", "VarHandleOp", "ReadVariableOp", "AssignVariableOp"),
-    *("VarIsInitializedOp", "VariableShape", "ResourceGather", "PartitionedCall", "While", "If"),
-    *("StatefulPartitionedCall", "Case", "HashTableV2", "MutableHashTableV2", "CheckNumerics"),
-    *("LookupTableFindV2", "LookupTableImportV2", "LookupTableSizeV2", "EnsureShape"),
+    *(*HARMLESS, "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
+    *("DestroyResourceOp", "HashTableV2", "MutableHashTableV2", "LookupTableImportV2"),
     *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
-    *("StatefulUniform", "StatefulStandardNormalV2", "TensorListReserve", "StatelessWhile"),
-    *("AssignAddVariableOp", "AssignSubVariableOp", "DestroyResourceOp", "Multinomial"),
+    *("StatefulUniform", "StatefulStandardNormalV2", "Multinomial"),
 )
 """Operations with a state that read no file, write none and call nothing outside of the graph."""
 
@@ -58,26 +53,36 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A model that has been loaded. ``call``: runs it on tensors in the order of its inputs."""
+class Opened:
+    """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
+    inputs."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
 
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the model with these inputs (container arrays, by name)."""
+        given = [tensor_of(arrays[one.name], tf.as_dtype(one.dtype)) for one in self.inputs]
+        return Recorder(lambda: self.call(given))
 
-def loaded(path: Path, trusted: bool = False) -> Loaded:
-    """Loads a model. Errors: InputError where it can't be read, or holds code and isn't trusted."""
+
+def opened(path: Path, trust: bool = False) -> Opened:
+    """Opens a ``.keras`` or ``.h5`` file, or the folder of a SavedModel.
+
+    Errors: InputError where it can't be read, or holds code and is not trusted.
+    """
+    path = Path(path)
     if not path.exists():
         raise InputError("network", path.name, "there is no such file", "check the name")
     if path.is_dir():
-        return _saved_model(path, trusted)
+        return _saved_model(path, trust)
     if path.suffix.lower() not in ENDINGS:
         why = f"unsupported file type {path.suffix}" if path.suffix else "the file has no extension"
         raise InputError("network", path.name, why, f"give {', '.join(ENDINGS)} or a SavedModel")
-    return _keras(path, trusted)
+    return _keras(path, trust)
 
 
-def _keras(path: Path, trusted: bool) -> Loaded:
+def _keras(path: Path, trusted: bool) -> Opened:
     with without_stderr():
         named = trust.check_keras(path, trusted)
     try:
@@ -95,7 +100,7 @@ def _keras(path: Path, trusted: bool) -> Loaded:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
     inputs = tuple(_declared(one.name, one.shape, one.dtype) for one in model.inputs)
-    return Loaded(inputs, lambda given: model(_packed(model, given), training=False))
+    return Opened(inputs, lambda given: model(_packed(model, given), training=False))
 
 
 def _packed(model: Any, given: Sequence[Any]) -> Any:
@@ -114,7 +119,7 @@ def _declared(name: str, shape: Any, dtype: Any) -> Input:
     )
 
 
-def _saved_model(path: Path, trusted: bool) -> Loaded:
+def _saved_model(path: Path, trusted: bool) -> Opened:
     if not (path / "saved_model.pb").is_file():
         why = "the folder has no saved_model.pb, so it is not a SavedModel"
         raise InputError("network", path.name, why, "check the name")
@@ -142,7 +147,7 @@ def _saved_model(path: Path, trusted: bool) -> Loaded:
                 raise InputError("inputs", name, why, todo)
         return function(**dict(zip(names, given, strict=True)))
 
-    return Loaded(inputs, call)
+    return Opened(inputs, call)
 
 
 def _check(path: Path) -> None:
@@ -158,7 +163,8 @@ def _check(path: Path) -> None:
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"
             raise InputError("network", path.name, why, todo)
         for op in _operations(graph.graph_def.library.function):
-            why = f"its graph holds {_printable(op)}, which may read or write files or run code"
+            name = "".join(one if one.isprintable() else "?" for one in op)[:100]
+            why = f"its graph holds {name}, which may read or write files or run code"
             raise InputError("network", path.name, why, todo)
 
 
@@ -174,19 +180,10 @@ def _operations(functions: Any) -> Iterator[str]:
             reached |= {each.name for value in node.attr.values() for each in value.list.func}
             if reached & saving:
                 yield f"a call of {min(reached & saving)}"
-            if node.op not in own and _reaches(node.op):
+            known = schema(node.op)
+            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
+            if node.op not in own and (beyond or (known.stateful and node.op not in PLAIN)):
                 yield node.op
-
-
-def _reaches(op: str) -> bool:
-    made = op_def_registry.get(op)
-    if made is None or any(part in op for part in OUTSIDE):
-        return True
-    return bool(made.is_stateful) and op not in PLAIN
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)[:100]
 
 
 def _unreadable(path: Path, error: Exception, todo: str) -> InputError:
@@ -201,10 +198,8 @@ class Recorder:
         self.function = function
         self.target = target()
         self.note = ""
-        self.names = Names()
-        self.functions: dict[Hashable, Any] = {}
-        self.told: dict[Hashable, Told] = {}
-        self.expected: list[np.ndarray] | None = None
+        self.known = Known()
+        self.expected: list[tuple[tuple[int, ...], str]] | None = None
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
@@ -213,7 +208,8 @@ class Recorder:
 
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
-        self.expected = [np.array(array(one)) for one in tensors(outputs)]
+        every = [array(one) for one in tensors(outputs)]
+        self.expected = [(one.shape, digest(one)) for one in every]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation.
@@ -221,25 +217,18 @@ class Recorder:
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
         if self.expected is None:
-            self.expected = [np.array(one) for one in self.plain()]
-            self.already = [digest(one) for one in self.expected]
-        watch = Watching(visit, self.names, self.functions, called, self.told, instead)
-        watch.wanted = {one.shape for one in self.expected}
+            self.expected = [(one.shape, digest(one)) for one in self.plain()]
+            self.already = [bits for _, bits in self.expected]
+        watch = Watching(visit, self.known, {shape for shape, _ in self.expected})
         with watch.watching():
             found = self.function()
         outputs = watch.outputs(found)
-        self._notes(watch, [one.array() for one in outputs])
-        return outputs
-
-    def _notes(self, watch: Watching, outputs: Sequence[np.ndarray]) -> None:
-        """Says what isn't looked into, and whether the watched run gave the bits of the other."""
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
-        said = list(watch.said)
-        pairs = zip(outputs, self.expected or (), strict=True)
-        if not all(digest(one) == digest(two) for one, two in pairs):
-            said.append("the recorded run gave different bits from the run before it")
-        self.note = "; ".join(dict.fromkeys(said))
+        if [digest(one.array()) for one in outputs] != [bits for _, bits in self.expected]:
+            watch.said.append("the recorded run gave different bits from the run before it")
+        self.note = "; ".join(dict.fromkeys(watch.said))
+        return outputs
 
 
 def target() -> str:
@@ -249,27 +238,6 @@ def target() -> str:
         text += f",onednn={choice}"
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     return text + (f",threads={threads}" if threads else "")
-
-
-class Opened:
-    """A model file, as ``contract.Opened`` says."""
-
-    def __init__(self, model: Loaded) -> None:
-        self.model = model
-        self.inputs: tuple[Input, ...] = model.inputs
-
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """Returns a recorder of the model with these inputs (container arrays, by name)."""
-        given = [tensor_of(arrays[one.name], tf.as_dtype(one.dtype)) for one in self.inputs]
-        return Recorder(lambda: self.model.call(given))
-
-
-def opened(path: Path, trust: bool = False) -> Opened:
-    """Opens a ``.keras`` or ``.h5`` file, or the folder of a SavedModel.
-
-    Errors: InputError where it can't be read, or holds code and is not trusted.
-    """
-    return Opened(loaded(Path(path), trust))
 
 
 __all__ = ["ENDINGS", "Opened", "Recorder", "opened", "target"]

@@ -1,33 +1,58 @@
-"""Graphs that TensorFlow runs, node by node: of ``tf.function``, ``predict`` and saved models.
+"""One watched run of TensorFlow: every eager operation, and the nodes of the graphs that run.
 
-A function is taken as TensorFlow itself runs it: the graph that is left when Grappler has optimised
-it, whose fused operations are nodes like others (``_FusedMatMul``). Its nodes are then run one by
-one, so that nothing has to be fetched that would break a fusion and no more than a few values are
-held. Loops and branches are written out as they run; such a function is taken as it was traced.
-Either way the outputs must have the bits that the function itself gave, or it is one operation, as
-are functions compiled by XLA and those that change a state. Which outputs of one operation must
-agree is then said by the nodes that it was traced from (:mod:`probe.recording.composed`).
+A function (``tf.function``, ``predict``, a saved model) is taken as TensorFlow itself runs it: the
+graph that is left when Grappler has optimised it, whose fused operations are nodes like others
+(``_FusedMatMul``). Its nodes are then run one by one, so that nothing has to be fetched that would
+break a fusion and no more than a few values are held. Loops and branches are written out as they
+run; such a function is taken as it was traced. Either way the outputs must have the bits that the
+function itself gave, or it is one operation, as are functions compiled by XLA and those that change
+a state. Which outputs of one operation must agree is then said by the nodes that it was traced from
+(:mod:`probe.recording.composed`).
 """
 
 from __future__ import annotations
 
-import heapq
 import re
-from collections.abc import Hashable, Iterator, Sequence
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.framework import function_def_to_graph, op_def_registry
+from tensorflow.python.framework import function_def_to_graph, op_callbacks
 
-from probe.recorders.tensorflow_values import array, attribute, kind, run, sizes, tensor_of
-from probe.recorders.tensorflow_watch import Watching
+from probe.recorders.tensorflow_table import meaning
+from probe.recorders.tensorflow_values import (
+    Names,
+    Ran,
+    array,
+    arrays,
+    attribute,
+    kind,
+    run,
+    schema,
+    sizes,
+    structure,
+    tensor_of,
+)
 from probe.recording import composed
-from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import (
+    CONSTANT,
+    INPUT,
+    WEIGHT,
+    Isolated,
+    Lines,
+    Operation,
+    Seen,
+    Visit,
+)
 from probe.recording.recording import digest, recorded
 from probe.semantics import Meaning, Unknown
+from probe.semantics import operations as o
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
@@ -38,6 +63,17 @@ HARMLESS = (
     *("LookupTableFindV2", "LookupTableSizeV2", "TensorListReserve"),
 )
 """Stateful by TensorFlow's registry, and yet the same however often they run."""
+
+READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
+HANDED_ON = ("Identity", "IdentityN", "StopGradient", "Snapshot")
+SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
+"""What they give depends on no element, or on sizes alone: it is a constant of the run."""
+
+COMMUTE = ("Add", "AddV2", "Mul", "Maximum", "Minimum")
+SMALL_SHAPE = 16
+"""Elements of what is taken for a shape."""
+
+IMPORTS = ("import tensorflow as tf",)
 
 COMPILED, STATE, BITS = (
     "compiled functions (XLA) are one operation",
@@ -55,7 +91,6 @@ class Node:
     inputs: tuple[tuple[str, int], ...]
     attributes: tuple[Any, ...]
     count: int
-    path: str
     constant: Any = None
     after: tuple[str, ...] = ()
 
@@ -74,18 +109,14 @@ class Graph:
     last: dict[int, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        users: dict[str, int] = {}
-        for place, node in enumerate(self.nodes):
-            for name, _ in node.inputs:
-                users[name] = place
+        users = {name: n for n, node in enumerate(self.nodes) for name, _ in node.inputs}
         held = {name for name, _ in self.given}
         for name, place in users.items():
             if name not in held:
                 self.last.setdefault(place, []).append(name)
 
 
-@dataclass
-class Function:
+class Function(NamedTuple):
     """How a function is watched: as a ``graph``, or as one operation, of ``meaning``."""
 
     graph: Graph | None
@@ -93,112 +124,513 @@ class Function:
     why: str = ""
 
 
-def called(
-    watch: Watching, name: str, inputs: list[Any], outputs: list[Any], path: str = ""
-) -> None:
-    """A function has run and given ``outputs``."""
-    key = _signature(name, inputs)
-    if key not in watch.functions:
-        watch.functions[key] = opened(watch, name, inputs, outputs)
-    made: Function = watch.functions[key]
-    if made.why:
-        watch.said.append(made.why)
-    if made.graph is None:
-        _one(watch, name, inputs, outputs, made.meaning, path)
-        return
-    found = walk(watch, made.graph, inputs)
-    for ours, theirs in zip(outputs, found, strict=True):
-        watch.aliases[ours._id] = watch.key(theirs)
+Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
+"""What is said of an operation besides its arrays and its place, as ``Operation`` has it."""
 
 
-def instead(watch: Watching, name: str, inputs: list[Any]) -> list[Any] | None:
-    """Returns what a function gives, computed by its nodes; None where they have not been found to
-    give its bits before. It need not run beside them then."""
-    made = watch.functions.get(_signature(name, inputs))
-    if made is None or made.graph is None:
-        return None
-    return walk(watch, made.graph, inputs)
+class Known:
+    """What stays from one run to the next.
+
+    ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names;
+    ``told``: what is said of calls that are alike.
+    """
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.functions: dict[Hashable, Function] = {}
+        self.traced: dict[str, Graph] = {}
+        self.told: dict[Hashable, Told] = {}
 
 
-def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
-    return name, tuple((kind(one).name, sizes(one)) for one in inputs)
+class Watching:
+    """One watched run: the keys of its values, and what is known of them.
 
+    ``wanted``: shapes of outputs, of which NumPy may hold the numbers.
+    """
 
-def opened(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) -> Function:
-    """Finds out how a function can be watched: by running it, and its nodes, once."""
-    definitions = list(_reached(name))
-    if any(_stateful(node) for one in definitions for node in one.node_def):
-        return Function(None, Unknown(STATE), STATE)
-    if any(_compiled(one) for one in definitions[:1]):
-        return Function(None, _composed(watch, name, inputs), COMPILED)
-    for make in (_optimised, traced):
-        graph = make(watch, name, inputs)
-        if graph is not None and _same(watch, graph, inputs, outputs):
-            return Function(graph, Unknown())
-    return Function(None, _composed(watch, name, inputs), BITS)
+    def __init__(self, visit: Visit, known: Known, wanted: Iterable[tuple[int, ...]] = ()) -> None:
+        self.visit, self.known, self.names = visit, known, known.names
+        self.wanted = set(wanted)
+        self.aliases: dict[int, Hashable] = {}
+        self.variables: dict[int, Hashable] = {}
+        self.lists: dict[int, list[Seen | None]] = {}
+        self.shapes: set[int] = set()
+        self.given: dict[Hashable, int] = {}
+        self.roles: dict[Hashable, tuple[str, str]] = {}
+        self.writes, self.graphs, self.busy = 0, 0, False
+        self.said: list[str] = []
+        self.memory: dict[tuple[Any, ...], Any] | None = None
+        self.sizes: set[tuple[int, ...]] | None = None
+        self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watches what this thread runs eagerly."""
+        ctx, thread = context.context(), threading.get_ident()
+        plain = ctx.call_function
 
-def _same(watch: Watching, graph: Graph, inputs: list[Any], outputs: list[Any]) -> bool:
-    """Returns whether the nodes, run one by one, give the function's bits."""
-    quiet = Watching(lambda _: None, watch.names, watch.functions)
-    try:
-        found = walk(quiet, graph, inputs)
-    except (tf.errors.OpError, TypeError, ValueError, KeyError):
-        return False
-    return len(found) == len(outputs) and all(
-        a.dtype == b.dtype and digest(array(a)) == digest(array(b))
-        for a, b in zip(found, outputs, strict=True)
-    )
+        def call(name: Any, inputs: list[Any], count: int) -> Any:
+            """A function is called: by its nodes, if they are known to give its bits."""
+            made = None
+            if not self.busy and threading.get_ident() == thread:
+                made = self.known.functions.get(_signature(name.decode(), inputs))
+            if made is None or made.graph is None:
+                return plain(name, inputs, count)
+            with self._busy():
+                self.graphs += 1
+                return self.walk(made.graph, list(inputs)) or None
 
+        op_callbacks.add_op_callback(self._callback)
+        ctx.call_function = call
+        try:
+            yield
+        finally:
+            ctx.call_function = plain
+            op_callbacks.remove_op_callback(self._callback)
 
-def walk(watch: Watching, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """Runs the nodes, and lets ``watch`` see each. Returns the outputs' tensors."""
-    for one in inputs:
-        if not kind(one).unread:
-            watch.key(one)
-    made: dict[str, list[Any]] = {
-        graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed
-    }
-    for place, node in enumerate(graph.nodes):
-        if node.constant is not None:
-            made[node.name] = [node.constant]
-            key = watch.aliases.setdefault(node.constant._id, ("constant", node.constant._id))
-            watch.roles.setdefault(key, (CONSTANT, node.name))
-        elif node.name not in made:
-            read = [made[name][k] for name, k in node.inputs]
-            made[node.name] = _ran(watch, node, read)
-        for name in graph.last.get(place, ()):
-            made.pop(name, None)
-    return [made[name][k] for name, k in graph.given]
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
 
+    def _callback(
+        self, op: Any, inputs: Any, attributes: Any, outputs: Any, *more: Any, **words: Any
+    ) -> None:
+        """Is called behind each operation; those of which a graph is being built are skipped."""
+        if self.busy or words.get("graph") is not None or not context.executing_eagerly():
+            return
+        with self._busy():
+            ctx, name = context.context(), op.decode() if isinstance(op, bytes) else op
+            given = list(outputs) if isinstance(outputs, list | tuple) else []
+            if ctx.has_function(name):
+                self.graphs += 1
+                self._called(name, list(inputs), given)
+                return
+            pairs = zip(attributes[::2], attributes[1::2], strict=True) if attributes else ()
+            # None stands for TensorFlow's default
+            flat = [one for pair in pairs if pair[1] is not None for one in pair]
+            self._met(name, list(inputs), flat, given, self._path())
 
-def _ran(watch: Watching, node: Node, read: list[Any]) -> list[Any]:
-    words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-    if node.op in CALLS:
-        if not _compiled(context.context().get_function_def(words["f"])):
-            return _inside(watch, words["f"], read)
-        found = run(words["f"], read, _options(), node.count)
-        called(watch, words["f"], read, found, node.path)
+    def _path(self) -> str:
+        return self.names.path((context.context().scope_name or "").rstrip("/"))
+
+    def outputs(self, found: Any) -> list[Seen]:
+        """What a function returned; an array of NumPy's is the last value that had its bits."""
+        seen = []
+        for one in arrays(found):
+            tensor = tf.convert_to_tensor(one)
+            if isinstance(one, np.ndarray):
+                made = self.numpy.get((one.shape, tensor.dtype.name, digest(array(tensor))))
+                if made is None:
+                    self.said.append("an output was computed outside of TensorFlow, after it")
+                else:
+                    self.aliases[tensor._id] = made
+            seen.append(self.seen(tensor))
+        return seen
+
+    # values
+
+    def key(self, tensor: Any) -> Hashable:
+        """Returns the key of a tensor; one that is merely handed on keeps that of what it was.
+
+        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
+        the tensor has the variable's own memory.
+        """
+        if tensor._id not in self.aliases and tensor._id not in self.given:
+            handle = self._held(tensor) if kind(tensor).floating else None
+            key = tensor._id if handle is None else self._variable(handle, "")
+            self.aliases[tensor._id] = key
+        return self.aliases.get(tensor._id, tensor._id)
+
+    def _held(self, tensor: Any) -> Any:
+        """Returns the handle of the variable whose memory a tensor has, or None."""
+        if self.sizes is None:
+            self.sizes = self.names.shapes()
+        if sizes(tensor) not in self.sizes:
+            return None
+        if self.memory is None:
+            self.memory = {_memory(one): handle for handle, one in self.names.held()}
+        return self.memory.get(_memory(tensor))
+
+    def _variable(self, handle: Any, path: str) -> Hashable:
+        """Returns the key of what a variable holds now."""
+        key = self.variables.setdefault(handle._id, ("variable", handle._id, 0))
+        self.roles.setdefault(key, (WEIGHT, self.names.variable(handle._id) or path))
+        return key
+
+    def seen(self, tensor: Any, path: str = "") -> Seen:
+        """Returns what the contract says of a value.
+        A variable's handle stands for what it holds."""
+        if kind(tensor).name == "resource":
+            key = self._variable(tensor, path)
+            held = tensor._handle_data.shape_and_type[0].dtype
+            tensor = run("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(held)), 1)[0]
+        else:
+            key = self.key(tensor)
+        role, name = self.roles.get(key, (INPUT, ""))
+        return Seen(key, sizes(tensor), kind(tensor).name, lambda: array(tensor), role, name)
+
+    def _gives(self, gives: Sequence[Seen]) -> None:
+        self.given.update((one.key, len(self.given)) for one in gives)
+        for one in gives:
+            if one.shape in self.wanted:
+                self.numpy[one.shape, one.dtype, digest(one.array())] = one.key
+
+    # operations
+
+    def _met(
+        self, op: str, inputs: list[Any], attributes: Sequence[Any], outputs: list[Any], path: str
+    ) -> None:
+        """An operation has run."""
+        if op == "ReadVariableOp":
+            self.aliases[outputs[0]._id] = self._variable(inputs[0], path)
+            return
+        if op in HANDED_ON:
+            for old, new in zip(inputs, outputs, strict=True):
+                if kind(old).name != "variant":
+                    self.aliases[new._id] = self.key(old)
+                elif old._id in self.lists:
+                    self.lists[new._id] = self.lists[old._id]
+            return
+        if op.startswith("TensorList"):
+            self._listed(op, inputs, outputs, path)
+            return
+        if op not in READS:
+            self._written(op, inputs)
+        read, given = self._read(op, inputs), _given(op, attributes, outputs)
+        fixed = op in SHAPES and (op != "Range" or all(kind(one).whole for one in inputs))
+        if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
+            for one in outputs:
+                if op in SHAPES or kind(one).whole:
+                    self.shapes.add(one._id)
+                    self.roles[one._id] = CONSTANT, op
+        elif given:
+            reads = [self.seen(inputs[n], path) for n in read]
+            gives = [self.seen(outputs[n], path) for n in given]
+            self._gives(gives)
+            told = self._told(Ran(op, inputs, attributes, outputs, read, given))
+            self.visit(Operation(op, path, reads, gives, *told, IMPORTS))
+
+    def _told(self, ran: Ran) -> Told:
+        """Returns what is said of a call. It is the same for all that are alike, unless the meaning
+        looks into what is read. It keeps neither the call's arrays nor this run."""
+        same: Hashable = None
+        try:
+            same = ran.signature()
+            known = self.known.told.get(same)
+        except TypeError:  # an attribute without a hash
+            same, known = None, None
+        if known is not None:
+            return known
+        looked: list[int] = []
+        call = ran.call(looked)
+        told = meaning(call), ran.shown(), call.run, ran.lines()
+        if same is not None and not looked:
+            self.known.told[same] = told
+        return told
+
+    def _read(self, op: str, inputs: list[Any]) -> list[int]:
+        """Returns the numbers of the inputs that are arrays."""
+        arguments = structure(op, len(inputs))
+        found = [
+            n
+            for n, one in enumerate(inputs)
+            if n not in arguments and (not kind(one).unread or (op == "ResourceGather" and n == 0))
+        ]
+        if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
+            found.sort(key=lambda n: self.given.get(self.key(inputs[n]), len(self.given)))
         return found
-    if node.op in LOOPS:
-        while bool(array(_inside(watch, words["cond"], read)[0])):
-            read = _inside(watch, words["body"], read)
-        return read
-    if node.op in BRANCHES:
-        which = int(array(read[0]))
-        names = (
-            words["branches"] if "Case" in node.op else [words["else_branch"], words["then_branch"]]
+
+    def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
+        """Whether an operation only calculates with shapes, or with numbers of the program."""
+        return all(
+            kind(one).whole
+            and (one._id in self.shapes or (not sizes(one) and self.key(one) not in self.given))
+            for one in inputs
+        ) and all(kind(one).whole and prod(sizes(one)) <= SMALL_SHAPE for one in outputs)
+
+    def _written(self, op: str, inputs: list[Any]) -> None:
+        """A variable that is written has another key from now on."""
+        for one in inputs:
+            if one.dtype == tf.resource and op != "ResourceGather":
+                self.writes += 1
+                self.memory = None
+                assigned = op == "AssignVariableOp"
+                key = self.key(inputs[1]) if assigned else ("variable", one._id, self.writes)
+                self.variables[one._id] = key
+
+    def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
+        """A list of tensors, as loops of a graph have it: its elements keep their keys."""
+        held = self.lists.get(inputs[0]._id) if inputs else None
+        if op == "TensorListReserve":
+            self.lists[outputs[0]._id] = [None] * int(array(inputs[1]))
+        elif op == "TensorListFromTensor":
+            whole = self.seen(inputs[0], path)
+            parts = [_part(whole, n) for n in range(whole.shape[0])]
+            self.lists[outputs[0]._id] = list(parts)
+            apart = o.unstack(0, len(parts))
+            self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
+        elif op == "TensorListGetItem" and held and (one := held[int(array(inputs[1]))]):
+            self.aliases[outputs[0]._id] = one.key
+            self.roles[one.key] = one.role, one.name
+        elif op == "TensorListSetItem" and held is not None:
+            made = list(held)
+            made[int(array(inputs[1]))] = self.seen(inputs[2], path)
+            self.lists[outputs[0]._id] = made
+        elif op == "TensorListStack" and held is not None:
+            every = [one for one in held if one is not None]
+            gives = [self.seen(outputs[0], path)]
+            self.visit(Operation(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
+        elif op not in ("TensorListLength", "TensorListElementShape"):
+            self.said.append(f"{op}: its result is treated as an input")
+
+    # functions
+
+    def _called(self, name: str, inputs: list[Any], outputs: list[Any], path: str = "") -> None:
+        """A function has run and given ``outputs``."""
+        key = _signature(name, inputs)
+        if key not in self.known.functions:
+            self.known.functions[key] = self._opened(name, inputs, outputs)
+        made = self.known.functions[key]
+        if made.why:
+            self.said.append(made.why)
+        if made.graph is None:
+            self._one(name, inputs, outputs, made.meaning, path)
+            return
+        for ours, theirs in zip(outputs, self.walk(made.graph, inputs), strict=True):
+            self.aliases[ours._id] = self.key(theirs)
+
+    def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> Function:
+        """Finds out how a function can be watched: by running it, and its nodes, once."""
+        nodes = [node for one in _reached(name) for node in one.node_def]
+        if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
+            return Function(None, Unknown(STATE), STATE)
+        if _compiled(name):
+            return Function(None, self._composed(name, inputs), COMPILED)
+        for make in (_optimised, lambda *_: traced(name, self.known.traced)):
+            graph = make(name, inputs)
+            if graph is not None and self._same(graph, inputs, outputs):
+                return Function(graph, Unknown())
+        return Function(None, self._composed(name, inputs), BITS)
+
+    def _same(self, graph: Graph, inputs: list[Any], outputs: list[Any]) -> bool:
+        """Returns whether the nodes, run one by one, give the function's bits."""
+        try:
+            found = Watching(lambda _: None, self.known).walk(graph, inputs)
+        except (tf.errors.OpError, TypeError, ValueError, KeyError):
+            return False
+        return len(found) == len(outputs) and all(
+            a.dtype == b.dtype and digest(array(a)) == digest(array(b))
+            for a, b in zip(found, outputs, strict=True)
         )
-        return _inside(watch, names[min(max(which, 0), len(names) - 1)], read[1:])
-    found = run(node.op, read, node.attributes, node.count)
-    for one in found:  # no variable's memory, where it would be looked for
-        watch.aliases[one._id] = one._id
-    watch.met(node.op, read, node.attributes, found, node.path)
-    return found
+
+    def walk(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """Runs the nodes, and sees each. Returns the outputs' tensors."""
+        for one in inputs:
+            if not kind(one).unread:
+                self.key(one)
+        made = {graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed}
+        for place, node in enumerate(graph.nodes):
+            if node.constant is not None:
+                made[node.name] = [node.constant]
+                key = self.aliases.setdefault(node.constant._id, ("constant", node.constant._id))
+                self.roles.setdefault(key, (CONSTANT, node.name))
+            elif node.name not in made:
+                made[node.name] = self._ran(node, [made[name][k] for name, k in node.inputs])
+            for name in graph.last.get(place, ()):
+                made.pop(name, None)
+        return [made[name][k] for name, k in graph.given]
+
+    def _ran(self, node: Node, read: list[Any]) -> list[Any]:
+        words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
+        path = self.names.path(node.name.rpartition("/")[0], True)
+
+        def inside(name: str, given: list[Any]) -> list[Any]:
+            return self.walk(traced(name, self.known.traced), given)
+
+        if node.op in CALLS:
+            if not _compiled(words["f"]):
+                return inside(words["f"], read)
+            found = run(words["f"], read, _options(), node.count)
+            self._called(words["f"], read, found, path)
+            return found
+        if node.op in LOOPS:
+            while bool(array(inside(words["cond"], read)[0])):
+                read = inside(words["body"], read)
+            return read
+        if node.op in BRANCHES:
+            which = int(array(read[0]))
+            if "Case" not in node.op:
+                return inside(words["then_branch" if which else "else_branch"], read[1:])
+            names = words["branches"]  # any other number is the last one's
+            return inside(names[which if 0 <= which < len(names) else -1], read[1:])
+        found = run(node.op, read, node.attributes, node.count)
+        for one in found:  # no variable's memory, where it would be looked for
+            self.aliases[one._id] = one._id
+        self._met(node.op, read, node.attributes, found, path)
+        return found
+
+    def _one(
+        self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
+    ) -> None:
+        """A function as one operation."""
+        path, places = path or self._path(), self.places(inputs)
+        reads = [self.seen(inputs[n], path) for n in places]
+        given = [
+            n for n, one in enumerate(outputs) if kind(one).name not in ("resource", "variant")
+        ]
+        gives = [self.seen(outputs[n], path) for n in given]
+        if gives and reads:
+            self._gives(gives)
+            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), _options()
+
+            def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+                fed = list(inputs)
+                for n, bits in zip(places, arrays, strict=True):
+                    if inputs[n].dtype != tf.resource:
+                        fed[n] = tensor_of(bits, inputs[n].dtype)
+                found = run(name, fed, options, len(outputs))
+                return [np.array(array(found[n])) for n in given]
+
+            self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
+
+    def places(self, inputs: list[Any]) -> list[int]:
+        """Returns the inputs that a function reads, weights last: the order of the others is the
+        program's."""
+        places = [n for n, one in enumerate(inputs) if _readable(one)]
+        return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
+
+    def _composed(self, name: str, inputs: list[Any]) -> Meaning:
+        """Returns what a function computes by the nodes that it was traced from."""
+        try:
+            inner = _Inside(self, traced(name, self.known.traced), inputs)
+            live = recorded(inner, keep=False)
+        except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
+            return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
+        operands = dict[int, int]()
+        for number, key in enumerate(inner.keys):
+            if key in live.keys:
+                operands.setdefault(live.keys[key], number)
+        made = composed.steps(live.recording, operands, len(inner.keys), live.recording.outputs)
+        return made or Unknown("one of its nodes has values that labels can't describe")
 
 
-def _inside(watch: Watching, name: str, read: list[Any]) -> list[Any]:
-    return walk(watch, traced(watch, name), read)
+class _Inside:
+    """The nodes of a function as a recorder of its own."""
+
+    target = note = ""
+
+    def __init__(self, watch: Watching, graph: Graph, inputs: list[Any]) -> None:
+        self.outer, self.graph, self.inputs = watch, graph, inputs
+        self.keys: list[Any] = []
+
+    def plain(self) -> list[np.ndarray]:
+        """Isn't asked for."""
+        return []
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs the nodes one by one."""
+        watch = Watching(visit, self.outer.known)
+        self.keys = [watch.seen(self.inputs[n]).key for n in self.outer.places(self.inputs)]
+        return [watch.seen(one) for one in watch.walk(self.graph, self.inputs)]
+
+
+# graphs
+
+
+def traced(name: str, known: dict[str, Graph]) -> Graph:
+    """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
+    that have been read."""
+    if name not in known:
+        definition = context.context().get_function_def(name)
+        graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
+        fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
+        fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
+        names = set(fed.values())
+        nodes = [_node(one) for one in graph.node if one.name not in names]
+        outputs = definition.signature.output_arg
+        given = [_place(flat[definition.ret[one.name]]) for one in outputs]
+        known[name] = Graph(_sorted(nodes, [node.name for node in nodes]), fed, given)
+    return known[name]
+
+
+def _optimised(name: str, inputs: list[Any]) -> Graph | None:
+    """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
+    ctx = context.context()
+    definition = ctx.get_function_def(name)
+    count = len(definition.signature.output_arg)
+    ctx.clear_kernel_cache()
+    ctx.enable_graph_collection()
+    try:
+        run(name, inputs, _options(), count)
+        graphs = [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
+    finally:
+        ctx.disable_graph_collection()
+    outputs = ("_Retval", "_DeviceRetval")
+    graphs = [one for one in graphs if sum(node.op in outputs for node in one.node) == count]
+    if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
+        return None
+    fed, given, nodes = {}, {}, []
+    for one in graphs[0].node:
+        if one.op in ("_Arg", "_DeviceArg"):
+            fed[int(one.attr["index"].i)] = one.name
+        elif one.op in outputs:
+            given[int(one.attr["index"].i)] = _place(one.input[0])
+        else:
+            nodes.append(_node(one))
+    order = list(_written_order(definition, ""))
+    return Graph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
+
+
+def _node(one: Any) -> Node:
+    own, constant = schema(one.op), None
+    if one.op == "Const":
+        constant = tf.constant(tf.make_ndarray(one.attr["value"].tensor))
+    names = [name for name in own.kinds if name in one.attr and constant is None]
+    attributes = tuple(each for name in names for each in (name, attribute(one.attr[name])))
+    count = 0
+    for name, types in own.outputs:
+        counted = one.attr[name] if name else None
+        count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
+    inputs = tuple(_place(text) for text in one.input if not text.startswith("^"))
+    after = tuple(text[1:] for text in one.input if text.startswith("^"))
+    return Node(one.name, one.op, inputs, attributes, count, constant, after)
+
+
+def _place(text: str) -> tuple[str, int]:
+    name, _, number = text.partition(":")
+    return name, int(number or 0)
+
+
+def _written_order(definition: Any, prefix: str) -> Iterator[str]:
+    """The names of a function's nodes in the order of the program, those that it calls in place."""
+    ctx = context.context()
+    for node in definition.node_def:
+        yield prefix + node.name
+        inner = node.attr["f"].func.name if node.op in CALLS else ""
+        if inner and ctx.has_function(inner):
+            yield from _written_order(ctx.get_function_def(inner), f"{prefix}{node.name}/")
+
+
+def _sorted(nodes: list[Node], order: Sequence[str]) -> list[Node]:
+    """Nodes in the order of the program, each behind what it reads; those that aren't of the
+    program (Grappler's) right before their first user."""
+    by_name, place = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
+    pending = sorted(by_name, key=lambda name: -place.get(name, len(order)))
+    done: dict[str, Node] = {}
+    while pending:
+        node = by_name[pending[-1]]
+        needs = [name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name]
+        missing = [name for name in needs if name not in done]
+        if missing and node.name not in done:
+            pending += missing[::-1]
+        else:
+            done.setdefault(node.name, node)
+            pending.pop()
+    return list(done.values())
 
 
 def _reached(name: str) -> Iterator[Any]:
@@ -213,162 +645,12 @@ def _reached(name: str) -> Iterator[Any]:
         yield made
         for node in made.node_def:
             for value in node.attr.values():
-                every = [value.func, *value.list.func]
-                pending += [one.name for one in every if one.name]
+                pending += [one.name for one in (value.func, *value.list.func) if one.name]
 
 
-def _stateful(node: Any) -> bool:
-    made = op_def_registry.get(node.op)
-    return made is not None and made.is_stateful and node.op not in HARMLESS
-
-
-def _compiled(definition: Any) -> bool:
-    return (
-        bool(definition.attr["_XlaMustCompile"].b)
-        if "_XlaMustCompile" in definition.attr
-        else False
-    )
-
-
-def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
-    """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
-    ctx = context.context()
-    definition = ctx.get_function_def(name)
-    attributes = _options()
-    ctx.clear_kernel_cache()
-    ctx.enable_graph_collection()
-    try:
-        run(name, inputs, attributes, len(definition.signature.output_arg))
-        graphs = list(ctx.export_run_metadata().function_graphs)
-    finally:
-        ctx.disable_graph_collection()
-    count = len(definition.signature.output_arg)
-    fitting = [one for one in graphs if _returns(one.post_optimization_graph) == count]
-    if len(fitting) != 1:
-        return None
-    after = fitting[0].post_optimization_graph
-    if any(node.op in FLOW for node in after.node):
-        return None
-    order = {one: n for n, one in enumerate(_written_order(definition, ""))}
-    fed, given, nodes = {}, {}, []
-    for one in after.node:
-        if one.op in ("_Arg", "_DeviceArg"):
-            fed[int(one.attr["index"].i)] = one.name
-        elif one.op in ("_Retval", "_DeviceRetval"):
-            given[int(one.attr["index"].i)] = _place(next(iter(one.input)))
-        else:
-            nodes.append(_node(watch, one))
-    return Graph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
-
-
-def _written_order(definition: Any, prefix: str) -> Iterator[str]:
-    """The names of a function's nodes in the order of the program, those that it calls in place."""
-    ctx = context.context()
-    for node in definition.node_def:
-        yield prefix + node.name
-        inner = node.attr["f"].func.name if node.op in CALLS else ""
-        if inner and ctx.has_function(inner):
-            yield from _written_order(ctx.get_function_def(inner), f"{prefix}{node.name}/")
-
-
-def _returns(graph: Any) -> int:
-    return sum(node.op in ("_Retval", "_DeviceRetval") for node in graph.node)
-
-
-def _sorted(nodes: list[Node], order: dict[str, int]) -> list[Node]:
-    """Nodes in the order of the program, each behind what it reads."""
-    by_name = {node.name: node for node in nodes}
-    needs = {
-        node.name: {name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name}
-        for node in nodes
-    }
-    users: dict[str, list[str]] = {}
-    for name, read in needs.items():
-        for one in read:
-            users.setdefault(one, []).append(name)
-    at = {name: order.get(name, -1) for name in by_name}
-    ready = [(at[name], name) for name, read in needs.items() if not read]
-    heapq.heapify(ready)
-    found = []
-    while ready:
-        place, name = heapq.heappop(ready)
-        found.append(by_name[name])
-        for user in users.get(name, ()):
-            needs[user].discard(name)
-            if at[user] < 0:  # new: right behind what it reads
-                at[user] = place
-            if not needs[user]:
-                heapq.heappush(ready, (at[user], user))
-    return found
-
-
-def traced(watch: Watching, name: str, _: Any = None) -> Graph:
-    """Returns the graph of a function as it was traced, before any optimisation."""
-    if (known := watch.functions.get(name)) is not None:
-        return known
-    definition = context.context().get_function_def(name)
-    graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
-    signature = definition.signature
-    fed = {n: one.name for n, one in enumerate(signature.input_arg)}
-    inputs = set(fed.values())
-    nodes = [_node(watch, one) for one in graph.node if one.name not in inputs]
-    given = [_place(flat[definition.ret[one.name]]) for one in signature.output_arg]
-    made = Graph(_sorted(nodes, {n.name: k for k, n in enumerate(nodes)}), fed, given)
-    watch.functions[name] = made
-    return made
-
-
-def _place(text: str) -> tuple[str, int]:
-    name, _, number = text.partition(":")
-    return name, int(number or 0)
-
-
-def _node(watch: Watching, one: Any) -> Node:
-    made = op_def_registry.get(one.op)
-    attributes: list[Any] = []
-    for each in made.attr if made is not None else ():
-        if each.name in one.attr and one.op != "Const":
-            attributes += [each.name, attribute(one.attr[each.name])]
-    count = 0
-    for each in made.output_arg if made is not None else ():
-        if each.number_attr:
-            count += int(one.attr[each.number_attr].i)
-        else:
-            count += len(one.attr[each.type_list_attr].list.type) if each.type_list_attr else 1
-    constant = None
-    if one.op == "Const":
-        constant = tf.constant(tf.make_ndarray(one.attr["value"].tensor))
-    inputs = tuple(_place(text) for text in one.input if not text.startswith("^"))
-    after = tuple(text[1:] for text in one.input if text.startswith("^"))
-    path = watch.names.path(one.name.rpartition("/")[0], True)
-    return Node(one.name, one.op, inputs, tuple(attributes), count, path, constant, after)
-
-
-def _one(
-    watch: Watching, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
-) -> None:
-    """A function as one operation."""
-    path = path or watch.names.path((context.context().scope_name or "").rstrip("/"))
-    places = _places(watch, inputs)
-    reads = [watch.seen(inputs[n], path) for n in places]
-    gives = [
-        watch.seen(one, path) for one in outputs if one.dtype.name not in ("resource", "variant")
-    ]
-    plain = re.sub(r"^_*(inference_)?|_\d+$", "", name)
-    attributes = _options()
-
-    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        fed = list(inputs)
-        for n, bits in zip(places, arrays, strict=True):
-            if inputs[n].dtype != tf.resource:
-                fed[n] = tensor_of(bits, inputs[n].dtype)
-        return [np.array(array(one)) for one in run(name, fed, attributes, len(outputs))]
-
-    if gives and reads:
-        for one in gives:
-            if one.shape in watch.wanted:
-                watch.numpy[one.shape, one.dtype, digest(one.array())] = one.key
-        watch.visit(Event(f"function {plain}", path, reads, gives, meaning, {}, again))
+def _compiled(name: str) -> bool:
+    words = context.context().get_function_def(name).attr
+    return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
 
 
 def _options() -> tuple[Any, ...]:
@@ -377,52 +659,42 @@ def _options() -> tuple[Any, ...]:
     return tuple(one for pair in pairs for one in pair)
 
 
+def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
+    return name, tuple((kind(one).name, sizes(one)) for one in inputs)
+
+
+# tensors
+
+
 def _readable(one: Any) -> bool:
     """Returns whether it is an array, or a variable that holds one."""
     if one.dtype == tf.resource:
         data = one._handle_data
         return data is not None and bool(data.is_set) and len(data.shape_and_type) == 1
-    return one.dtype.name not in ("variant", "string")
+    return not kind(one).unread
 
 
-def _places(watch: Watching, inputs: list[Any]) -> list[int]:
-    """Returns the inputs that are read, weights last: the order of the others is the program's."""
-    places = [n for n, one in enumerate(inputs) if _readable(one)]
-    return sorted(places, key=lambda n: watch.seen(inputs[n]).role == WEIGHT)
+def _memory(tensor: Any) -> tuple[Any, ...]:
+    """Returns where an array is in memory, and its kind."""
+    plain = array(tensor)
+    memory = plain
+    if not plain.ndim:  # of a single number NumPy gets a copy
+        if tensor.dtype == tf.bfloat16:  # which has no buffer to share
+            return tensor._id, (), ""
+        memory = np.asarray(memoryview(tensor))
+    return memory.ctypes.data, plain.shape, plain.dtype.str
 
 
-class _Inside:
-    """The nodes of a function as a recorder of its own."""
-
-    target = note = ""
-
-    def __init__(self, watch: Watching, graph: Graph, inputs: list[Any]) -> None:
-        self.outer, self.graph, self.inputs = watch, graph, inputs
-        self.places = _places(watch, inputs)
-        self.keys: list[Any] = []
-
-    def plain(self) -> list[np.ndarray]:
-        """Isn't asked for."""
-        return []
-
-    def record(self, visit: Visit) -> list[Seen]:
-        """Runs the nodes one by one."""
-        watch = Watching(visit, self.outer.names, self.outer.functions)
-        self.keys = [watch.seen(self.inputs[n]).key for n in self.places]
-        found = walk(watch, self.graph, self.inputs)
-        return [watch.seen(one) for one in found]
+def _part(whole: Seen, number: int) -> Seen:
+    """Returns one element along the first axis."""
+    key = ("part", whole.key, number)
+    return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
 
 
-def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
-    try:
-        inner = _Inside(watch, traced(watch, name), inputs)
-        live = recorded(inner, keep=False)
-    except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
-        return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
-    plain = live.recording
-    operands = dict[int, int]()
-    for number, key in enumerate(inner.keys):
-        if key in live.keys:
-            operands.setdefault(live.keys[key], number)
-    made = composed.steps(plain, operands, len(inner.keys), plain.outputs)
-    return made or Unknown("one of its nodes has values that labels can't describe")
+def _given(op: str, attributes: Sequence[Any], outputs: list[Any]) -> list[int]:
+    """The numbers of the outputs that are arrays; of a norm that isn't trained the first alone."""
+    if "FusedBatchNorm" in op:
+        words = dict(zip(attributes[::2], attributes[1::2], strict=True))
+        if not words.get("is_training", True):
+            return [0]
+    return [n for n, one in enumerate(outputs) if not kind(one).unread]

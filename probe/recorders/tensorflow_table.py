@@ -16,8 +16,8 @@ from probe.semantics import (
     Contracts,
     Each,
     Meaning,
+    Normalises,
     Same,
-    Scans,
     Step,
     Steps,
     Unknown,
@@ -81,6 +81,13 @@ SEGMENTS = (
     "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd"
 )
 
+EVERYTHING = (
+    "Where Unique UniqueV2 ListDiff InvertPermutation Bincount DenseBincount LinSpace "
+    "HistogramFixedWidth NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
+    "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
+)
+"""What reads all of its operands, in a manner that isn't known."""
+
 
 def _cast(c: Call) -> Meaning:
     before, after = c.dtype(), c.dtypes[0]
@@ -136,9 +143,15 @@ def _chained(c: Call) -> Meaning:
 
 def _normalised(c: Call) -> Meaning:
     """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
-    if c["is_training"]:
-        return Unknown("it is computed from the whole batch, as in training")
     along, mode = None if _last(c) else 1, str(c.get("activation_mode", "Identity"))
+    if c["is_training"]:
+        if mode != "Identity" or c.get("exponential_avg_factor", 1.0) != 1:
+            return Unknown("it mixes means of the batch with others, as in training")
+        channels = along or c.rank() - 1
+        axes, eps = [a for a in range(c.rank()) if a != channels], o.number(c["epsilon"])
+        numbers = "training", True, True, eps
+        norm = Normalises(tuple(axes), "batch_norm", numbers, along=channels, apart=True)
+        return reading(c, norm, 0, 1, 2)
     first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
     return chain(c, first, *added, *([] if mode == "Identity" else [_activation(c, mode)]))
@@ -156,14 +169,8 @@ def _spatial(c: Call, every: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(every[1:-1] if _last(c) else every[2:])
 
 
-def _padding(
-    c: Call,
-    ins: Sequence[int],
-    outs: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-) -> o.Padding:
+def _padding(c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]) -> o.Padding:
+    kernel, stride, dilation = window
     if c["padding"] == "EXPLICIT":
         flat = c["explicit_paddings"]
         return _spatial(c, list(zip(flat[::2], flat[1::2], strict=True)))
@@ -212,13 +219,13 @@ def _reduced(c: Call, word: str) -> Meaning:
 
 
 def _cumulated(c: Call, word: str) -> Meaning:
-    rank, reverse = c.rank(), bool(c["reverse"])
-    axis = c.integers(1)[0] % rank
-    scan = Scans(axis, word, reverse)
+    axis, reverse = c.integers(1)[0] % c.rank(), bool(c["reverse"])
+    scan = o.cumulated(word, axis, reverse)
     if not c["exclusive"]:
         return scan
     start = {"cumsum": 0.0, "cumprod": 1.0}[word]
-    shift = [((-1, 1) if reverse else (1, -1)) if a == axis else (0, 0) for a in range(rank)]
+    shift = [(0, 0)] * c.rank()
+    shift[axis] = (-1, 1) if reverse else (1, -1)
     return chain(c, scan, o.pad(shift, start, c.dtype()))
 
 
@@ -265,11 +272,10 @@ def _solved(c: Call) -> Meaning:
 
 
 def _triangular(c: Call) -> Meaning:
-    adjoint, conjugate = bool(c["adjoint"]), c.dtype().startswith("complex")
     system = c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives[0]
-    return o.triangular_solve(
-        *system, True, bool(c["lower"]), adjoint, False, adjoint and conjugate
-    )
+    adjoint = bool(c["adjoint"])
+    conjugate = adjoint and c.dtype().startswith("complex")
+    return o.triangular_solve(*system, True, bool(c["lower"]), adjoint, False, conjugate)
 
 
 def _losses(c: Call) -> Meaning:
@@ -284,15 +290,22 @@ def _plane(c: Call, *names: str) -> Meaning:
     return resized(c, (1, 2), (c.op, *c.numbers(*names), *sizes))
 
 
+def _boxes(c: Call) -> Meaning:
+    """Each box reads whole pictures, its corners, and which picture is its own."""
+    numbers = (*c.numbers("method", "extrapolation_value"), c.gives[0][1:])
+    return reading(c, Whole(((0, 0),), "crop_and_resize", numbers, (2,)), 1, 0, 2)
+
+
 def _everything(c: Call) -> Meaning:
     axis = tuple(c.integers(1)) if c.op == "UniqueV2" else ()
-    return Whole((), c.op.lower(), axis)
+    return Whole((), c.op.lower(), (*c.numbers(), *axis))
 
 
 def _numbered(word: str, *names: str) -> Row:
     return lambda c: Each(word, "", c.numbers(*names))
 
 
+WINDOW = ("strides", "padding", "explicit_paddings", "dilations", "data_format")
 FAKE = ("num_bits", "narrow_range")
 CORNERS = ("align_corners", "half_pixel_centers")
 
@@ -303,6 +316,11 @@ TABLE: dict[str, Row] = {
     **rows(MOVES, moved),
     **rows("MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3", lambda c: moved(c, 0, 1)),
     "PadV2": lambda c: moved(c, 0, 2),
+    "TensorStridedSliceUpdate": lambda c: moved(c, 0, 4),
+    **rows(
+        "DynamicStitch ParallelDynamicStitch",
+        lambda c: moved(c, *range(len(c.reads) // 2, len(c.reads))),
+    ),
     "Cast": _cast,
     "Elu": lambda c: o.elu(),
     "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
@@ -326,7 +344,7 @@ TABLE: dict[str, Row] = {
     "SelectV2": lambda c: o.where(),
     "Select": _select,
     # products and windows
-    **rows("MatMul _FusedMatMul", lambda c: _product(c, "transpose_a", "transpose_b")),
+    **rows("MatMul SparseMatMul _FusedMatMul", lambda c: _product(c, "transpose_a", "transpose_b")),
     **rows("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _product(c, "adj_x", "adj_y")),
     "Einsum": lambda c: o.einsum(c["equation"]),
     **rows("Conv2D Conv3D DepthwiseConv2dNative", _convolution),
@@ -334,6 +352,22 @@ TABLE: dict[str, Row] = {
     **rows("Conv2DBackpropInput Conv3DBackpropInputV2", _transposed),
     **worded(named("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"), _pool),
     "MaxPoolWithArgmax": _pool_and_places,
+    # of a filter all of its input channel; of what a window reads all of its row of the batch
+    **rows(
+        "Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter",
+        lambda c: Whole(((c.rank() - 1, c.rank() - 2),), c.op.lower(), c.numbers(*WINDOW)),
+    ),
+    **rows(
+        "MaxPoolGrad MaxPool3DGrad",
+        lambda c: Whole(((0, 0),), c.op.lower(), c.numbers("ksize", *WINDOW), (1, 2)),
+    ),
+    **rows(
+        "AvgPoolGrad AvgPool3DGrad",
+        lambda c: Whole(((0, 0),), c.op.lower(), (*c.numbers("ksize", *WINDOW), c.gives[0])),
+    ),
+    "DepthwiseConv2dNativeBackpropInput": lambda c: reading(
+        c, Whole(((0, 0),), c.op.lower(), c.numbers(*WINDOW)), 2, 1
+    ),
     "Dilation2D": lambda c: _plane(c, "strides", "rates", "padding"),
     # groups of elements
     "Softmax": lambda c: o.softmax((-1,)),
@@ -345,7 +379,7 @@ TABLE: dict[str, Row] = {
         named("ArgMax ArgMin"), lambda c, word: o.reduced(word, c.integers(1)[:1], places=True)
     ),
     "L2Loss": lambda c: o.reduced("l2_loss", range(c.rank())),
-    **worded(named("Cumsum Cumprod CumulativeLogsumexp:logcumsumexp"), _cumulated),
+    **worded(named("Cumsum Cumprod CumulativeLogsumexp:cumlogsumexp"), _cumulated),
     "TopKV2": lambda c: reading(
         c, o.top_k(c.rank(), c.integers(1)[0], ordered=bool(c["sorted"])), 0
     ),
@@ -361,19 +395,11 @@ TABLE: dict[str, Row] = {
         "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D", _spectrum
     ),
     **rows(SEGMENTS, _segments),
-    **rows("ResizeArea ResizeBilinear ResizeBicubic", lambda c: _plane(c, *CORNERS)),
-    # each box reads whole pictures, its corners, and which picture is its own
-    "CropAndResize": lambda c: reading(
-        c,
-        Whole(
-            *(((0, 0),), "crop_and_resize"),
-            (*c.numbers("method", "extrapolation_value"), c.gives[0][1:]),
-            (2,),
-        ),
-        *(1, 0, 2),
+    **rows(
+        "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad", lambda c: _plane(c, *CORNERS)
     ),
-    **rows("Where Unique UniqueV2 ListDiff InvertPermutation", _everything),
-    **rows("Bincount DenseBincount LinSpace HistogramFixedWidth", _everything),
+    "CropAndResize": _boxes,
+    **rows(EVERYTHING, _everything),
     # movement that sizes of 1 leave open, or that indices name
     **rows("Reshape ExpandDims", lambda c: o.reshape()),
     "Squeeze": lambda c: o.squeeze(c.shape(), c["squeeze_dims"] or None),
@@ -394,7 +420,7 @@ TABLE: dict[str, Row] = {
         c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
     "TensorScatterUpdate": lambda c: _updated(c, False),
-    "TensorScatterAdd": lambda c: _updated(c, True),
+    **rows("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),
 }
 """What each operation computes."""
 

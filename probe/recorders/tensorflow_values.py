@@ -10,14 +10,18 @@ import inspect
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
+
+from probe.recording.contract import Lines
+from probe.semantics.call import Call, Operand
+from probe.semantics.contract import Run
 
 UNREAD = ("resource", "variant", "string")
 """Types of tensors that are no arrays."""
@@ -89,9 +93,10 @@ SMALL_ARGUMENT = 64
 """Elements of an argument that lines and attributes spell out."""
 
 STRUCTURE = frozenset(
-    "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes multiples "
-    "begin end strides paddings crops block_shape split_dim size_splits concat_dim shift depth k "
-    "num_lower num_upper num_rows num_cols padding_value fft_length num_segments".split()
+    "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes filter_sizes "
+    "orig_input_shape multiples begin end strides paddings crops block_shape split_dim size_splits "
+    "concat_dim shift depth k num_lower num_upper num_rows num_cols padding_value fft_length "
+    "num_segments".split()
 )
 """Names of inputs that say how an operation works, not on what: shapes, axes, paddings."""
 
@@ -103,30 +108,40 @@ WHOLE = frozenset(
 class Schema(NamedTuple):
     """An operation in TensorFlow's registry.
 
-    ``inputs``: (name, whether it is a list, whether it is structure); ``kinds``: of its attributes
-    by name; ``defaults``: theirs, where there are; ``inferred``: those that follow from the inputs.
+    ``inputs``: (name, whether it is a list, whether it is structure); ``outputs``: of each the
+    attribute that counts it, empty if there is one, and whether that has its types; ``kinds``: of
+    its attributes by name; ``defaults``: theirs, where there are; ``inferred``: those that follow
+    from the inputs; ``stateful``: whether it has or changes a state.
     """
 
     inputs: tuple[tuple[str, bool, bool], ...]
+    outputs: tuple[tuple[str, bool], ...]
     kinds: Mapping[str, str]
     defaults: Mapping[str, Any]
     inferred: frozenset[str]
+    stateful: bool = False
+
+
+NOTHING = Schema((), (), {}, {}, frozenset())
+"""What is known of an operation that isn't registered."""
 
 
 @cache
 def schema(op: str) -> Schema:
-    """Returns what is known of an operation; nothing, if it isn't registered."""
+    """Returns what is known of an operation."""
     made = op_def_registry.get(op)
     if made is None:
-        return Schema((), {}, {}, frozenset())
+        return NOTHING
     allowed = {one.name: set(one.allowed_values.list.type) for one in made.attr}
     inputs = []
     for one in made.input_arg:
         types = {one.type} if one.type else allowed.get(one.type_attr, set())
-        how = one.name == "padding_value" or (
-            one.name in STRUCTURE and 0 < len(types & WHOLE) == len(types)
-        )
+        whole = bool(types) and types <= WHOLE
+        how = (whole and one.name in STRUCTURE) or one.name == "padding_value"
         inputs.append((one.name, bool(one.number_attr or one.type_list_attr), how))
+    outputs = [
+        (one.number_attr or one.type_list_attr, not one.number_attr) for one in made.output_arg
+    ]
     defaults = {
         one.name: plain(attribute(one.default_value), one.type)
         for one in made.attr
@@ -134,7 +149,8 @@ def schema(op: str) -> Schema:
     }
     every = ((one.type_attr, one.number_attr, one.type_list_attr) for one in made.input_arg)
     inferred = frozenset(name for names in every for name in names if name)
-    return Schema(tuple(inputs), {one.name: one.type for one in made.attr}, defaults, inferred)
+    kinds = {one.name: one.type for one in made.attr}
+    return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, made.is_stateful)
 
 
 @cache
@@ -186,100 +202,156 @@ def plain(value: Any, kind: str = "") -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def alone(
-    op: str,
-    inputs: Sequence[Any],
-    attributes: Sequence[Any],
-    count: int,
-    read: Sequence[int],
-    given: Sequence[int],
-) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None:
-    """Returns a function that runs an operation on other arrays for the inputs that are ``read``;
-    None where there is no such thing."""
-    kinds = [inputs[n].dtype for n in read]
-    if tf.resource in kinds or any(
-        kind(one).unread for n, one in enumerate(inputs) if n not in read
-    ):
-        return None
-    rest = [None if n in read else one for n, one in enumerate(inputs)]  # keeps no operand alive
+class Ran:
+    """An operation that has run. ``attributes``: names and values in turn; ``read``, ``given``:
+    numbers of the inputs and outputs that are arrays."""
 
-    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        fed = list(rest)
-        for n, bits, dtype in zip(read, arrays, kinds, strict=True):
-            fed[n] = tensor_of(bits, dtype)
-        found = run(op, fed, attributes, count)
-        return [np.array(array(found[n])) for n in given]
+    def __init__(
+        self,
+        op: str,
+        inputs: Sequence[Any],
+        attributes: Sequence[Any],
+        outputs: Sequence[Any],
+        read: list[int],
+        given: list[int],
+    ) -> None:
+        self.op, self.inputs, self.outputs, self.own = op, inputs, outputs, schema(op)
+        self.attributes, self.read, self.given = tuple(attributes), read, given
+        self.slots = slots(op, len(inputs))
+        self.structure = structure(op, len(inputs))
 
-    return again
-
-
-def shown(op: str, attributes: Mapping[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """Attributes as an event has them: none that the arrays' types say, and small arguments."""
-    names, inferred = slots(op, len(inputs)), schema(op).inferred
-    every = [(names[n][0], array(inputs[n])) for n in structure(op, len(inputs))]
-    small = {name: one.tolist() for name, one in every if one.size <= SMALL_ARGUMENT}
-    return {name: one for name, one in attributes.items() if name not in inferred} | small
-
-
-def written(
-    op: str,
-    attributes: Mapping[str, Any],
-    inputs: Sequence[Any],
-    read: Sequence[int],
-    given: Sequence[int],
-    count: int,
-) -> Callable[[Sequence[str], str], list[str]] | None:
-    """Returns lines of ``tf.raw_ops`` for an operation; None for one that Grappler has fused."""
-    function, own = getattr(tf.raw_ops, op, None), schema(op)
-    held = {n: array(inputs[n]).tolist() for n in structure(op, len(inputs))}
-    if function is None or any(np.size(one) > SMALL_ARGUMENT for one in held.values()):
-        return None
-    every = slots(op, len(inputs))
-    if not all(name for name, *_ in every):
-        return None
-    # Python has other names for some, in the same order
-    parameters = [name for name in inspect.signature(function).parameters if name != "name"]
-    names = [name for name, *_ in own.inputs]
-    names += [name for name in own.kinds if name not in own.inferred]
-    free = [name for name in parameters if name not in names]
-    strange = [name for name in names if name not in parameters]
-    renamed = dict(zip(strange, free, strict=False))
-    words = [
-        f"{renamed.get(name, name)}={one!r}"
-        for name, one in attributes.items()
-        if name not in own.inferred and renamed.get(name, name) in parameters
-    ]
-
-    def lines(names: Sequence[str], result: str) -> list[str]:
-        place = dict(zip(read, names, strict=True))
-        texts: dict[str, list[str]] = {name: [] for name, *_ in own.inputs}
-        for n, (name, *_) in enumerate(every):
-            texts[name].append(place[n] if n in place else repr(held[n]))
-        operands = [
-            f"{renamed.get(name, name)}="
-            + (f"[{', '.join(texts[name])}]" if several else texts[name][0])
-            for name, several, _ in own.inputs
+    def signature(self) -> Hashable:
+        """Returns what tells a call from others, but for the contents of arrays that it works on.
+        TypeError: there is no telling."""
+        if any(kind(one).unread for one in self.inputs):
+            raise TypeError(self.op)
+        every = [(one._datatype_enum(), one._shape_tuple()) for one in self.inputs]
+        gives = [one._shape_tuple() for one in self.outputs]
+        says = [array(self.inputs[n]).tobytes() for n in self.structure]
+        words = [
+            tuple(one) if isinstance(one, list) else repr(one) if isinstance(one, float) else one
+            for one in self.attributes
         ]
-        only = f"[{given[0]}]" if count > 1 and len(given) == 1 else ""
-        return [f"{result} = tf.raw_ops.{op}({', '.join([*operands, *words])}){only}"]
+        lists = every, gives, says, words, self.read, self.given
+        return (self.op, *map(tuple, lists))
 
-    return lines
+    def words(self) -> dict[str, Any]:
+        """Returns its attributes, plain enough for JSON."""
+        both = zip(self.attributes[::2], self.attributes[1::2], strict=True)
+        return {name: plain(value, self.own.kinds.get(name, "")) for name, value in both}
+
+    def shown(self) -> dict[str, Any]:
+        """Attributes as an event has them: none that the arrays' types say, and small arguments."""
+        every = [(self.slots[n][0], array(self.inputs[n])) for n in self.structure]
+        small = {name: one.tolist() for name, one in every if one.size <= SMALL_ARGUMENT}
+        words = self.words().items()
+        return {name: one for name, one in words if name not in self.own.inferred} | small
+
+    def call(self, looked: list[int]) -> Call:
+        """Returns the call as a table is asked. ``looked``: gets the arrays into which a row looks,
+        so that not all calls that are alike mean the same."""
+
+        def operand(n: int, tensor: Any) -> Operand:
+            at, shape, dtype = self.read.index(n) if n in self.read else -1, (), kind(tensor).name
+            if dtype == "resource":
+                data = tensor._handle_data
+                if data is not None and data.is_set:
+                    own = data.shape_and_type[0]
+                    dtype = tf.as_dtype(own.dtype).name
+                    shape = tuple(tf.TensorShape(own.shape).as_list())
+                return Operand(at, shape, dtype)
+
+            def content() -> np.ndarray:
+                looked.extend([at] if at >= 0 else [])
+                return np.array(array(tensor))
+
+            known = kind(tensor).whole or at < 0
+            return Operand(at, sizes(tensor), dtype, content if known else None)
+
+        reads = [operand(n, one) for n, one in enumerate(self.inputs)]
+        gives = [self.outputs[n] for n in self.given]
+        shapes, dtypes = [sizes(one) for one in gives], [kind(one).name for one in gives]
+        words = {**self.own.defaults, **self.words()}
+        return Call(self.op, words, reads, shapes, dtypes, run=self.again())
+
+    def again(self) -> Run | None:
+        """Returns a function that runs it on other arrays; None where there is no such thing."""
+        op, attributes, count = self.op, self.attributes, len(self.outputs)
+        read, given, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
+        rest = [None if n in read else one for n, one in enumerate(self.inputs)]
+        if tf.resource in kinds or any(one is not None and kind(one).unread for one in rest):
+            return None
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            fed = list(rest)  # keeps no operand alive
+            for n, bits, dtype in zip(read, arrays, kinds, strict=True):
+                fed[n] = tensor_of(bits, dtype)
+            found = run(op, fed, attributes, count)
+            return [np.array(array(found[n])) for n in given]
+
+        return again
+
+    def lines(self) -> Lines | None:
+        """Returns lines of ``tf.raw_ops`` for it; None for one that Grappler has fused."""
+        op, own, every, read = self.op, self.own, self.slots, self.read
+        held = {n: array(self.inputs[n]) for n in self.structure}
+        function = getattr(tf.raw_ops, op, None)
+        if (
+            function is None
+            or any(one.size > SMALL_ARGUMENT for one in held.values())
+            or not all(name for name, *_ in every)
+        ):
+            return None
+        # Python has other names for some, in the same order
+        parameters = [name for name in inspect.signature(function).parameters if name != "name"]
+        names = [name for name, *_ in own.inputs]
+        names += [name for name in own.kinds if name not in own.inferred]
+        free = [name for name in parameters if name not in names]
+        strange = [name for name in names if name not in parameters]
+        spelled = {name: name for name in names} | dict(zip(strange, free, strict=False))
+        words = [
+            f"{spelled[name]}={one!r}"
+            for name, one in self.words().items()
+            if spelled.get(name) in parameters
+        ]
+        texts = {n: repr(one.tolist()) for n, one in held.items()}
+        only = f"[{self.given[0]}]" if len(self.outputs) > len(self.given) == 1 else ""
+
+        def lines(names: Sequence[str], result: str) -> list[str]:
+            each = texts | dict(zip(read, names, strict=True))
+            operands = []
+            for slot, several, _ in own.inputs:
+                some = [each[n] for n, (name, *_) in enumerate(every) if name == slot]
+                text = f"[{', '.join(some)}]" if several else some[0]
+                operands.append(f"{spelled[slot]}={text}")
+            return [f"{result} = tf.raw_ops.{op}({', '.join([*operands, *words])}){only}"]
+
+        return lines
+
+
+NO_LAYER = re.compile(
+    r"((Stateful)?PartitionedCall(_\d+)?|ArithmeticOptimizer|ConstantFolding(Ctrl)?|LayoutOptimizer)$"
+)
+"""Name scopes that TensorFlow opens by itself, and its optimisers of graphs."""
+
+
+class Found(NamedTuple):
+    """Variables and layers of a process. ``names``: of variables, by their handles."""
+
+    names: dict[int, str]
+    variables: list[weakref.ref[Any]]
+    layers: set[str]
 
 
 class Names:
-    """The names of the variables, by their handles, and of Keras' layers: looked for once."""
+    """The variables that there are, and the names of them and of Keras' layers: looked for once."""
 
     def __init__(self) -> None:
-        self.variables: dict[int, str] = {}
-        self.objects: list[weakref.ref[Any]] = []
-        self.layers: set[str] = set()
         self.paths: dict[tuple[str, bool], str] = {}
-        self.looked = False
 
     def variable(self, handle: int) -> str:
         """Returns the name of a variable; empty if it isn't known."""
-        self._look()
-        return self.variables.get(handle, "")
+        return self.found.names.get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
         """The path that a name scope stands for: the layers of Keras in it, if there are any.
@@ -287,37 +359,41 @@ class Names:
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
         if (scope, graph) not in self.paths:
-            self._look()
-            self.paths[scope, graph] = _path(scope, self.layers, graph)
+            layers = self.found.layers
+            parts = [one for one in scope.split("/") if one and not NO_LAYER.match(one)]
+            if graph:
+                both = [(one, re.sub(r"_\d+$", "", one)) for one in parts]
+                parts = [a if a in layers and b not in layers else b for a, b in both]
+            path = "/".join([one for one in parts if one in layers] or parts)
+            self.paths[scope, graph] = path
         return self.paths[scope, graph]
 
+    def floating(self) -> Iterator[Any]:
+        """Yields the floating-point variables that there still are."""
+        every = (one() for one in self.found.variables)
+        return (one for one in every if one is not None and one.dtype.is_floating)
+
     def shapes(self) -> set[tuple[int, ...]]:
-        """Returns the shapes of all floating-point variables that there are."""
-        self._look()
-        every = (one() for one in self.objects)
-        some = (one for one in every if one is not None and one.dtype.is_floating)
-        return {tuple(one.shape.as_list()) for one in some if one.shape.rank is not None}
+        """Returns the shapes of all floating-point variables."""
+        known = (one.shape for one in self.floating() if one.shape.rank is not None)
+        return {tuple(shape.as_list()) for shape in known}
 
     def held(self) -> Iterator[tuple[Any, Any]]:
-        """Yields the handle of each variable that there is, and what it holds now."""
-        self._look()
-        for one in self.objects:
-            variable = one()
-            handle = getattr(variable, "_handle", None)
-            if variable is not None and isinstance(handle, EAGER) and variable.dtype.is_floating:
+        """Yields the handle of each floating-point variable, and what it holds now."""
+        for one in self.floating():
+            handle = getattr(one, "_handle", None)
+            if isinstance(handle, EAGER):
                 try:
-                    found = run("ReadVariableOp", [handle], ("dtype", variable.dtype), 1)[0]
+                    yield handle, run("ReadVariableOp", [handle], ("dtype", one.dtype), 1)[0]
                 except tf.errors.OpError:  # not initialised
                     continue
-                yield handle, found
 
-    def _look(self) -> None:
-        if self.looked:
-            return
-        self.looked = True
+    @cached_property
+    def found(self) -> Found:
+        """What a look at all objects of the process finds."""
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-        keras = sys.modules.get("keras")
+        keras, found = sys.modules.get("keras"), Found({}, [], set())
         theirs = (keras.Variable, keras.Operation) if keras is not None else ()
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed
@@ -328,32 +404,14 @@ class Names:
             if not kinds[kind]:
                 continue
             if isinstance(one, BaseResourceVariable):
-                self.objects.append(weakref.ref(one))
-                self._found(getattr(one, "_handle", None), str(one.name).split(":")[0], False)
+                found.variables.append(weakref.ref(one))
+                handle = getattr(one, "_handle", None)
+                if isinstance(handle, EAGER):
+                    found.names.setdefault(handle._id, str(one.name).split(":")[0])
             elif hasattr(one, "path") and not hasattr(one, "call"):
                 handle = getattr(getattr(one, "_value", None), "_handle", None)
-                self._found(handle, str(one.path), True)
+                if isinstance(handle, EAGER):
+                    found.names[handle._id] = str(one.path)
             else:
-                self.layers.add(str(getattr(one, "name", "")))
-
-    def _found(self, handle: Any, name: str, better: bool) -> None:
-        if isinstance(handle, EAGER) and (better or handle._id not in self.variables):
-            self.variables[handle._id] = name
-
-
-CALLED = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?$")
-OPTIMISERS = ("ArithmeticOptimizer", "ConstantFolding", "LayoutOptimizer", "ConstantFoldingCtrl")
-
-
-def _path(scope: str, layers: set[str], graph: bool) -> str:
-    parts = [one for one in scope.split("/") if one and not CALLED.match(one)]
-    parts = [one for one in parts if one not in OPTIMISERS]
-    if graph:
-        parts = [_plain_scope(one, layers) for one in parts]
-    return "/".join([one for one in parts if one in layers] or parts)
-
-
-def _plain_scope(name: str, layers: set[str]) -> str:
-    """Returns a scope's name without the number that a graph has put behind it."""
-    stem = re.sub(r"_\d+$", "", name)
-    return stem if stem in layers or name not in layers else name
+                found.layers.add(str(getattr(one, "name", "")))
+        return found

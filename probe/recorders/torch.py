@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-from probe.recorders.torch_calls import NO_CONTENTS, called, changed, facts, signed
+from probe.recorders.torch_calls import called, changed, facts, signed
 from probe.recorders.torch_private import (
     CALL,
     SKIPS,
@@ -36,7 +36,7 @@ from probe.recorders.torch_private import (
 )
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, Named, Place, Values, address, array, tensors
-from probe.recording.contract import Again, Event, Input, Seen, Visit
+from probe.recording.contract import Again, Input, Operation, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Compiled, Meaning
 
@@ -285,9 +285,10 @@ class _Mode(TorchDispatchMode):
         ]
         given = func(*args, **kwargs)
         every = [given] if type(given) is torch.Tensor else tensors(given)
+        returned = len(every)
         if into:
             every = [*every, *(one for one in into if not _among(one, every))]
-        if known.base in NO_CONTENTS:
+        if known.empty:
             values.uninitialised(every)
             return given
         for one in into:
@@ -308,10 +309,10 @@ class _Mode(TorchDispatchMode):
             except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
                 told, same = None, None
             if told is None:
-                told = self._told(same, func, args, kwargs, read, every, at)
+                told = self._told(same, func, args, kwargs, read, every, returned, at)
             gives = [values.given(every[n], after[n]) for n in at]
             self.visit(
-                Event(
+                Operation(
                     *(told.op, path, seen, gives, told.meaning, told.attributes),
                     *(told.again, told.lines, IMPORTS, told.view),
                 )
@@ -328,20 +329,22 @@ class _Mode(TorchDispatchMode):
         kwargs: Any,
         read: Sequence[bool],
         every: Sequence[torch.Tensor],
+        returned: int,
         at: Sequence[int],
     ) -> Told:
         """What is said of a call. ``same``: what tells it from calls of which something else is
         said, None: nothing does; others as of ``called``."""
-        call, plain, again = called(func, args, kwargs, read, every, at)
+        call, plain, again = called(func, args, kwargs, read, every, returned, at)
         recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
 
         def lines(names: Sequence[str], result: str) -> list[str]:
             # a target's text has room for one number of threads
-            return [first] * recorder.several + plain(names, result)
+            return [first] * recorder.several + (plain(names, result) if plain else [])
 
         view = object() if same is not None and facts(func).view else None
         op = str(func).removesuffix(".default")
-        told = Told(op, meaning(call), call.told(), again, lines, view)
+        written = None if plain is None else lines
+        told = Told(op, meaning(call), call.told(), again, written, view)
         if same is not None and not call.looked:
             self.told[same] = told
         return told
@@ -349,23 +352,20 @@ class _Mode(TorchDispatchMode):
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """Returns one compiled region: an operation that shows nothing of its inside."""
         self.regions += 1
-        path, values = self.paths.now(), self.values
+        path, values, place = self.paths.now(), self.values, self.values.place
         into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
-        seen = [
-            values.read(one, values.place(one), path, _among(one, into))
-            for one in reads
-            if isinstance(one, torch.Tensor)
-        ]
+        arrays = [one for one in reads if isinstance(one, torch.Tensor)]
+        seen = [values.read(one, place(one), path, _among(one, into)) for one in arrays]
         given = run()
         for one in into:
-            values.change(values.place(one))
+            values.change(place(one))
         keys = {one.key for one in seen}
-        every = [(one, values.place(one)) for one in (*tensors(given), *into)]
-        gives = [values.given(one, place) for one, place in every if place.key not in keys]
+        every = [(one, place(one)) for one in (*tensors(given), *into)]
+        gives = [values.given(one, at) for one, at in every if at.key not in keys]
         for one in into:
             values.written(one)
         why = "it is compiled, so its operations can't be recorded"
-        self.visit(Event("compiled", path, seen, gives, Compiled(why)))
+        self.visit(Operation("compiled", path, seen, gives, Compiled(why)))
         return given
 
 

@@ -3,8 +3,7 @@ alone, and how a user writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import BuiltinFunctionType
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tag
 
 from probe.layout import BOUNDARY
 from probe.recorders.torch_private import of_others, packed
@@ -32,18 +32,9 @@ from probe.semantics.call import NotSettled, Operand
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""
 
-SHAPE_ALONE = {
-    *("zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"),
-    *("new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided", "randint_like"),
-}
-"""Operations that ask a tensor for its shape and format, and not for what it holds."""
-
-WRITTEN = {"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_"}
-"""Operations that overwrite their first argument without reading it."""
-
-NO_CONTENTS = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "set_"}
-NO_CONTENTS |= {"new_empty_strided"}
-"""Operations whose results hold nothing yet."""
+OVERWRITES = ("copy_", "fill_", "zero_")
+"""Operations that overwrite their first argument without reading it, as those that fill it with
+random numbers do."""
 
 SOMETIMES = "native_batch_norm"
 """Changes its running means in training alone, which its schema does not say."""
@@ -51,18 +42,21 @@ SOMETIMES = "native_batch_norm"
 
 class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
-    and which it only writes. ``reads_only``: it reads all its arrays, changes none, and what it
-    gives holds something. ``of_others``: what it computes others do, which can be seen instead.
-    ``func``: itself, so that nothing else gets its id."""
+    and which it only writes. ``empty``: what it gives holds nothing yet. ``reads_only``: it reads
+    all its arrays, changes none, and what it gives holds something. ``of_others``: what it computes
+    others do, which can be seen instead. ``turns``: it changes how a tensor lies. ``func``: itself,
+    so that nothing else gets its id."""
 
     base: str
     defaults: dict[str, Any]
     writes: frozenset[str]
     writes_only: frozenset[str]
     random: bool
+    empty: bool
     reads_only: bool
     of_others: bool
     view: bool
+    turns: bool
     func: Any
 
 
@@ -78,14 +72,18 @@ def facts(func: Any) -> Facts:
 def _facts(func: Any) -> Facts:
     base = func._schema.name.removeprefix("aten::")  # others keep their library's name in front
     arguments = func._schema.arguments
+    random = Tag.nondeterministic_seeded in func.tags
+    empty = "empty" in base or base == "set_"
     writes = {a.name for a in arguments if a.alias_info and a.alias_info.is_write}
     only = {a.name for a in arguments if a.name in writes and a.kwarg_only}
-    only |= {arguments[0].name} if base in SHAPE_ALONE or base in WRITTEN else set()
+    drawn = random and base.endswith("_") and "rrelu" not in base
+    if drawn or base in OVERWRITES or base.startswith("new_") or base.endswith("_like"):
+        only.add(arguments[0].name)  # or it asks that for its shape and format alone
     defaults = {a.name: a.default_value if a.has_default_value() else None for a in arguments}
-    random = torch.Tag.nondeterministic_seeded in func.tags
-    reads_only = not writes and not only and base not in NO_CONTENTS and base != SOMETIMES
-    every = (frozenset(writes), frozenset(only), random, reads_only, of_others(func))
-    return Facts(base, defaults, *every, bool(getattr(func, "is_view", False)), func)
+    reads_only = not (writes or only or empty or base == SOMETIMES)
+    view = bool(getattr(func, "is_view", False))
+    flags = (random, empty, reads_only, of_others(func), view, Tag.inplace_view in func.tags)
+    return Facts(base, defaults, frozenset(writes), frozenset(only), *flags, func)
 
 
 def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
@@ -199,17 +197,6 @@ class Call(Base):
         every = [self.tensors[self.at(name)] for name in names]
         return len({(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in every}) == 1
 
-    def more(self, *leave_out: str) -> tuple[Any, ...]:
-        """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
-        found = []
-        for name, default in facts(self.func).defaults.items():
-            value = self[name]
-            if name in leave_out or any(isinstance(one, Slot) for one in leaves(value)):
-                continue
-            if value is not None and (isinstance(value, torch.ScriptObject) or value != default):
-                found.append((name, _plain(value)))
-        return tuple(found)
-
     def told(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON."""
         return {
@@ -218,6 +205,12 @@ class Call(Base):
             if value is not None and not any(isinstance(one, Slot) for one in leaves(value))
         }
 
+    def more(self, *leave_out: str) -> tuple[Any, ...]:
+        """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
+        usual = {name: _plain(one) for name, one in facts(self.func).defaults.items()}
+        every = self.told().items()
+        return tuple((k, one) for k, one in every if k not in leave_out and one != usual.get(k))
+
 
 def called(
     func: Any,
@@ -225,12 +218,15 @@ def called(
     kwargs: Mapping[str, Any],
     read: Sequence[bool],
     every: Sequence[torch.Tensor],
+    returned: int,
     at: Sequence[int],
-) -> tuple[Call, Lines, Repeat | None]:
-    """Returns a call that has run, its lines, and what runs it alone.
+) -> tuple[Call, Lines | None, Repeat | None]:
+    """Returns a call that has run, its lines, and what runs it alone; None where its operands are
+    not plain memory, or objects of C++.
 
     ``read``: of each of its tensors, in order, whether it is read; ``every``: what it gave and
-    changed; ``at``: which of these are new values. Neither lines nor what runs it keep a tensor.
+    changed, of which the first so many are ``returned``; ``at``: which of these are new values.
+    Neither lines nor what runs it keep a tensor.
     """
     known, left, reads = facts(func), iter(read), list[torch.Tensor]()
 
@@ -245,8 +241,11 @@ def called(
     tree = replaced((tuple(args), dict(kwargs)), slot)
     slots, looked = [slot_of(one) for one in reads], list[bool]()
     attributes = bound(known, *tree)
-    repeat = Repeat(func, tree, slots, torch.get_num_threads(), at, torch.is_grad_enabled())
+    alike = [next(n for n, other in enumerate(reads) if other is one) for one in reads]
+    repeat = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
     again = None if known.random and attributes.get("dropout_p", 1) != 0 else repeat
+    beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
+    lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
     call = Call(
         base if base.startswith("__") else base.removesuffix("_"),
@@ -262,7 +261,11 @@ def called(
         slots=slots,
         looked=looked,
     )
-    return call, _writer(func, tree, slots, at, len(every)), again
+    if any(one.strides is None for one in slots):
+        return call, None, None
+    # a change in place of how a tensor lies can't be written with what it gives
+    odd = known.turns or any(isinstance(one, torch.ScriptObject) for one in leaves(tree))
+    return call, None if odd else lines, again
 
 
 def _operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Operand:
@@ -299,13 +302,15 @@ def _plain(value: Any) -> Any:
 class Repeat:
     """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
-    ``tree``: its arguments; ``slots``: how what it reads lies; ``at``: which results are asked for;
+    ``tree``: its arguments; ``slots``: how what it reads lies; ``alike``: of each operand the first
+    that is the same tensor, which attention asks; ``at``: which results are asked for;
     ``gradients``: whether they are on, as some kernels ask that themselves.
     """
 
     func: Any
     tree: Any
     slots: Sequence[Slot]
+    alike: Sequence[int]
     threads: int
     at: Sequence[int]
     gradients: bool = False
@@ -326,7 +331,11 @@ class Repeat:
         return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        operands = [placed(a, slot) for a, slot in zip(arrays, self.slots, strict=True)]
+        operands = list[torch.Tensor]()
+        for n, (bits, slot) in enumerate(zip(arrays, self.slots, strict=True)):
+            first = self.alike[n]
+            same = first < n and slot == self.slots[first] and np.array_equal(arrays[first], bits)
+            operands.append(operands[first] if same else placed(bits, slot))
 
         def filled(one: Any) -> Any:
             if not isinstance(one, Slot):
@@ -334,22 +343,16 @@ class Repeat:
             return placed(np.zeros(one.shape), one) if one.number is None else operands[one.number]
 
         args, kwargs = replaced(self.tree, filled)
-        with torch.set_grad_enabled(self.gradients), _on(self.threads):
-            every = tensors(self.func(*args, **kwargs))
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            with torch.set_grad_enabled(self.gradients):
+                every = tensors(self.func(*args, **kwargs))
+        finally:
+            torch.set_num_threads(before)
         into, _ = changed(facts(self.func), args, kwargs)
         every += [one for one in into if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
-
-
-@contextmanager
-def _on(threads: int) -> Iterator[None]:
-    """Runs on that many threads; then as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # as a user writes it
@@ -357,11 +360,21 @@ def _on(threads: int) -> Iterator[None]:
 Lines = Callable[[Sequence[str], str], list[str]]
 
 
-def _writer(func: Any, tree: Any, reads: Sequence[Slot], at: Sequence[int], count: int) -> Lines:
-    """``count``: of the tensors that it gives; ``at``: which of them are results of its own."""
+def _writer(
+    func: Any,
+    tree: Any,
+    reads: Sequence[Slot],
+    at: Sequence[int],
+    count: int,
+    beside: Sequence[int],
+) -> Lines:
+    """``count``: of the tensors that it gives; ``at``: which of them are results of its own;
+    ``beside``: numbers of operands that it changes besides, the last of these."""
     base = facts(func).base
     # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
     own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
+    returns = func._schema.returns
+    several = len(returns) > 1 or any(str(one.type).startswith("List") for one in returns)
     called = f"torch.{base}" if own and func._overloadname in OVERLOADS else f"torch.ops.{func}"
 
     def lines(names: Sequence[str], result: str) -> list[str]:
@@ -369,9 +382,14 @@ def _writer(func: Any, tree: Any, reads: Sequence[Slot], at: Sequence[int], coun
         args = [_literal(one, names) for one in tree[0]]
         args += [f"{name}={_literal(one, names)}" for name, one in tree[1].items()]
         found.append(f"{result} = {called}({', '.join(args)})")
-        if count > 1 and any(str(one.type) == "int" for one in func._schema.returns):
+        if 1 < len(returns) != count - len(beside):  # among them are numbers, or nothing
             found.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
-        if count > 1 and list(at) != list(range(count)):
+        if beside:
+            own = f"*{result}, " if several else f"{result}, " if returns else ""
+            found.append(f"{result} = [{own}{', '.join(names[n] for n in beside)}]")
+        if len(at) == 1 and (count > 1 or several or beside):
+            found.append(f"{result} = {result}[{at[0]}]")
+        elif count > 1 and list(at) != list(range(count)):
             found.append(f"{result} = [{', '.join(f'{result}[{n}]' for n in at)}]")
         return found
 

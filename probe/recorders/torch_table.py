@@ -18,6 +18,7 @@ from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, pl
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
 from probe.semantics.call import meaning as by_table
+from probe.semantics.call import reading
 
 Row = Callable[[Call], Meaning]
 
@@ -103,16 +104,12 @@ def _loss(c: Call) -> Meaning:
     given = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
     more: dict[str, Any] = {"given": tuple(given)} if any(given) else {}
     each = o.function(word, **dict(c.more("reduction")), **more)
-    shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
-    return _together(c, each, shape)
-
-
-def _together(c: Call, each: Meaning, shape: tuple[int, ...]) -> Meaning:
     if not c["reduction"]:
         return each
-    word = ("mean", "sum")[c["reduction"] - 1]
-    whole = Step(o.reduced(word, range(len(shape))), (c.count,), c.gives[0])
-    return Steps((Step(each, tuple(range(c.count)), shape), whole))
+    shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
+    whole = o.reduced(("mean", "sum")[c["reduction"] - 1], range(len(shape)))
+    first = Step(each, tuple(range(c.count)), shape)
+    return Steps((first, Step(whole, (c.count,), c.gives[0])))
 
 
 def _viewed(c: Call) -> Meaning:
@@ -235,12 +232,10 @@ def _distance(c: Call) -> Meaning:
 # norms, attention, recurrence
 
 
-def _norm(word: str) -> Row:
-    def row(c: Call) -> Meaning:
-        rank, last = len(c["input"].shape), len(c["normalized_shape"])
-        return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
-
-    return row
+def _norm(c: Call) -> Meaning:
+    rank, last = len(c["input"].shape), len(c["normalized_shape"])
+    word = "rms_norm" if "rms" in c.op else "layer_norm"
+    return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
 
 
 def _group_norm(c: Call) -> Meaning:
@@ -279,31 +274,25 @@ def _attends(c: Call) -> Meaning:
     return s.Attends(bool(c["is_causal"]), (float(scale),), boolean=kind == "bool", dtype=kind)
 
 
-def _encoder_layer(c: Call) -> Meaning:
-    mask, numbers = c["mask"], c.more("mask_type")
-    if c["src"].strides is None:
-        return Unknown("sequences of several lengths, packed")
-    if mask is None:
-        return s.Encodes("transformer_encoder_layer", numbers)
-    if len(mask.shape) != 2 or c["mask_type"] not in (0, 1):
-        return Unknown("attention with a mask for each head")
-    rows, kind = c["mask_type"] == 1, dtype(mask.dtype)
-    return s.Encodes("transformer_encoder_layer", numbers, c.at("mask"), rows, kind)
-
-
-def _native_attention(c: Call) -> Meaning:
-    if not c.same("query", "key", "value"):
+def _encodes(c: Call) -> Meaning:
+    """A layer of an encoder, or its attention alone, of one tensor as queries, keys and values."""
+    layer, mask, numbers = c.op.startswith("_transformer"), c["mask"], c.more("mask_type")
+    if not layer and not c.same("query", "key", "value"):
         return Unknown("attention with keys or values that differ from the queries")
-    mask, numbers, word = c["mask"], c.more("mask_type"), "multi_head_attention"
-    rows = c["mask_type"] == 1
+    if layer and c["src"].strides is None:
+        return Unknown("sequences of several lengths, packed")
+    word = "transformer_encoder_layer" if layer else "multi_head_attention"
     made: Meaning = s.Encodes(word, numbers)
+    ahead, rows = 0 if layer else 2, c["mask_type"] == 1  # it stands three times in the call
     if mask is not None:
-        made = s.Encodes(word, numbers, c.at("mask") - 2, rows, dtype(mask.dtype))
-    if len(c.gives) > 1 or (mask is not None and len(mask.shape) != 2):
+        made = s.Encodes(word, numbers, c.at("mask") - ahead, rows, dtype(mask.dtype))
+    of_heads = mask is not None and (len(mask.shape) != 2 or c["mask_type"] not in (0, 1))
+    if layer:
+        return Unknown("attention with a mask for each head") if of_heads else made
+    if len(c.gives) > 1 or of_heads:
         # its weights too, or a mask for each head: a sample reads its own row of both
         each = mask is not None and (rows or len(mask.shape) == 4)
-        made = Whole(_kept(0), word, numbers, (c.at("mask") - 2,) if each else ())
-    # what it reads stands three times in the call: as queries, keys and values
+        made = Whole(_kept(0), word, numbers, (c.at("mask") - ahead,) if each else ())
     step = Step(made, (0, *range(3, c.count)), c.gives[0], tuple(c.gives[1:]))
     return Steps((step,), tuple(range(c.count, c.count + len(c.gives))))
 
@@ -324,18 +313,15 @@ def _axes(c: Call) -> tuple[int, ...]:
 
 
 def _reduces(c: Call) -> Meaning:
+    keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
+    if c.op in ("var", "std"):
+        return o.variance(c.op, _axes(c), keep, 1 if c["correction"] is None else c["correction"])
     places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
     if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):
         order = c.get("ord", c.get("p"))
-        return o.vector_norm(_axes(c), 2 if order is None else order, bool(c.get("keepdim")))
-    return o.reduced(c.op, _axes(c), bool(c.get("keepdim")), c.more("dim", "keepdim"), places)
-
-
-def _variance(c: Call) -> Meaning:
-    correction = c.get("correction", float(bool(c.get("unbiased", True))))
-    correction = 1 if correction is None else correction
-    return o.variance(c.op, _axes(c), bool(c.get("keepdim")), correction)
+        return o.vector_norm(_axes(c), 2 if order is None else order, keep)
+    return o.reduced(c.op, _axes(c), keep, more, places)
 
 
 def _aminmax(c: Call) -> Meaning:
@@ -353,19 +339,13 @@ def _sorts(c: Call) -> Meaning:
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
-def _each(c: Call) -> Meaning:
-    """Every output reads its own element of the first operand, and all that stands beside."""
-    return Whole(_kept(*range(c.rank())), c.op, c.more())
+def _whole(kept: Callable[[Call], Any] = lambda c: (), *rows: int) -> Row:
+    """Every output reads its own index of these axes of the first operand, its own of the first
+    axis of ``rows``, and all of everything else."""
+    return lambda c: Whole(_kept(*kept(c)), c.op, c.more(), rows)
 
 
-def _every(c: Call) -> Meaning:
-    """Everything reads everything."""
-    return Whole((), c.op, c.more())
-
-
-def _planes(c: Call, kept: int = 2) -> Meaning:
-    """Every output reads all of its own picture's channel, and of what is beside its own row."""
-    return Whole(_kept(*range(kept)), c.op, c.more(), rows=(1,))
+EVERYTHING = _whole()
 
 
 def _sampled(c: Call) -> Meaning:
@@ -374,40 +354,25 @@ def _sampled(c: Call) -> Meaning:
     return o.grid_sample(mode, padding, bool(c["align_corners"]))
 
 
-def _matrix(c: Call) -> Meaning:
-    """Every output reads all of its own matrix."""
-    return o.matrices(c.op, c.rank(), *(str(one) for one in c.more()))
-
-
 def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
     """Every output reads all of its own part of each operand: of these names, with so many axes of
-    its ``own``, as the first result has ``last`` ones."""
+    its ``own``, as the first result has ``last`` ones. Of a linear system that is the solution;
+    others are parts of the first operand's factorisation."""
 
     def row(c: Call) -> Meaning:
         shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
-        lead = c.gives[0][: len(c.gives[0]) - last]
-        return o.solved(c.op, c.count, reads, shapes, own, lead, list(c.gives), c.more())
-
-    return row
-
-
-def _solved(*names: str) -> Row:
-    """A linear system: of the operands of these names. The first result is the solution; others are
-    parts of the first operand's factorisation."""
-
-    def row(c: Call) -> Meaning:
-        shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
-        right = shapes[names.index("B" if "B" in names else "self")]
-        flat = c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1])
-        own = [1 if name == "pivots" or (name == "B" and flat) else 2 for name in names]
-        to, *rest = c.gives
-        lead, word = to[: len(to) - (1 if flat else 2)], c.op.lstrip("_").removesuffix("_ex")
-        found = o.solved(word, c.count, reads, shapes, own, lead, [to], c.more("check_errors"))
-        if not rest:
+        right, mine, axes, (to, *rest) = shapes[-1], own, last, c.gives
+        if c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1]):
+            mine, axes = (*own[:-1], 1), 1  # of one right side each
+        lead, word = to[: len(to) - axes], c.op.lstrip("_").removesuffix("_ex")
+        gives, more = [to] if "solve" in c.op else list(c.gives), c.more("check_errors")
+        found = o.solved(word, c.count, reads, shapes, mine, lead, gives, more)
+        if len(gives) == len(c.gives):
             return found
-        factors, last = Whole(_kept(*range(len(shapes[0]) - 2)), "factors"), len(found.steps)
+        factors, last_one = Whole(_kept(*range(len(shapes[0]) - 2)), "factors"), len(found.steps)
         steps = (*found.steps, Step(factors, (reads[0],), rest[0], tuple(rest[1:])))
-        return Steps(steps, tuple(range(c.count + last - 1, c.count + last + len(rest))))
+        first = c.count + last_one - 1
+        return Steps(steps, tuple(range(first, first + len(c.gives))))
 
     return row
 
@@ -432,19 +397,16 @@ def _triangular(c: Call) -> Meaning:
 
 
 def _crossed(c: Call) -> Meaning:
-    if c["dim"] % len(c.gives[0]) != len(c.gives[0]) - 1:
-        return _every(c)
-    return _stacked("self", "other", own=(1, 1), last=1)(c)
+    along_last = c["dim"] % len(c.gives[0]) == len(c.gives[0]) - 1
+    return (_stacked("self", "other", own=(1, 1), last=1) if along_last else EVERYTHING)(c)
 
 
 def _searched(c: Call) -> Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return Unknown("every row is searched in a sequence of its own")
-    shape = tuple(c["self"].shape)
-    turned = Step(s.Passes((1, 0)), (0, 1), shape, (c["sorted_sequence"].shape,))
-    whole = Whole(_kept(*range(len(shape))), "searchsorted", c.more())
-    return Steps((turned, Step(whole, (2, 3), c.gives[0])))
+    whole = Whole(_kept(*range(len(c["self"].shape))), "searchsorted", c.more())
+    return reading(c, whole, c.at("self"), c.at("sorted_sequence"))
 
 
 def _trilinear(c: Call) -> Meaning:
@@ -467,7 +429,7 @@ def _made(c: Call) -> Meaning:
 
 def _ranged(c: Call) -> Meaning:
     if c.count and c.op != "repeat_interleave":
-        return _every(c)
+        return EVERYTHING(c)
     numbers = tuple(map(int, c.index("repeats"))) if c.count else c.more()
     return s.Made((c.op, numbers), "", places=True)
 
@@ -500,13 +462,8 @@ def _as_strided(c: Call) -> Meaning:
 
 
 def _masked_fill(c: Call) -> Meaning:
-    if c.has("value"):
-        return s.Chooses((1, c.at("value"), 0))
-    return s.Chooses((1, -1, 0), c["value"], c.dtype())
-
-
-def _all(c: Call) -> Meaning:
-    return moved(c, *range(c.count))
+    at = c.at("value") if c.has("value") else -1
+    return s.Chooses((1, at, 0), c["value"] if at < 0 else 0, c.dtype())
 
 
 def _places(c: Call) -> np.ndarray:
@@ -525,24 +482,18 @@ def _places(c: Call) -> np.ndarray:
     return pick(flat, c["dim"], index).numpy()
 
 
-def _written(source: str) -> Row:
-    """Elements are replaced, by those of an array of this name or by a number; or combined."""
-
-    def row(c: Call) -> Meaning:
-        if c.get("accumulate") or c.get("reduce"):
-            return _combined(c, source)
-        places, array = _places(c), c.has(source)
+def _scattered(c: Call) -> Meaning:
+    """Elements of an array, or a number, are written at places that indices name, or combined with
+    what is there."""
+    source = next(name for name in ("src", "source", "values", "value") if name in c.attributes)
+    adds = c.get("accumulate") or c.op.endswith("_add")
+    places, how, array = _places(c), c.get("reduce") or "sum" * bool(adds), c.has(source)
+    if not how:
         if array and c[source].shape and np.unique(places).size != places.size:
             return Unknown("several elements are written into one place")  # chance decides
         return moved(c, 0, *([c.at(source)] if array else ()))
-
-    return row
-
-
-def _combined(c: Call, source: str) -> Meaning:
-    """Elements are added at places, or combined in another way."""
-    places, how, at, count = _places(c), c.get("reduce") or "sum", c.at(source), c.count
-    wide, steps = np.broadcast_shapes(c.shape(at), places.shape), list[Step]()
+    at, steps = c.at(source), list[Step]()
+    wide = np.broadcast_shapes(c.shape(at), places.shape)
     if places.shape != wide or (c.op.startswith("scatter") and places.shape != c.shape(at)):
         return Unknown("it reads a part of what it adds")
     kept = () if c.get("include_self", True) else ("without itself",)
@@ -550,12 +501,10 @@ def _combined(c: Call, source: str) -> Meaning:
         steps.append(Step(o.function("multiply", other=c["alpha"]), (at,), c.shape(at)))
     elif how not in ("sum", "add") or kept:  # a zero among them counts
         steps.append(Step(Each(f"term of {how}"), (at,), c.shape(at)))
-    terms = count if steps else at
-    steps.append(Step(o.expand(c.shape(at), wide), (terms,), wide))
+    steps.append(Step(o.expand(c.shape(at), wide), (c.count if steps else at,), wide))
     word = "accumulate" if how in ("sum", "add") else f"accumulate {how}"
     into = s.Accumulates(places.reshape(-1), word, kept)
-    steps.append(Step(into, (0, count + len(steps) - 1), c.gives[0]))
-    return Steps(tuple(steps))
+    return Steps((*steps, Step(into, (0, c.count + len(steps) - 1), c.gives[0])))
 
 
 def _unpooled(c: Call) -> Meaning:
@@ -659,30 +608,27 @@ TABLE: dict[str, Row] = {
     **_rows("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
             " _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
             lambda c: resized(c, range(2, c.rank()), (c.op, *c.more()))),
-    **_rows("fractional_max_pool2d fractional_max_pool3d", _planes),
     **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback", _sampled),
+    **_rows("fractional_max_pool2d fractional_max_pool3d", _whole(lambda c: (0, 1), 1)),
     "affine_grid_generator":
         lambda c: o.affine_grid(c["size"][2:], c["align_corners"]),
     # norms, attention, recurrence
-    "native_layer_norm": _norm("layer_norm"),
-    "_fused_rms_norm": _norm("rms_norm"),
+    **_rows("native_layer_norm _fused_rms_norm", _norm),
     "native_group_norm": _group_norm,
     **_rows("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
             " cudnn_batch_norm _batch_norm_with_update _batch_norm_no_update", _batch_norm),
     "_weight_norm_interface": lambda c: Whole(_kept(c["dim"]), "weight_norm"),
-    "renorm": lambda c: Whole(_kept(c["dim"] % c.rank()), c.op, c.more()),
+    "renorm": _whole(lambda c: (c["dim"] % c.rank(),)),
     **_rows("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
     **_rows("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
     "_scaled_dot_product_flash_attention_for_cpu": _attends,
-    "_transformer_encoder_layer_fwd": _encoder_layer,
-    "_native_multi_head_attention": _native_attention,
+    **_rows("_transformer_encoder_layer_fwd _native_multi_head_attention", _encodes),
     "mkldnn_rnn_layer": _rnn_layer,
     "glu": _gated,
-    "quantized::linear_dynamic": _every,  # its scale is taken from the whole batch
+    "quantized::linear_dynamic": EVERYTHING,  # its scale is taken from the whole batch
     # whole axes
     **_rows("sum mean amax amin prod logsumexp any all nansum linalg_vector_norm norm count_nonzero"
-            " var_mean std_mean max min argmax argmin median nanmedian", _reduces),
-    **_rows("var std", _variance),
+            " var std var_mean std_mean max min argmax argmin median nanmedian", _reduces),
     "aminmax": _aminmax,
     **_rows("cumsum cumprod cummax cummin logcumsumexp",
             lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else Each(c.op)),
@@ -691,18 +637,19 @@ TABLE: dict[str, Row] = {
             lambda c: o.along(c.op, c.rank(), c["dim"], c.more())),
     **_rows("nonzero nonzero_static unique_consecutive _unique2 unique_dim bincount histc trace"
             " histogram _pdist_forward nll_loss_forward nll_loss2d_forward multi_margin_loss"
-            " multilabel_margin_loss_forward segment_reduce", _every),
-    **_rows("bucketize isin", _each),
+            " multilabel_margin_loss_forward segment_reduce", EVERYTHING),
+    **_rows("bucketize isin", _whole(lambda c: range(c.rank()))),
     "searchsorted": _searched,
     # matrices
     **_rows("linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
             " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
-            " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf", _matrix),
-    "_linalg_solve_ex": _solved("A", "B"),
-    "linalg_lu_solve": _solved("LU", "pivots", "B"),
-    "linalg_ldl_solve": _solved("LD", "pivots", "B"),
-    "cholesky_solve": _solved("input2", "self"),
-    "_cholesky_solve_helper": _solved("A", "self"),
+            " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf",
+            lambda c: o.matrices(c.op, c.rank(), *map(str, c.more()))),
+    "_linalg_solve_ex": _stacked("A", "B"),
+    "linalg_lu_solve": _stacked("LU", "pivots", "B", own=(2, 1, 2)),
+    "linalg_ldl_solve": _stacked("LD", "pivots", "B", own=(2, 1, 2)),
+    "cholesky_solve": _stacked("input2", "self"),
+    "_cholesky_solve_helper": _stacked("A", "self"),
     **_rows("linalg_solve_triangular triangular_solve", _triangular),
     "linalg_cross": _crossed,
     "linalg_lstsq": _stacked("self", "b"),
@@ -730,21 +677,16 @@ TABLE: dict[str, Row] = {
     "unbind": lambda c: o.unstack(c["dim"], len(c.gives)),
     "cat": lambda c: o.concat(c["dim"]),
     "stack": lambda c: o.stack(c["dim"]),
-    **_rows("block_diag _chunk_cat", _all),
+    **_rows("block_diag _chunk_cat", lambda c: moved(c, *range(c.count))),
     "constant_pad_nd": _padded,
     "as_strided": _as_strided,
     "where": lambda c: o.where() if c.count == 3 else Each("where", "", c.more()),
     "masked_fill": _masked_fill,
     **_rows("slice_scatter select_scatter diagonal_scatter", lambda c: moved(c, 0, c.at("src"))),
-    "as_strided_scatter": lambda c: moved(c, 0, c.at("src")) if c["self"].dense else _every(c),
+    "as_strided_scatter": lambda c: moved(c, 0, c.at("src")) if c["self"].dense else EVERYTHING(c),
     "masked_scatter": lambda c: moved(c, 0, c.at("source")),
-    "scatter": lambda c: _written("src" if "src" in c.attributes else "value")(c),
-    "index_copy": _written("source"),
-    "index_fill": _written("value"),
-    **_rows("index_put _unsafe_index_put", _written("values")),
-    "put": _written("source"),
-    **_rows("scatter_add scatter_reduce", lambda c: _combined(c, "src")),
-    **_rows("index_add index_reduce", lambda c: _combined(c, "source")),
+    **_rows("scatter scatter_add scatter_reduce index_copy index_fill index_put _unsafe_index_put"
+            " put index_add index_reduce", _scattered),
     **_rows("max_unpool2d max_unpool3d", _unpooled),
     **_rows("_embedding_bag _embedding_bag_forward_only", _embedding_bag),
     "col2im": _folded,

@@ -24,7 +24,7 @@ import torch
 from probe.errors import InputError
 from probe.layout import BOUNDARY
 from probe.recorders.torch_private import Held, storage_of
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.semantics import Moves, Shapes, Unknown
 from probe.semantics.labels import Labels, joined, tag
 
@@ -256,14 +256,13 @@ class Lay:
 
 
 class Lays:
-    """All ways in which the tensors of a run lie. ``together``: what parts of a memory come to, by
-    how they lie."""
+    """All ways in which the tensors of a run lie, and what parts of a memory come to by them."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[Any, ...], Lay] = {}
         self.numbers: dict[Geometry, int] = {}
         self.likes: dict[Slot, object] = {}
-        self.together: dict[tuple[Geometry, ...], Any] = {}
+        self.parts: dict[tuple[Geometry, ...], Any] = {}
 
     def of(self, tensor: torch.Tensor) -> Lay:
         """Returns how a tensor lies."""
@@ -282,6 +281,17 @@ class Lays:
                 strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
             geometry = Geometry(tuple(shape), strides, offset, dtype(tensor.dtype))
             known = self.known[every] = self._new(tensor, geometry)
+        return known
+
+    def together(self, sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
+        """Returns how a value comes from parts of the same memory: the last that was written at
+        each place. Small ones are worked out once for all runs."""
+        every = *sources, to
+        known: Moves | Unknown | None = self.parts.get(every)
+        if known is None:
+            known = _together(every)
+            if sum(prod(one.shape) for one in every) <= SMALL:
+                self.parts[every] = known
         return known
 
     def _new(self, tensor: torch.Tensor, geometry: Geometry) -> Lay:
@@ -479,7 +489,7 @@ class Values:
         if not memory.hollow or key in memory.values:
             return False
         sources = [one for _, one in memory.parts]
-        return not sources or isinstance(self._together(sources, lay.geometry), Unknown)
+        return not sources or isinstance(self.lays.together(sources, lay.geometry), Unknown)
 
     def change(self, place: Place) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
@@ -494,16 +504,6 @@ class Values:
         if not memory.covered(tensor, key, lay.geometry):
             memory.parts.append((key, lay.geometry))
 
-    def _together(self, sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
-        """As ``together``; small ones are worked out once for all runs."""
-        every = *sources, to
-        known: Moves | Unknown | None = self.lays.together.get(every)
-        if known is None:
-            known = together(sources, to)
-            if sum(prod(one.shape) for one in every) <= SMALL:
-                self.lays.together[every] = known
-        return known
-
     def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
         """Puts a value together from what was in its memory and what was written since."""
         memory, key, lay = place
@@ -511,12 +511,12 @@ class Values:
         if not sources:
             return
         reads = [Seen(k, g.shape, g.dtype, _gone, CONSTANT) for k, g in sources]
-        meaning = self._together([g for _, g in sources], lay.geometry)
+        meaning = self.lays.together([g for _, g in sources], lay.geometry)
         memory.values.add(key)
         again = meaning.move if isinstance(meaning, Moves) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
         gives = [self.seen(tensor, place)]
-        self.visit(Event("changed through a view", path, reads, gives, meaning, {}, call))
+        self.visit(Operation("changed through a view", path, reads, gives, meaning, {}, call))
         if memory.hollow or memory.cover:
             memory.covered(tensor, key, lay.geometry)
 
@@ -525,9 +525,9 @@ def _gone() -> np.ndarray:
     raise LookupError("the value has been overwritten")
 
 
-def together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
-    """How a value comes from parts of the same memory: the last that was written at each place."""
-    every = [*sources, to]
+def _together(every: Sequence[Geometry]) -> Moves | Unknown:
+    """As ``Lays.together``; the last of them is the value itself."""
+    to = every[-1]
     if any(one.dtype != to.dtype for one in every):
         return Unknown("its memory was written as numbers of a different type")
     if sum(prod(one.shape) for one in every) > MOST:

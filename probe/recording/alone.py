@@ -23,7 +23,7 @@ import numpy as np
 from probe import budget, floats, ulp
 from probe.recording.contract import Isolated
 from probe.recording.difference import Aligned, Difference, Pair, measure
-from probe.recording.recording import Operation, Side, Value
+from probe.recording.recording import Operation, Run, Value
 from probe.recording.sums import Sum, sum_of
 from probe.semantics import Passes
 
@@ -44,7 +44,7 @@ class Alone:
     ``reads``, ``gives``: container arrays as they were recorded.
     """
 
-    side: Side
+    side: Run
     operation: Operation
     output: int
     pair: Pair
@@ -71,7 +71,7 @@ class Alone:
         return there.chosen(there.call())
 
     @classmethod
-    def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
+    def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
         """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
 
         KeyError: a recording on disk has left them out.
@@ -273,7 +273,7 @@ def _plain(value: Any) -> np.ndarray:
 SECONDS = 60.0
 
 
-def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -> tuple[int, int]:
+def find(found: Difference, left: Run, right: Run, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
@@ -287,35 +287,16 @@ def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -
     for one in paired:
         if budget.spent() or (asked and time.monotonic() - begun > seconds):
             break
-        if (again := right.again(one.right or 0)) is not None:
-            one.own = _own(found, one, again, left, right)
-            asked += 1
+        if right.again(one.right or 0) is None:
+            continue
+        asked += 1
+        try:
+            _, gives = healed(one, left, right)
+        except Exception:  # left out of a recording, or whatever a library raises at other operands
+            continue
+        floating = (pair for pair in gives if found.left.values[pair.left].floating)
+        one.own = sum(pair.differing for pair in floating)
     return asked, sum(right.again(one.right or 0) is not None for one in paired) if asked else 0
-
-
-def as_source(one: Aligned, left: Side, right: Side) -> tuple[Side, Aligned]:
-    """Returns a carried operation as a source: the right side healed, and what differs then."""
-    assert one.right is not None
-    again = right.agains({one.right})[one.right]
-    assert again is not None
-    pairs = [*one.reads, *one.gives]
-    mine = left.arrays({pair.left for pair in pairs})
-    other = right.arrays({pair.right for pair in one.reads})
-    arrays = {
-        pair.right: _healed(pair, pair.selection.taken(mine[pair.left], 0), other[pair.right])
-        for pair in one.reads
-    }
-    outputs = again([arrays[pair.right] for pair in one.reads])
-    gives = []
-    for pair, output in zip(one.gives, outputs, strict=False):
-        arrays[pair.right] = np.asarray(output)
-        fresh = replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0)
-        if pair.compared:
-            dtype = left.recording.values[pair.left].dtype
-            measure(fresh, mine[pair.left], arrays[pair.right], dtype)
-        gives.append(fresh)
-    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
-    return right.with_arrays(arrays), replace(one, reads=reads, gives=gives)
 
 
 def _paired(found: Difference, one: Aligned) -> bool:
@@ -326,34 +307,32 @@ def _paired(found: Difference, one: Aligned) -> bool:
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 
 
-def _own(found: Difference, one: Aligned, again: Isolated, left: Side, right: Side) -> int | None:
-    """Returns outputs that differ where the inputs are made to agree; None: it can't be run."""
-
-    def mine(pair: Pair) -> np.ndarray | None:
-        return left.parts([(pair.left, pair.selection)], 0)[0]
-
-    try:
-        other = right.arrays(pair.right for pair in one.reads)
-        outputs = again([_healed(pair, mine(pair), other[pair.right]) for pair in one.reads])
-    except Exception:  # left out of a recording, or whatever a library raises at other operands
-        return None
+def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
+    """Runs the right operation on what it read there, with the left's bits wherever both must
+    agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
+    LookupError: something was left out of a recording."""
+    again = right.again(one.right or 0)
+    assert again is not None
+    mine = left.arrays(pair.left for pair in (*one.reads, *one.gives))
+    arrays, gives = right.arrays(pair.right for pair in one.reads), list[Pair]()
+    for pair in one.reads:
+        if not (pair.selection.empty or pair.equal):
+            taken = pair.selection.taken(mine[pair.left], 0)
+            arrays[pair.right] = pair.selection.put(arrays[pair.right], taken, 1)
+    outputs = again([arrays[pair.right] for pair in one.reads])
     if len(outputs) < len(one.gives):
-        return None
-    count = 0
+        raise LookupError(len(outputs))
     for pair, output in zip(one.gives, outputs, strict=False):
-        dtype = found.left.values[pair.left].dtype
-        if not pair.compared or "float" not in dtype:
-            continue
-        if (ours := mine(pair)) is None:
-            return None
-        count += int(ulp.apart(ours, pair.selection.taken(output, 1), dtype).sum())
-    return count
+        arrays[pair.right] = np.asarray(output)
+        gives.append(replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0))
+        if pair.compared:
+            dtype = left.recording.values[pair.left].dtype
+            measure(gives[-1], mine[pair.left], arrays[pair.right], dtype)
+    return arrays, gives
 
 
-def _healed(pair: Pair, mine: np.ndarray | None, other: np.ndarray) -> np.ndarray:
-    """Returns the right side's operand with the left's bits, ``mine``, wherever both must agree."""
-    if pair.selection.empty or pair.equal:
-        return other
-    if mine is None:
-        raise LookupError(pair.left)
-    return pair.selection.put(other, mine, 1)
+def as_source(one: Aligned, left: Run, right: Run) -> tuple[Run, Aligned]:
+    """Returns a carried operation as a source: the right side healed, and what differs then."""
+    arrays, gives = healed(one, left, right)
+    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
+    return right.with_arrays(arrays), replace(one, reads=reads, gives=gives)

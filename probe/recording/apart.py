@@ -53,6 +53,7 @@ class Apart:
     def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
         self.model, self.where, self.arrays = model, where, dict(arrays)
         self.within = check(where, model)
+        self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=variables())
 
     def __enter__(self) -> Self:
@@ -64,11 +65,22 @@ class Apart:
     def __exit__(self, *_: object) -> None:
         self.session.__exit__()
 
-    def record(self, out: Path, trust: bool = False, most: int = ALL) -> Run:
-        """Records the model in the folder ``out``; returns it with operations that run there."""
+    def record(
+        self,
+        out: Path,
+        trust: bool = False,
+        most: int = ALL,
+        what: str = "the run",
+        gradients: bool = False,
+    ) -> Run:
+        """Records the model in the folder ``out``; returns it with operations that run there.
+
+        ``what``: what it is called in notes and errors. ``gradients``: record with gradients on.
+        """
         there = str(out.resolve())
-        more = {"out": there, "most": most, "target": self.where.text}
-        header, _ = self._model("record", self.arrays, trust, more)
+        more = {"out": there, "most": most, "target": self.where.text, "what": what}
+        header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
+        self.gradients = header["gradients"]
         run = read(out)
         able, written = set(header["able"]), set(header["written"])
         operations = [
@@ -345,7 +357,7 @@ class Recording(child.Worker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations: dict[str, list[Operation]] = {}
+        self.operations: dict[str, Sequence[Operation]] = {}
         self.models: dict[str, Any] = {}
 
     def handle(
@@ -391,13 +403,17 @@ class Recording(child.Worker):
         named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
         out = Path(request["out"])
         new(out)
-        run, notes = watched(recorder, "the run")
+        inner = getattr(recorder, "inner", recorder)
+        if request["gradients"]:
+            inner.gradients = True
+        run, notes = watched(recorder, request["what"])
         told = replace(run.recording, target=request["target"])
         write(replace(run, recording=told), out, named, request["most"], notes)
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
         every = self.operations[request["out"]] = run.recording.operations
         return {
+            "gradients": getattr(inner, "gradients", None),
             "able": [one.number for one in every if one.again is not None],
             "written": [one.number for one in every if one.lines is not None],
             "imports": {one.number: list(one.imports) for one in every if one.imports},

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.counterparts import align, computes
 from probe.recording.difference import Difference, Pair, judge
-from probe.recording.recording import Operation, Recording, Side, Value, digest
+from probe.recording.matching import align, computes
+from probe.recording.recording import Operation, Recording, Run, Value, digest
 from probe.semantics import MOVED, Joins, Reshapes, Same, Splits, Turns
 from probe.semantics.labels import agreeing, of_content
 
@@ -25,7 +26,7 @@ MOVING = (*MOVED, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
 
-def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) -> str:
+def all_outputs(left: Run, right: Run, found: Difference, near: bool = False) -> str:
     """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
     to agree, as that is what was asked, but those that are moved or read other inputs.
 
@@ -38,7 +39,7 @@ def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) 
         mine, other = ours[one.left], theirs[one.right]
         alike = mine.shape == other.shape and mine.dtype == other.dtype
         alike &= not (one.moved or one.window)
-        size = int(np.prod(mine.shape, dtype=int))
+        size = prod(mine.shape)
         if alike and not one.selection.whole and (not near or one.compared < size):
             pairs[place] = Pair.of_all(one.left, one.right, size)
         elif alike and not near:
@@ -94,7 +95,7 @@ def _other_formulas(found: Difference) -> bool:
     )
 
 
-def by_closeness(left: Side, right: Side, found: Difference, same: bool) -> Difference:
+def by_closeness(left: Run, right: Run, found: Difference, same: bool) -> Difference:
     """Returns the comparison with close values taken for the same; where not both sides take all of
     the same inputs (``same``) only if all outputs are close then."""
     told = close.paired(left, right, found)
@@ -133,9 +134,7 @@ def part_taken(found: Difference) -> bool:
     against compiled.
     """
     sides = found.left, found.right
-    inputs = [
-        {n for n, v in enumerate(side.values) if v.given < 0 and v.role == INPUT} for side in sides
-    ]
+    inputs = [set(inputs_of(side)) for side in sides]
     taken, others = False, False
     for one in found.operations:
         alone = one.verdict in NAMES
@@ -192,19 +191,27 @@ def asked(left: Recording, right: Recording) -> Asked:
     ours, theirs = (Counter(one.op for one in side.operations) for side in (left, right))
     if refused is not None and ours == theirs:
         raise refused
-    same = refused is None and not _no_common_weights(left, right)
-    inputs = _inputs(left, right, pairs)
+    held = _weights(left), _weights(right)
+    # where no weight is the same although both sides have some, nothing says it is one model
+    same = refused is None and (not all(held) or bool(held[0] & held[1]))
+    inputs = _same_inputs(left, right, pairs)
     if refused is not None and not inputs:
         raise refused
-    return Asked(inputs, _shared_inputs(left, right), same, refused)
+    return Asked(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
 
 
-def _shared_inputs(left: Recording, right: Recording) -> bool:
-    ours, theirs = (
-        {v.digest for v in run.values if v.given < 0 and v.role == INPUT and np.prod(v.shape) > 1}
-        for run in (left, right)
-    )
-    return bool(ours & theirs)
+def inputs_of(run: Recording) -> list[int]:
+    """Returns the numbers of what a run is given besides weights and constants."""
+    return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
+
+
+def input_bits(run: Recording) -> set[str]:
+    """Returns digests of inputs that are more than a number."""
+    return {run.values[n].digest for n in inputs_of(run) if prod(run.values[n].shape) > 1}
+
+
+def _weights(run: Recording) -> set[str]:
+    return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
 def _other_weights(
@@ -215,7 +222,7 @@ def _other_weights(
     A weight that the other side reads elsewhere is one of branches that ran in another order. A
     single number without axes, as bounds and factors in files are, is an argument.
     """
-    held = [{v.digest for v in side.values if v.role == WEIGHT} for side in (left, right)]
+    held = _weights(left), _weights(right)
     weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT and one[0].shape]
     own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
     other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
@@ -238,7 +245,7 @@ def folded(refused: InputError, left: Recording, found: Difference) -> str:
         raise refused
     for one in found.outputs:
         value = left.values[one.left]
-        whole = one.compared == np.prod(value.shape, dtype=int)
+        whole = one.compared == prod(value.shape)
         if not whole or value.dtype not in floats.FORMATS or not close.near(one, value.dtype):
             raise refused
     which = refused.why.partition(",")[0]
@@ -250,7 +257,7 @@ def _only_weights(found: Difference) -> bool:
     no other operations stand for it: some of its results agree, as those of the same rows do, or
     it belongs to two groups of the same operations."""
     ours, theirs = found.left, found.right
-    held = [{v.digest for v in run.values if v.role == WEIGHT} for run in (ours, theirs)]
+    held = _weights(ours), _weights(theirs)
     groups = [one.inside for one in found.operations if one.assumed and one.joint]
     for mine, other in align(ours, theirs):
         if mine is None or other is None:
@@ -297,56 +304,41 @@ def _met(left: Recording, right: Recording) -> list[tuple[Value, Value, str]]:
     return found
 
 
-def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> bool:
-    ours, theirs = (
-        [v for v in side.values if v.given < 0 and v.role == INPUT] for side in (left, right)
-    )
-    arrays = [sorted(v.digest for v in some if np.prod(v.shape) > 1) for some in (ours, theirs)]
-    if arrays[0] == arrays[1] and (arrays[0] or len(ours) == len(theirs)):
+def _same_inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> bool:
+    ours, theirs = ([run.values[n] for n in inputs_of(run)] for run in (left, right))
+    some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
+    if some[0] == some[1] and (some[0] or len(ours) == len(theirs)):
         return True
-    if arrays[0] and arrays[1] and not _elsewhere(arrays, left, right):
+    if some[0] and some[1] and not _elsewhere(some, left, right):
         return True
     inputs = [one for one in pairs if one[0].role == one[1].role == INPUT]
     inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
     apart = [one for one in inputs if one[0].digest != one[1].digest]
     shared = [one for one in inputs if one[0].digest == one[1].digest]
-    both = set(arrays[0]) & set(arrays[1])
+    both = some[0].keys() & some[1].keys()
     for mine, other, where in apart:
         if mine.digest in both or other.digest in both:
             continue  # the other side reads it too, elsewhere
-        small = min(np.prod(mine.shape, dtype=int), np.prod(other.shape, dtype=int)) <= 1
+        small = min(prod(mine.shape), prod(other.shape)) <= 1
         if (small or not mine.floating) and (shared or len(apart) > 1):
             continue  # lengths, masks and scales may differ where another input says what is asked
         if mine.content is None or other.content is None or in_common(mine.content, other.content):
             continue
         name = mine.name or other.name or (f"read by {where}" if where else "the first input")
-        why = f"{_shapes(mine, other)} and have no row and no beginning in common"
+        shapes = f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"
+        why = f"{shapes} and have no row and no beginning in common"
         raise InputError("inputs", name, why, SAME_INPUTS)
     return False
 
 
-def _elsewhere(arrays: list[list[str]], left: Recording, right: Recording) -> Counter[str]:
-    """Returns inputs of a side that the other has not, neither as input nor as constant: a compiled
-    function keeps arrays as constants that its Python reads each time."""
-    missing = Counter[str]()
-    for mine, other, run in zip(arrays, arrays[::-1], (right, left), strict=True):
+def _elsewhere(some: list[Counter[str]], left: Recording, right: Recording) -> bool:
+    """Whether a side has inputs that the other has not, neither as input nor as constant: a
+    compiled function keeps arrays as constants that its Python reads each time."""
+    for mine, other, run in zip(some, some[::-1], (right, left), strict=True):
         held = {v.digest for v in run.values if v.given < 0 and v.role != INPUT}
-        more = Counter(mine) - Counter(other)
-        missing.update(n for n in more if n not in held)
-    return missing
-
-
-def _shapes(mine: Value, other: Value) -> str:
-    return f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"
-
-
-def _no_common_weights(left: Recording, right: Recording) -> bool:
-    """Whether no weight is the same although both sides have some: nothing says it is one model."""
-    ours, theirs = (
-        {v.digest for v in side.values if v.given < 0 and v.role == WEIGHT}
-        for side in (left, right)
-    )
-    return bool(ours and theirs and not ours & theirs)
+        if (mine - other).keys() - held:
+            return True
+    return False
 
 
 def in_common(left: np.ndarray, right: np.ndarray) -> bool:

@@ -10,13 +10,14 @@ they mean the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 import numpy as np
 
 from probe import floats
-from probe.recording.counterparts import computes
-from probe.recording.difference import Difference, Pair, compare
-from probe.recording.recording import Recording, Side
+from probe.recording.difference import Difference, Pair, compare, judge
+from probe.recording.matching import computes
+from probe.recording.recording import Recording, Run
 from probe.semantics.labels import Selection
 
 NEAR = 0.5
@@ -42,73 +43,25 @@ def near(one: Pair, dtype: str) -> bool:
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
 
-def paired(left: Side, right: Side, found: Difference) -> Difference:
+def paired(left: Run, right: Run, found: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
-    ``found``: what labels alone came to; it is returned where nothing else is close. Two samples of
-    a run's values, and up to three comparisons.
+    ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
+    at samples of the values that have no counterpart, and at all of those that are close there.
     """
-    every = dict(_pairs(left, right, found))
-    if not every:
-        return found
-    told = compare(left, right, every)
-    every = {a: b for a, b in every.items() if _holds(told, a, b)}
-    least = {a: b for a, b in every.items() if not _follows(told, a, b)}
-    told = compare(left, right, least)
-    lost = {a: b for a, b in every.items() if not _holds(told, a, b) and not _moved(found, a, b)}
-    return compare(left, right, least | lost) if lost else told
+    every = {n: m for n, m in _pairs(left, right, found) if _near(left, right, n, m)}
+    return compare(left, right, every) if every else found
 
 
-def _holds(found: Difference, mine: int, other: int) -> bool:
-    """Returns whether two values were compared whole, and are close."""
-    dtype = found.left.values[mine].dtype
-    return any(
-        (one.left, one.right) == (mine, other) and one.selection.whole and near(one, dtype)
-        for aligned in found.operations
-        for one in aligned.gives
-    )
+def _near(left: Run, right: Run, mine: int, other: int) -> bool:
+    """Returns whether all of two values are close, and not their samples alone."""
+    value = left.recording.values[mine]
+    one = Pair.of_all(mine, other, prod(value.shape))
+    judge(left, right, [one])
+    return near(one, value.dtype)
 
 
-def _moved(found: Difference, mine: int, other: int) -> bool:
-    """Returns whether both values were moved alone, which is not listed."""
-    sides = (found.left, mine), (found.right, other)
-    return not any(computes(run.operations[run.values[n].given]) for run, n in sides)
-
-
-def _before(run: Recording, value: int) -> set[int]:
-    """Returns the values that were moved to give this one, up to the computed one."""
-    found = set[int]()
-    while (given := run.values[value].given) >= 0:
-        one = run.operations[given]
-        if computes(one) or len(one.reads) != 1:
-            break
-        (value,) = one.reads
-        found.add(value)
-    return found
-
-
-def _follows(found: Difference, mine: int, other: int) -> bool:
-    """Returns whether labels alone pair two values, once those before them are paired."""
-    given = found.left.values[mine].given, found.right.values[other].given
-    ours, theirs = found.left.operations[given[0]], found.right.operations[given[1]]
-    if _moved(found, mine, other):
-        sides = _before(found.left, mine), _before(found.right, other)
-        return any(
-            pair.left in sides[0] and pair.right in sides[1] and pair.selection.whole
-            for one in found.operations
-            for pair in (*one.reads, *one.gives)
-        )
-    if ours.op != theirs.op or repr(ours.attributes) != repr(theirs.attributes):
-        return False
-    return any(
-        (one.left, one.right) == given
-        and not one.joint
-        and all(pair.selection.whole for pair in one.reads)
-        for one in found.operations
-    )
-
-
-def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, int]]:
+def _pairs(left: Run, right: Run, found: Difference) -> Iterator[tuple[int, int]]:
     """Yields values that are the closest to each other, of those that have no counterpart."""
     ours = _sampled(left, set(_loose(found, 0)))
     theirs = _sampled(right, set(_loose(found, 1)))
@@ -183,7 +136,7 @@ def _loose(found: Difference, side: int) -> Iterator[int]:
                 yield n
 
 
-def _sampled(side: Side, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
+def _sampled(side: Run, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
     """Returns some elements of values, evenly among all, by the values' shape and format."""
     run: Recording = side.recording
     numbers = sorted(wanted)

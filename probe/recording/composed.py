@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
+from probe.recording.matching import computes, named
 from probe.recording.recording import Operation, Recording, Run
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
@@ -38,11 +39,12 @@ def grouped(side: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     last, ends = inside[-1], (read, tuple(gives))
     able = len(gives) == 1 and all(one.lines is not None for one in inside)
     made = Operation(
-        *(len(run.operations), last.name, named(run, group), last.path, *ends, {}),
-        _meaning(run, inside, *ends),
+        *(named(run, group), last.path, *ends, _meaning(run, inside, *ends), {}),
         partial(_chain, inside, *ends) if all(one.again is not None for one in inside) else None,
         partial(_lines, inside, *ends) if able else None,
         tuple(dict.fromkeys(line for one in inside for line in one.imports)),
+        name=last.name,
+        number=len(run.operations),
     )
     return replace(side, recording=replace(run, operations=[*run.operations, made]))
 
@@ -108,45 +110,56 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 def _meaning(
     run: Recording, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
-    """Returns the group's steps, each of which gives one value that the next ones read."""
-    numbers = {value: n for n, value in enumerate(read)}
+    """Returns the steps of a group that what it gives needs, those of each of its operations."""
     # what an operation reads twice, as attention to itself does, the group reads once
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
-    if len(inside) == 1 and isinstance(inside[0].meaning, Steps) and inside[0].meaning.gives:
-        places = [numbers[n] for n in inside[0].reads]
-        return _only(inside[0].meaning, places, len(read), inside[0].gives.index(gives[0]))
-    steps = []
+    every: list[Entry] = []
     for one in inside:
         if isinstance(one.meaning, Unknown):
             return one.meaning
-        if isinstance(one.meaning, Steps) or len(one.gives) != 1:
-            return Unknown(f"{one.op} is a part of it that consists of several operations itself")
-        shape = run.values[one.gives[0]].shape
-        steps.append(Step(one.meaning, tuple(numbers[n] for n in one.reads), shape))
-        numbers[one.gives[0]] = len(read) + len(steps) - 1
-    return Steps(tuple(steps))
+        if not isinstance(one.meaning, Steps):
+            shapes = [run.values[n].shape for n in one.gives]
+            step = Step(one.meaning, (), shapes[0], tuple(shapes[1:]), (one.op,))
+            every.append((step, [*one.reads], [*one.gives]))
+            continue
+        own, count = one.meaning.steps, sum(1 + len(step.more) for step in one.meaning.steps)
+        keys: list[Any] = [*one.reads, *((one.number, n) for n in range(count))]
+        ends = one.meaning.gives or (len(keys) - 1,)
+        if min(ends) < len(one.reads):
+            return Unknown(f"{one.op} is a part of it, and gives what it reads")
+        for end, value in zip(ends, one.gives, strict=False):
+            keys[end] = value
+        at = len(one.reads)
+        for step in own:
+            end = at + 1 + len(step.more)
+            every.append((step, [keys[n] for n in step.reads], keys[at:end]))
+            at = end
+    needed, kept = set[Any](gives), list[Entry]()
+    for entry in reversed(every):
+        if needed.intersection(entry[2]):
+            kept.insert(0, entry)
+            needed.update(entry[1])
+    found = _numbered(kept, {value: n for n, value in enumerate(read)}, len(read), gives)
+    last = len(read) + sum(len(entry[2]) for entry in kept) - 1
+    return replace(found, gives=()) if found.gives == (last,) else found
 
 
-def _only(meaning: Steps, places: Sequence[int], count: int, output: int) -> Steps:
-    """The steps that one of the outputs needs. ``places``: the number of each value that they read
-    among the ``count`` that are read."""
-    wanted = meaning.gives[output]
-    needed, pending = set[int](), [wanted]
-    starts = np.cumsum([len(places), *(1 + len(one.more) for one in meaning.steps)])
-    while pending:
-        step = int(np.searchsorted(starts, pending.pop(), "right")) - 1
-        if step >= 0 and step not in needed:
-            needed.add(step)
-            pending += meaning.steps[step].reads
-    numbers, made, last = dict(enumerate(places)), list[Step](), count
-    for step in sorted(needed):
-        one = meaning.steps[step]
-        made.append(replace(one, reads=tuple(numbers[n] for n in one.reads)))
-        for more in range(1 + len(one.more)):
-            numbers[int(starts[step]) + more] = last
-            last += 1
-    return Steps(tuple(made), () if numbers[wanted] == last - 1 else (numbers[wanted],))
+Entry = tuple[Step, Sequence[Any], Sequence[Any]]
+"""A step that has no numbers yet, and names of what it reads and gives."""
+
+
+def _numbered(
+    entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
+) -> Steps:
+    """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
+    made, numbers = list[Step](), dict(operands)
+    for step, reads, gives in entries:
+        made.append(replace(step, reads=tuple(numbers[one] for one in reads)))
+        for one in gives:
+            numbers.setdefault(one, count)
+            count += 1
+    return Steps(tuple(made), tuple(numbers[one] for one in wanted))
 
 
 def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
@@ -191,21 +204,31 @@ def steps(
     ``operands``: values of the run that are read, and their numbers among ``count``; ``wanted``:
     values that are given.
     """
-    made = _Steps(plain, operands, count)
-    needed, pending = set[int](), list(wanted)
+    needed, met, entries = set[int](), set(operands), list[Entry]()
+    pending = list(wanted)
     while pending:
-        value = pending.pop()
-        if value in made.numbers or made.constant(value):
+        number = pending.pop()
+        if number in met:
             continue
-        given = plain.values[value].given
-        if given < 0 or isinstance(plain.operations[given].meaning, Compiled):
+        met.add(number)
+        value = plain.values[number]
+        content = value.content
+        if content is not None and (value.given < 0 or exact(content, value.dtype)):
+            entries.append((Step(Holds(content), (), value.shape), (), (number,)))
+            continue  # labels know it by its content
+        if value.given < 0 or isinstance(plain.operations[value.given].meaning, Compiled):
             return None  # no operation gave it, or its meaning is unknown
-        if given not in needed:
-            needed.add(given)
-            pending += plain.operations[given].reads
-    for number in sorted(needed):
-        made.add(plain.operations[number])
-    return Steps(tuple(made.made), tuple(made.numbers[value] for value in wanted))
+        if value.given not in needed:
+            needed.add(value.given)
+            pending += plain.operations[value.given].reads
+    for one in (plain.operations[number] for number in sorted(needed)):
+        first, *more = (plain.values[n] for n in one.gives)
+        unknown = isinstance(one.meaning, Unknown)
+        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
+        shapes = tuple(each.shape for each in more)
+        step = Step(one.meaning, (), first.shape, shapes, op, first.zeros)
+        entries.append((step, one.reads, one.gives))
+    return _numbered(entries, operands, count, wanted)
 
 
 def _place(run: Recording, plain: Recording, number: int) -> int | None:
@@ -230,37 +253,3 @@ def _operands(one: Operation, run: Recording, plain: Recording) -> dict[int, int
         if key in held and (value.given < 0 or held[key] not in found.values()):
             found[number] = held[key]
     return found
-
-
-class _Steps:
-    """Steps that give values of a run, from operands."""
-
-    def __init__(self, plain: Recording, operands: Mapping[int, int], count: int) -> None:
-        self.plain, self.given = plain, count
-        self.numbers = dict(operands)
-        self.made: list[Step] = []
-
-    def constant(self, number: int) -> bool:
-        """Enters a value that labels know by its content; whether it is one."""
-        value = self.plain.values[number]
-        content = value.content
-        if content is None or not (value.given < 0 or exact(content, value.dtype)):
-            return False
-        self._enter(Step(Holds(content), (), value.shape), (number,))
-        return True
-
-    def add(self, one: Operation) -> None:
-        """Enters an operation of the run, whose operands are there."""
-        values = [self.plain.values[n] for n in one.gives]
-        first, *more = (value.shape for value in values)
-        reads = tuple(self.numbers[n] for n in one.reads)
-        unknown = isinstance(one.meaning, Unknown)
-        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
-        step = Step(one.meaning, reads, first, tuple(more), op, values[0].zeros)
-        self._enter(step, one.gives)
-
-    def _enter(self, step: Step, gives: Sequence[int]) -> None:
-        self.made.append(step)
-        for number in gives:
-            self.numbers.setdefault(number, self.given)
-            self.given += 1

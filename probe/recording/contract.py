@@ -1,6 +1,6 @@
 """A recorded run: operations that read and give values; and what a library's recorder has to do.
 
-A recorder runs something and calls ``visit`` with an :class:`Event` right behind each operation, in
+A recorder runs something and calls ``visit`` with an :class:`Operation` right behind each, in
 the order in which they ran. It knows its library alone: which values are the same object, what the
 operation is called, and what it means in the words of :mod:`probe.semantics`. It compares
 nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its line in
@@ -50,33 +50,39 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Event:
-    """An operation that has just run. It must not be changed, for a recorder may return the same
-    meaning, attributes and functions again in its next run.
+class Operation:
+    """An operation of a run. It must not be changed, for a recorder may return the same meaning,
+    attributes and functions again in its next run.
 
     ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where
     it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
-    arrays, in the order in which ``again`` takes them; ``gives``: its results. ``attributes``: all
-    other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
-    called, on container arrays in the place of what it reads, laid at the recorded addresses, and
-    returns what it gives; None where it can't be run alone. Where it has ``moved(addresses)``, that
-    gives the same with operands at others. ``lines``: how a user writes it:
-    ``lines(["x", "w"], "y")`` gives lines of Python that compute y, a sequence where it gives
-    several; None where there is no such text. ``imports``: what they need.
-    ``view``: where its results are the very memory that it reads, seen in another shape or order:
-    what tells that way of seeing it from every other; else None.
+    arrays, in the order in which ``again`` takes them; ``gives``: its results: what a recorder sees
+    of them, and in a recording their numbers. ``attributes``: all other arguments, plain enough for
+    JSON. ``again``: runs this one operation alone, as it was called, on container arrays in the
+    place of what it reads, laid at the recorded addresses, and returns what it gives; None where it
+    can't be run alone. Where it has ``moved(addresses)``, that gives the same with operands at
+    others. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives lines of Python that
+    compute y, a sequence where it gives several; None where there is no such text. ``imports``:
+    what they need. ``view``: where its results are the very memory that it reads, seen in another
+    shape or order: what tells that way of seeing it from every other; else None. ``name``,
+    ``number``: its own in a recording, which gives them.
     """
 
     op: str
     path: str
-    reads: Sequence[Seen]
-    gives: Sequence[Seen]
+    reads: Sequence[Any]
+    gives: Sequence[Any]
     meaning: Meaning
     attributes: Mapping[str, Any] = field(default_factory=dict)
     again: Isolated | None = None
     lines: Lines | None = None
     imports: Sequence[str] = ()
     view: Hashable = None
+    name: str = ""
+    number: int = -1
+
+
+Event = Operation  # until nobody's branch has it
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def laid(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     return [line for lines in every for line in lines]
 
 
-Visit = Callable[[Event], None]
+Visit = Callable[[Operation], None]
 
 
 class Again(Exception):

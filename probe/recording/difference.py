@@ -1,7 +1,7 @@
 """Two runs side by side: which operations agree, which differ first, and which only pass it on.
 
 Operations are aligned by name and order, and what is left over by what it computes
-(:mod:`probe.recording.counterparts`); of every pair of values those elements are compared that
+(:mod:`probe.recording.matching`); of every pair of values those elements are compared that
 must agree (:mod:`probe.semantics.labels`). An operation is the *source* of a difference where
 everything that it reads agrees and its outputs don't, *carried* where what it reads differs
 already, *healed* where what it reads differs and its outputs agree.
@@ -9,7 +9,7 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import eq
 from typing import Any
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.recording import arguments, counterparts
-from probe.recording.arguments import Argued, Otherwise
-from probe.recording.counterparts import Counterparts
-from probe.recording.labelling import Known, computed, known, taken_for
-from probe.recording.recording import Recording, Side
+from probe.recording import arguments, matching
+from probe.recording.arguments import Argued
+from probe.recording.labelling import Both, known, matched_labels
+from probe.recording.matching import Runs
+from probe.recording.recording import Recording, Run
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
@@ -57,6 +57,17 @@ class Pair:
     moved: int = 0
     window: int = 0
     by_index: Pair | None = None
+
+    @classmethod
+    def of(cls, runs: Runs, labels: Both, left: int, right: int) -> Pair:
+        """Returns what must agree of two values, by the labels of all values of both runs."""
+        ours, theirs = runs[0].values[left], runs[1].values[right]
+        one, two = labels[0][left], labels[1][right]
+        # of another format nothing is compared, though both may hold zeros
+        chosen = agreeing(one, two) if ours.dtype == theirs.dtype else NOTHING
+        hollow = 0 in ours.shape and 0 in theirs.shape
+        known = one.known and two.known
+        return cls(left, right, chosen, known, chosen.count(ours.shape), hollow=hollow)
 
     @classmethod
     def of_all(cls, left: int, right: int, size: int) -> Pair:
@@ -197,22 +208,25 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
 
-def compare(left: Side, right: Side, same: Mapping[int, int] | None = None) -> Difference:
+def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
-    ``same``: values of the left that are taken for the same as values of the right, whatever labels
-    say.
+    ``close``: values of the left whose numbers are close to those of values of the right: where
+    labels do not say that these are the same, they are taken for the same.
     """
     ours, theirs = left.recording, right.recording
-    same = same or {}
     given = known(left, right)
-    found = _by_labels(ours, theirs, given, same)
+    match = _Regions(ours, theirs, *matched_labels((ours, theirs), given, close or {}))
+    found = match.difference()
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = arguments.every(ours, theirs, aligned)
     alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
     if argued.keys() - alike:  # else labels say the same of both, as of another momentum
-        found = _by_labels(ours, theirs, given, same, argued)
-    judge(left, right, _of(found.operations, found.outputs))
+        like = {other: one for (_, other), one in argued.items()}
+        labels, same = matched_labels((ours, theirs), given, close or {}, like)
+        found = _Regions(ours, theirs, labels, same, argued).difference()
+    every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
+    judge(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
     for each in found.operations:
@@ -248,197 +262,154 @@ def _alike(one: Aligned) -> bool:
     return all(pair.selection.whole for pair in one.gives)
 
 
-def _by_labels(
-    ours: Recording,
-    theirs: Recording,
-    given: tuple[Known, Known],
-    same: Mapping[int, int],
-    argued: Argued | None = None,
-) -> Difference:
-    """Returns what must agree of two runs; nothing is compared yet."""
-    argued = argued or {}
-    like = {other: one for (_, other), one in argued.items()}
-    taken = [{n: taken_for(ours.values[n], n) for n in same}]
-    taken += [{m: taken_for(theirs.values[m], n) for n, m in same.items()}]
-    labels = (
-        computed(ours, {**taken[0], **given[0]}),
-        computed(theirs, {**taken[1], **given[1]}, like),
-    )
-    pairs: dict[tuple[int, int], Pair] = {}
+class _Regions:
+    """Regions of two runs, with what must agree of the values between them; nothing is compared.
 
-    def pair(mine: int, other: int) -> Pair:
-        if (mine, other) not in pairs:
-            one, two = labels[0][mine], labels[1][other]
-            alike = ours.values[mine].dtype == theirs.values[other].dtype
-            chosen = agreeing(one, two) if alike else NOTHING  # both may hold zeros
-            made = Pair(mine, other, chosen, one.known and two.known)
-            made.compared = selected(chosen, ours.values[mine].shape)
-            made.hollow = 0 in ours.values[mine].shape and 0 in theirs.values[other].shape
-            pairs[mine, other] = made
-        return pairs[mine, other]
+    ``same``: from the left's values to those of the right that are taken for the same.
+    """
 
-    def nothing(mine: int, other: int) -> bool:
-        one, two = ours.operations[mine], theirs.operations[other]
-        both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
-        return bool(both) and all(each.selection.empty for each in both)
+    def __init__(
+        self,
+        ours: Recording,
+        theirs: Recording,
+        labels: Both,
+        same: Mapping[int, int],
+        argued: Argued | None = None,
+    ) -> None:
+        self.runs, self.labels, self.same = (ours, theirs), labels, same
+        self.argued = argued or {}
+        self.pairs: dict[tuple[int, int], Pair] = {}
+        shares = lambda *both: not self.pair(*both).selection.empty  # noqa: E731
+        self.match = matching.matched(self.runs, labels, same, shares)
 
-    told = counterparts.found((ours, theirs), labels, nothing, same)
-    found = [
-        _aligned(ours, theirs, both, told, pair, argued.get(both))  # type: ignore[arg-type]
-        for both in told.operations
-    ]
-    found = _joined(found, ours, theirs)
-    outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, found, outputs, argued)
+    def pair(self, mine: int, other: int) -> Pair:
+        """Returns what must agree of two values."""
+        if (mine, other) not in self.pairs:
+            self.pairs[mine, other] = Pair.of(self.runs, self.labels, mine, other)
+        return self.pairs[mine, other]
 
+    def difference(self) -> Difference:
+        """Returns all regions, in the order of the left run, and the outputs."""
+        ours, theirs = self.runs
+        found = self._joined([self._region(*both) for both in self.match.operations])
+        outputs = [self.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
+        return Difference(ours, theirs, found, outputs, self.argued)
 
-def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
-    """Returns all pairs of values that are compared, each once."""
-    every = [*(pair for one in found for pair in (*one.reads, *one.gives)), *outputs]
-    return list({id(one): one for one in every}.values())
-
-
-def _aligned(
-    ours: Recording,
-    theirs: Recording,
-    both: tuple[int | None, int | None],
-    told: Counterparts,
-    pair: Callable[[int, int], Pair],
-    argued: Otherwise | None = None,
-) -> Aligned:
-    """Returns the operations of both sides, or of one, with the pairs of values to be compared."""
-    mine, other = both
-    one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
-    made = Aligned(one.name, one.op, one.path, mine, other)
-    made.inside = tuple(() if n is None else (n,) for n in both)  # type: ignore[assignment]
-    if mine is None or other is None:
-        return made
-    two = theirs.operations[other]
-    reads = counterparts.read_alike(one, two, lambda *both: not pair(*both).selection.empty)
-    if argued is not None:  # single numbers are arguments, and not read by both
-        numbers = {two.reads[place] for place in argued.scalars}
-        reads = [(mine, other) for mine, other in reads if other not in numbers]
-    made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
-    made.assumed = any(told.assumed.get(n) in two.gives for n in one.gives)
-    if made.assumed or (mine, other) in told.by_labels:
-        alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
-        every = [*made.gives, *(pair(*numbers) for numbers in reads)]
-        whole = all(pair(*numbers).selection.whole for numbers in reads)
-        other_formula = made.assumed and (one.op != two.op or not whole)
-        if other_formula or not alike or any(each.selection.empty for each in every):
-            _grouped(ours, theirs, made, told, pair)
+    def _region(self, mine: int | None, other: int | None) -> Aligned:
+        ours, theirs = self.runs
+        one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+        inside = (() if mine is None else (mine,)), (() if other is None else (other,))
+        made = Aligned(one.name, one.op, one.path, mine, other, inside=inside)
+        if mine is None or other is None:
             return made
-        made.note = f"on the right it is {two.name}" if two.name != one.name else ""
-        made.note = OTHERWISE if made.assumed else made.note
-    made.reads = [pair(*numbers) for numbers in reads]
-    if any(_hidden(one, ours, theirs) for one in made.reads) and all(
-        one.selection.whole for one in made.gives
-    ):
-        _grouped(ours, theirs, made, told, pair)
-    return made
+        two = theirs.operations[other]
+        meet = lambda *both: not self.pair(*both).selection.empty  # noqa: E731
+        reads = matching.read_alike(one, two, meet)
+        if argued := self.argued.get((mine, other)):  # its numbers are arguments, not read by both
+            numbers = {two.reads[place] for place in argued.scalars}
+            reads = [(n, m) for n, m in reads if m not in numbers]
+        made.reads = [self.pair(*both) for both in reads]
+        made.gives = [self.pair(*both) for both in zip(one.gives, two.gives, strict=False)]
+        made.assumed = any(self.same.get(n) in two.gives for n in one.gives)
+        if made.assumed or (mine, other) in self.match.by_labels:
+            alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
+            whole = all(pair.selection.whole for pair in made.reads)
+            made.joint = made.assumed and (one.op != two.op or not whole)
+            every = [*made.gives, *made.reads]
+            made.joint |= not alike or any(pair.selection.empty for pair in every)
+            made.note = f"on the right it is {two.name}" if two.name != one.name else ""
+            made.note = OTHERWISE if made.assumed else made.note
+        whole = all(pair.selection.whole for pair in made.gives)
+        made.joint |= whole and any(map(self._hidden, made.reads))
+        if made.joint:
+            self._widen(made)
+        return made
 
+    def _hidden(self, read: Pair) -> bool:
+        """Returns whether two computed values, which one operation reads at one place in both runs,
+        have nothing in common: as ``(a + b) + c`` and ``(a + c) + b`` read."""
+        both = self.runs[0].values[read.left], self.runs[1].values[read.right]
+        return read.selection.empty and all(
+            one.floating and one.given >= 0 and one.content is None for one in both
+        )
 
-def _hidden(read: Pair, ours: Recording, theirs: Recording) -> bool:
-    """Returns whether two computed values, which one operation reads at one place in both runs,
-    have nothing in common: as ``(a + b) + c`` and ``(a + c) + b`` read."""
-    both = ours.values[read.left], theirs.values[read.right]
-    return read.selection.empty and all(
-        one.floating and one.given >= 0 and one.content is None for one in both
-    )
-
-
-def _grouped(
-    ours: Recording,
-    theirs: Recording,
-    made: Aligned,
-    told: Counterparts,
-    pair: Callable[[int, int], Pair],
-) -> None:
-    """Fills in what several operations of one side, or of both, read and give together."""
-    assert made.left is not None and made.right is not None
-    ends = ours.operations[made.left].gives, theirs.operations[made.right].gives
-    given = {(n, told.values[0].get(n, -1)) for n in ends[0]}
-    given |= {(told.values[1].get(n, -1), n) for n in ends[1]}
-    made.gives = [pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
-    ahead, back = told.values
-    if made.assumed:
-        # No label says which results follow from which part of what is read: a value that agrees in
-        # part is no boundary, or what differs in the rest of it would be called a source here.
-        ahead = {n: m for n, m in ahead.items() if pair(n, m).selection.whole}
-        back = {m: n for m, n in back.items() if pair(n, m).selection.whole}
-    one = counterparts.group(ours, made.left, ahead)
-    two = counterparts.group(theirs, made.right, back)
-    values = {(n, told.values[0][n]) for n in one.reads}
-    values |= {(told.values[1][n], n) for n in two.reads}
-    made.reads = [pair(*numbers) for numbers in sorted(values)]
-    made.inside, made.joint = (one.operations, two.operations), True
-    made.path = made.path if len(one.operations) == 1 else ""
-    _named(made, ours, theirs)
-
-
-def _named(made: Aligned, ours: Recording, theirs: Recording) -> None:
-    texts = [counterparts.named(*one) for one in zip((ours, theirs), made.inside, strict=True)]
-    made.op = " against ".join(dict.fromkeys(texts))
-    made.note = (
-        f"the right run's {texts[1]} is taken for the same, as the results are close"
-        if made.assumed
-        else f"by its labels, the right run's {texts[1]} computes the same"
-    )
-
-
-def _joined(found: list[Aligned], ours: Recording, theirs: Recording) -> list[Aligned]:
-    """Takes groups as one that have the same operations on a side, and a part in common on the
-    other: a compiled function of two outputs has one difference, which would be listed twice."""
-    kept: list[Aligned] = []
-    grouped: list[Aligned] = []
-    for one in found:
-        some = grouped if one.joint else []
-        before = next((each for each in some if _overlap(each, one, (ours, theirs))), None)
-        if before is None:
-            kept.append(one)
-            grouped += [one] if one.joint else []
-            continue
-        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
-        before.inside = tuple(sorted(first)), tuple(sorted(second))
-        before.left, before.right = max(first), max(second)
-        before.gives += one.gives
-        every = list({id(pair): pair for pair in (*before.reads, *one.reads)}.values())
-        before.reads = [
-            pair
-            for pair in every
-            if ours.values[pair.left].given not in first
-            or theirs.values[pair.right].given not in second
+    def _widen(self, made: Aligned) -> None:
+        """Takes what comes before into a region, up to values that are matched."""
+        assert made.left is not None and made.right is not None
+        values = self.match.values
+        ends = self.runs[0].operations[made.left].gives, self.runs[1].operations[made.right].gives
+        given = {(n, values[0].get(n, -1)) for n in ends[0]}
+        given |= {(values[1].get(n, -1), n) for n in ends[1]}
+        made.gives = [self.pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
+        # Where results are assumed to be the same no label says which of them follow from which
+        # part of what is read: a value that agrees in part is no boundary then, or what differs in
+        # the rest of it would be called a source here.
+        bounds = [
+            {n for n in some if not made.assumed or self.pair(*turn(n)).selection.whole}
+            for some, turn in (
+                (values[0], lambda n: (n, values[0][n])),
+                (values[1], lambda m: (values[1][m], m)),
+            )
         ]
-        _named(before, ours, theirs)
-    return kept
+        one = matching.before(self.runs[0], made.left, bounds[0])
+        two = matching.before(self.runs[1], made.right, bounds[1])
+        reads = {(n, values[0][n]) for n in one[1]} | {(values[1][n], n) for n in two[1]}
+        made.reads = [self.pair(*both) for both in sorted(reads)]
+        made.inside = one[0], two[0]
+        made.path = made.path if len(one[0]) == 1 else ""
+        self._named(made)
+
+    def _named(self, made: Aligned) -> None:
+        texts = [matching.named(*one) for one in zip(self.runs, made.inside, strict=True)]
+        made.op = " against ".join(dict.fromkeys(texts))
+        made.note = (
+            f"the right run's {texts[1]} is taken for the same, as the results are close"
+            if made.assumed
+            else f"by its labels, the right run's {texts[1]} computes the same"
+        )
+
+    def _joined(self, found: list[Aligned]) -> list[Aligned]:
+        """Takes regions as one that have the same operations on a side, and a part in common on the
+        other: a compiled function of two outputs has one difference, which would be listed twice.
+        """
+        kept: list[Aligned] = []
+        for one in found:
+            joint = (each for each in kept if each.joint and one.joint)
+            before = next((each for each in joint if self._overlap(each, one)), None)
+            if before is None:
+                kept.append(one)
+                continue
+            first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+            before.inside = tuple(sorted(first)), tuple(sorted(second))
+            before.left, before.right = max(first), max(second)
+            before.gives += one.gives
+            every = {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
+            before.reads = [
+                pair
+                for pair in every
+                if self.runs[0].values[pair.left].given not in first
+                or self.runs[1].values[pair.right].given not in second
+            ]
+            self._named(before)
+        return kept
+
+    def _overlap(self, one: Aligned, other: Aligned) -> bool:
+        """Whether two regions are the same on one side, share what computes on the other, and
+        neither reads what comes after the first."""
+        if not any(map(eq, one.inside, other.inside)):
+            return False
+        for run, first, second in zip(self.runs, one.inside, other.inside, strict=True):
+            if not any(matching.computes(run.operations[n]) for n in {*first} & {*second}):
+                return False
+        ours, theirs = (run.values for run in self.runs)
+        last = one.left or 0, one.right or 0
+        return all(
+            ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
+            for pair in other.reads
+        )
 
 
-def _overlap(one: Aligned, other: Aligned, sides: tuple[Recording, Recording]) -> bool:
-    """Whether two groups are the same on one side, share what computes on the other, and neither
-    reads what comes after the first."""
-    if not (one.joint and other.joint) or not any(map(eq, one.inside, other.inside)):
-        return False
-    shared = (set(a) & set(b) for a, b in zip(one.inside, other.inside, strict=True))
-    both = zip(sides, shared, strict=True)
-    if not all(any(counterparts.computes(run.operations[n]) for n in some) for run, some in both):
-        return False
-    ours, theirs = (run.values for run in sides)
-    last = one.left or 0, one.right or 0
-    return all(
-        ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
-        for pair in other.reads
-    )
-
-
-def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
-    """Returns how many elements of a left value of ``shape`` are selected."""
-    if chosen.left is None:
-        return int(np.prod(shape, dtype=int))
-    rest = [n for axis, n in enumerate(shape) if axis not in chosen.axes and not chosen.flat]
-    return int(len(chosen.left) * np.prod(rest if not chosen.flat else (), dtype=int))
-
-
-def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
+def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.recording.values, right.recording.values
     for one in pairs:

@@ -14,6 +14,7 @@ import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,9 @@ from probe.recording.recording import (
     container,
     digest,
 )
-from probe.recording.spelling import tupled, words
+from probe.recording.spelling import tupled
 
-FORMAT, READ = 1, (1,)
+FORMAT, READ = 2, (1, 2)
 FILE = "recording.json"
 MOST = 2 << 30
 """Bytes of values that a recording keeps unless it is told otherwise."""
@@ -184,7 +185,7 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
         "path": one.path,
         "reads": list(one.reads),
         "gives": list(one.gives),
-        "attributes": json.loads(json.dumps(dict(one.attributes), default=words)),
+        "attributes": spelling.packed(dict(one.attributes), files),
         "meaning": spelling.spelled(one.meaning, shapes[0], shapes[1], files),
         **_written(one),
     }
@@ -228,6 +229,7 @@ class Stored:
             AttributeError,
             IndexError,
             OverflowError,
+            RecursionError,
         ) as error:
             why = f"{FILE} does not describe a recording ({type(error).__name__}: {error})"
             raise self.broken(why[:200]) from None
@@ -262,46 +264,55 @@ class Stored:
         left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
         notes = [str(one) for one in told["notes"]]
         made = Made(self.folder, str(told["subject"]), facts, notes, left_out)
-        run = Recording(str(told["target"]), str(told["note"]))
         unsteady = frozenset(n for n, one in enumerate(told["values"]) if one.get("unsteady"))
-        run.values = [self._value(one) for one in told["values"]]
+        values = [self._value(one) for one in told["values"]]
+        operations = []
         for number, one in enumerate(told["operations"]):
-            run.operations.append(self._operation(number, one, run.values))
+            operations.append(self._operation(number, one, values, told["format"]))
             if "lines" in one:
                 self.lines[number] = list(map(str, one["lines"])), list(map(str, one["imports"]))
-        self._fits(run)
-        run.outputs = _numbers(told["outputs"], len(run.values))
+        self._fits(values)
+        outputs = _numbers(told["outputs"], len(values))
+        run = Recording(str(told["target"]), str(told["note"]), values, operations, outputs)
         self._in_order(run)
-        kept = {v.digest for v in run.values if not prod(v.shape) or self.has(v.digest)}
-        gone = {v.digest for n, v in enumerate(run.values) if n not in unsteady} - kept
+        kept = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
+        gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - kept
         if len(gone) > left_out["values"]:
             some = f"{len(gone)} of its values are not in the folder"
             notes.append(f"{self.folder.name}: {some}")
         found = Run(run, self, unsteady, UNTRIED, made)
-        for number, (value, one) in enumerate(zip(run.values, told["values"], strict=True)):
-            value.content = found.array(number) if one.get("content") else None
-            if one.get("zeros") and one["zeros"]["file"]:
-                noticed = self.file(str(one["zeros"]["file"])).astype(bool)
-                value.zeros = noticed.reshape(tupled(one["zeros"]["shape"]))
+        for number, one in enumerate(told["values"]):
+            content = found.array(number) if one.get("content") else None
+            noticed = one.get("zeros") and one["zeros"]["file"]
+            zeros = None if not noticed else self.file(str(noticed)).astype(bool)
+            if zeros is not None:
+                zeros = zeros.reshape(tupled(one["zeros"]["shape"]))
+            values[number] = replace(values[number], content=content, zeros=zeros)
         return found
 
     def _operation(
-        self, number: int, told: Mapping[str, Any], values: Sequence[Value]
+        self, number: int, told: Mapping[str, Any], values: Sequence[Value], form: int
     ) -> Operation:
         reads, gives = (_numbers(told[name], len(values)) for name in ("reads", "gives"))
+        computed = told["meaning"]
+        if form == 1:
+            computed = spelling.upgraded(computed, [values[n].shape for n in gives])
+        attributes = (
+            told["attributes"] if form == 1 else spelling.unpacked(told["attributes"], self)
+        )
+        name, op, path = (str(told[word]) for word in ("name", "op", "path"))
+        meaning = spelling.meant(computed, self)
         return Operation(
-            *(number, str(told["name"]), str(told["op"]), str(told["path"]), reads, gives),
-            dict(told["attributes"]),
-            spelling.meant(told["meaning"], [values[n].shape for n in gives], self),
+            op, path, reads, gives, meaning, dict(attributes), name=name, number=number
         )
 
-    def _fits(self, run: Recording) -> None:
+    def _fits(self, values: Sequence[Value]) -> None:
         """Refuses values whose labels alone would take more memory than there is: 8 bytes an
         element, held a few times."""
-        sizes = [int(np.prod(value.shape, dtype=object)) for value in run.values]
+        sizes = [int(np.prod(value.shape, dtype=object)) for value in values]
         left, most = memory.free(), max(sizes, default=0)
         if left is not None and LABELLED * most > left:
-            shape = list(run.values[sizes.index(most)].shape)
+            shape = list(values[sizes.index(most)].shape)
             raise self.broken(
                 f"a value of shape {shape} needs more memory than the {left:,} bytes free"
             )
@@ -324,13 +335,14 @@ class Stored:
         container(dtype)
         if not NAME.fullmatch(f"{name}.npy"):
             raise self.broken(f"{name[:40]!r} is not a digest")
-        given, role = int(one.get("given", -1)), str(one.get("role", ""))
-        found = Value(shape, dtype, name, given, role, str(one.get("name", "")))
-        if one.get("address") is not None:  # folders of earlier releases do not have it
-            found.address = int(one["address"])
-            if not 0 <= found.address < layout.BOUNDARY:
-                raise self.broken(f"{found.address} is not an address modulo {layout.BOUNDARY}")
-        return found
+        address = one.get("address")  # folders of earlier releases do not have it
+        if address is not None and not 0 <= int(address) < layout.BOUNDARY:
+            raise self.broken(f"{address} is not an address modulo {layout.BOUNDARY}")
+        return Value(
+            *(shape, dtype, name, int(one.get("given", -1))),
+            *(str(one.get("role", "")), str(one.get("name", ""))),
+            address=None if address is None else int(address),
+        )
 
     def file(self, name: str) -> np.ndarray:
         """Returns the bytes of a file's array. InputError: it is not what its name says."""

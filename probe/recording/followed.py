@@ -9,17 +9,17 @@ judged. It works for every graph: chains, residual connections, concatenations, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe.recording.counterparts import align
-from probe.recording.difference import Aligned, Pair, selected
+from probe.recording.difference import Aligned, Pair
 from probe.recording.judging import Judged, settled
-from probe.recording.labelling import given_labels, labels_of
-from probe.recording.recording import Operation, Recording, Side
-from probe.semantics.labels import Labels, agreeing, joined, tag
+from probe.recording.labelling import Both, given_labels, labels_of
+from probe.recording.matching import Runs, align, matched
+from probe.recording.recording import Operation, Recording, Run
+from probe.semantics.labels import Labels, joined, tag, told_apart
 
 Judge = Callable[[Aligned], Judged]
 
@@ -46,7 +46,7 @@ class Followed:
     alone: list[str] = field(default_factory=list)
 
 
-def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
+def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
     that read the same and were computed alike before; None: what is read decides alone."""
     ours, theirs = left.recording, right.recording
@@ -54,8 +54,14 @@ def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
     if judge is None:
         return found
     changed: set[int] = set()
-    strict, pairs = _paired(found, ours, theirs)
+    runs, labels = (ours, theirs), (found.left, found.right)
+    pairs = align(*runs)
+    if strict := any(mine != other for mine, other in pairs):
+        # a loop that is run step by step: what is not told to be the counterpart's is different
+        pairs = matched(runs, labels, {}).operations
     for mine, other in pairs:
+        if mine is None:
+            continue
         op = ours.operations[mine]
         if changed.intersection(op.reads):
             relabelled(ours, op, found.left, changed)
@@ -67,7 +73,7 @@ def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
                 found.left[number] = _all_marked(found.left[number], mine)
                 changed.add(number)
             continue
-        one = aligned(found.left, found.right, ours, theirs, mine, other)
+        one = aligned(runs, labels, mine, other)
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
@@ -92,55 +98,13 @@ def relabelled(run: Recording, op: Operation, labels: list[Labels], changed: set
             changed.add(number)
 
 
-def _paired(
-    found: Followed, ours: Recording, theirs: Recording
-) -> tuple[bool, list[tuple[int, int | None]]]:
-    """The left operations with their counterparts: in order where both runs have the same ones.
-
-    Else (a loop that is run step by step) by what they compute, and then what is not told to be the
-    counterpart's counts as different: True.
-    """
-    both = align(ours, theirs)
-    if all(mine == other for mine, other in both):
-        return False, [(mine, other) for mine, other in both if mine is not None]
-    places = {}
-    for one in reversed(theirs.operations):
-        places[_known_by(one, found.right)] = one.number
-    order = dict(both)
-    return True, [
-        (one.number, places.get(_known_by(one, found.left), order.get(one.number)))
-        for one in ours.operations
-    ]
-
-
-def _known_by(one: Operation, labels: list[Labels]) -> tuple[object, ...]:
-    first = labels[one.gives[0]] if one.gives else None
-    told = () if first is None else (first.shape, tag(first.array.tobytes()))
-    return (one.op, one.path, *told)
-
-
-def aligned(
-    left: Sequence[Labels],
-    right: Sequence[Labels],
-    ours: Recording,
-    theirs: Recording,
-    mine: int,
-    other: int,
-) -> Aligned:
+def aligned(runs: Runs, labels: Both, mine: int, other: int) -> Aligned:
     """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
     their labels."""
-    one, two = ours.operations[mine], theirs.operations[other]
-    made = Aligned(one.name, one.op, one.path, mine, other)
-
-    def pair(n: int, m: int) -> Pair:
-        a, b = left[n], right[m]
-        chosen = agreeing(a, b)
-        told = Pair(n, m, chosen, a.known and b.known)
-        told.compared = selected(chosen, ours.values[n].shape)
-        return told
-
-    made.reads = [pair(*both) for both in zip(one.reads, two.reads, strict=False)]
-    made.gives = [pair(*both) for both in zip(one.gives, two.gives, strict=False)]
+    one, two = runs[0].operations[mine], runs[1].operations[other]
+    made = Aligned(one.name, one.op, one.path, mine, other, inside=((mine,), (other,)))
+    for pairs, some in (made.reads, (one.reads, two.reads)), (made.gives, (one.gives, two.gives)):
+        pairs += [Pair.of(runs, labels, *both) for both in zip(*some, strict=False)]
     return made
 
 
@@ -178,16 +142,6 @@ def reading(whole: Labels, nothing: Labels) -> np.ndarray:
     ``whole``, ``nothing``: labels of the same run with content, and of padding alone. An exact
     zero of padding alone may be another one's: what is told apart reads content.
     """
-    found: np.ndarray = np.broadcast_to(
-        whole.full(_apart_axes(whole, nothing)) != nothing.full(_apart_axes(whole, nothing)),
-        whole.shape,
-    )
+    axes = told_apart(whole, nothing)
+    found: np.ndarray = np.broadcast_to(whole.full(axes) != nothing.full(axes), whole.shape)
     return found
-
-
-def _apart_axes(one: Labels, other: Labels) -> list[int]:
-    return [
-        axis
-        for axis in range(len(one.shape))
-        if not (one.implicit(axis) and other.implicit(axis)) or one.name(axis) != other.name(axis)
-    ]

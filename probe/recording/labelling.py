@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probe import floats
-from probe.recording.counterparts import align
-from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value, digest
+from probe.recording.matching import align
+from probe.recording.recording import WEIGHT, Operation, Recording, Run, Value, digest
 from probe.semantics import Unknown
-from probe.semantics.labels import Labels, of_content, of_digest, tag
+from probe.semantics.labels import Labels, agreeing, of_content, of_digest, tag
 
 if TYPE_CHECKING:
     from probe.recording.arguments import Otherwise
@@ -30,13 +30,12 @@ Known = Mapping[int, Labels]
 """Labels of values that are known before anything is computed, by number."""
 
 
-def labels_of(left: Side, right: Side) -> tuple[list[Labels], list[Labels]]:
+def labels_of(left: Run, right: Run) -> tuple[list[Labels], list[Labels]]:
     """Returns the labels of every value of both runs."""
-    ours, theirs = known(left, right)
-    return computed(left.recording, ours), computed(right.recording, theirs)
+    return matched_labels((left.recording, right.recording), known(left, right), {})[0]
 
 
-def known(left: Side, right: Side) -> tuple[dict[int, Labels], dict[int, Labels]]:
+def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     """Returns the labels of what either run is given, and of exact results, by what these hold.
 
     A weight that both have is one thing, its elements known by their index; what one run alone has
@@ -61,29 +60,101 @@ def known(left: Side, right: Side) -> tuple[dict[int, Labels], dict[int, Labels]
     return found[0], found[1]
 
 
-def computed(
-    run: Recording, given: Known, like: Mapping[int, Otherwise] | None = None
-) -> list[Labels]:
-    """Returns the labels of every value of a run, from those that are ``given``.
+Both = tuple[list[Labels], list[Labels]]
+Like = Mapping[int, "Otherwise"]
 
-    ``like``: by number, operations that get the labels of one of the other run, whose arguments
-    are different.
+
+def matched_labels(
+    runs: tuple[Recording, Recording],
+    given: tuple[Known, Known],
+    close: Mapping[int, int],
+    like: Like | None = None,
+) -> tuple[Both, dict[int, int]]:
+    """Returns the labels of every value of both runs, from those that are ``given``; and which
+    values of the left are taken for the same as which of the right.
+
+    ``close``: pairs of values that may be, if their labels differ, and so get one label.
+    ``like``: by number, operations of the right that get the labels of one of the left, whose
+    arguments are different.
     """
-    found: list[Labels | None] = [given.get(n) for n in range(len(run.values))]
-    for one in run.operations:
-        if all(found[n] is not None for n in one.gives):
-            continue
-        reads, asked = list(found), one
-        if like and one.number in like:
-            taken = like[one.number]
-            for place, label in taken.scalars.items():
-                reads[one.reads[place]] = label
-            asked = replace(one, meaning=taken.like.meaning, attributes=taken.like.attributes)
-        for number, label in zip(one.gives, given_labels(run, asked, reads), strict=True):
-            if found[number] is None:
-                found[number] = label
-    assert all(one is not None for one in found)
-    return found  # type: ignore[return-value]
+    made = _Matched(runs, given, close, like or {})
+    for side in (0, 1):
+        for one in runs[side].operations:
+            made.fill(side, one.number)
+    return made.found, made.taken  # type: ignore[return-value]
+
+
+class _Matched:
+    """Labels of two runs while they are found."""
+
+    def __init__(
+        self,
+        runs: tuple[Recording, Recording],
+        given: tuple[Known, Known],
+        close: Mapping[int, int],
+        like: Like,
+    ) -> None:
+        self.runs, self.taken = runs, dict[int, int]()
+        self.like: tuple[Like, Like] = {}, like
+        self.partner = close, {m: n for n, m in close.items()}
+        self.found = tuple(
+            [some.get(n) for n in range(len(run.values))]
+            for run, some in zip(runs, given, strict=True)
+        )
+        self.formulas: tuple[dict[int, Labels], dict[int, Labels]] = {}, {}
+
+    def fill(self, side: int, number: int) -> None:
+        """Finds the labels of what an operation gives; those of what it comes from before, and of
+        what those are close to. Where two such pairs wait for each other, one is taken."""
+        pending = [(side, number)]  # each waits for the next
+        while pending:
+            side, number = pending[-1]
+            values, found = self.runs[side].values, self.found[side]
+            op = self.runs[side].operations[number]
+            missing = next((n for n in op.reads if found[n] is None), None)
+            if missing is not None:
+                pending.append((side, values[missing].given))
+                continue
+            rest = [n for n in op.gives if found[n] is None]
+            if any(n not in self.formulas[side] for n in rest):
+                labels = self._formulas(side, op)
+                self.formulas[side].update(zip(op.gives, labels, strict=True))
+            asked = {n: self.partner[side][n] for n in rest if n in self.partner[side]}
+            others = (
+                (1 - side, self.runs[1 - side].values[m].given)
+                for m in asked.values()
+                if m not in self.formulas[1 - side]
+            )
+            if other := next((one for one in others if one not in pending), None):
+                pending.append(other)
+                continue
+            for n in rest:
+                self._settle(side, n, asked.get(n))
+            pending.pop()
+
+    def _formulas(self, side: int, op: Operation) -> list[Labels]:
+        found = self.found[side]
+        if (taken := self.like[side].get(op.number)) is None:
+            return given_labels(self.runs[side], op, found)
+        own = list(found)
+        for place, label in taken.scalars.items():
+            own[op.reads[place]] = label
+        asked = replace(op, meaning=taken.like.meaning, attributes=taken.like.attributes)
+        return given_labels(self.runs[side], asked, own)
+
+    def _settle(self, side: int, number: int, partner: int | None) -> None:
+        label = self.formulas[side][number]
+        if partner is not None:
+            other = self.formulas[1 - side].get(partner)
+            if other is None or not agreeing(label, other).whole:
+                left, right = (number, partner) if side == 0 else (partner, number)
+                self.taken[left] = right
+                what = f"taken for the same as value {left}"
+                label = of_digest(self.runs[side].values[number].shape, what)
+                self.found[1 - side][partner] = of_digest(
+                    self.runs[1 - side].values[partner].shape, what
+                )
+        self.found[side][number] = label
 
 
 def given_labels(run: Recording, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
@@ -97,12 +168,6 @@ def given_labels(run: Recording, one: Operation, found: Sequence[Labels | None])
         zeros = run.values[one.gives[0]].zeros
         return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type, call-arg]
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
-
-
-def taken_for(value: Value, name: object) -> Labels:
-    """Returns labels of a value that is taken for the same as one of the other run; ``name``: what
-    both are called."""
-    return of_digest(value.shape, f"taken for the same as value {name}")
 
 
 def exact(content: np.ndarray, dtype: str) -> bool:

@@ -10,15 +10,15 @@ side computes reads other inputs or weights, if all formulas have a counterpart:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from math import prod
 
 import numpy as np
 
 from probe.recording import close
-from probe.recording.assumed import NOT_CLOSE, only_moves
-from probe.recording.contract import INPUT
-from probe.recording.counterparts import computes
+from probe.recording.assumed import NOT_CLOSE, input_bits, inputs_of, only_moves
 from probe.recording.difference import Difference, Pair, judge
-from probe.recording.recording import Operation, Recording, Side
+from probe.recording.matching import computes
+from probe.recording.recording import Operation, Recording, Run
 from probe.semantics import (
     Broadcasts,
     Contracts,
@@ -51,7 +51,7 @@ def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
     return more or only_moves(run, op, inputs)
 
 
-def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> list[str]:
+def by_index(left: Run, right: Run, found: Difference, same_inputs: bool) -> list[str]:
     """Fills in what of the outputs is moved or reads other inputs; returns what is to be said.
 
     ``same_inputs``: whether both sides are given the same. If all of these reach both sides, an
@@ -63,7 +63,7 @@ def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> l
     said, whole, placed = dict[str, None](), None, False
     for place, one in enumerate(found.outputs):
         mine, other = found.left.values[one.left], found.right.values[one.right]
-        size = int(np.prod(mine.shape, dtype=int))
+        size = prod(mine.shape)
         alike = mine.shape == other.shape and mine.dtype == other.dtype
         if not alike or not size or one.selection.whole:
             continue
@@ -141,29 +141,21 @@ def _other_formula(found: Difference) -> bool:
     return False
 
 
-def _inputs(run: Recording) -> list[int]:
-    return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
-
-
 def _more(found: Difference) -> bool:
     """Returns whether one side is given all that the other is, and more: a mask, an index."""
-    ours, theirs = (
-        {run.values[n].digest for n in _inputs(run) if np.prod(run.values[n].shape) > 1}
-        for run in (found.left, found.right)
-    )
+    ours, theirs = input_bits(found.left), input_bits(found.right)
     return bool(ours & theirs) and (ours <= theirs or theirs <= ours)
 
 
 def _indexed(found: Difference) -> bool:
     """Returns whether both sides read all of the same inputs, and one has integers besides that
     the other has not: such as a permutation, which says where elements are to stand."""
-    sides = [[run.values[n] for n in _inputs(run)] for run in (found.left, found.right)]
-    ours, theirs = ({v.digest for v in some if np.prod(v.shape) > 1} for some in sides)
-    more = ours ^ theirs
-    if not ours & theirs or not (ours < theirs or theirs < ours):
+    runs = found.left, found.right
+    more = input_bits(found.left) ^ input_bits(found.right)
+    values = [run.values[n] for run in runs for n in inputs_of(run)]
+    if not more or not _more(found) or any(v.floating for v in values if v.digest in more):
         return False
-    floating = any(v.floating for some in sides for v in some if v.digest in more)
-    return not floating and {_reached(run) for run in (found.left, found.right)} == {"all"}
+    return {_reached(run) for run in runs} == {"all"}
 
 
 def _reached(run: Recording) -> str:
@@ -174,8 +166,8 @@ def _reached(run: Recording) -> str:
     """
     names: dict[int, np.ndarray] = {}
     start = 1
-    for n in _inputs(run):
-        size = int(np.prod(run.values[n].shape, dtype=int))
+    for n in inputs_of(run):
+        size = prod(run.values[n].shape)
         names[n] = np.arange(start, start + size, dtype=np.uint64).reshape(run.values[n].shape)
         start += size
     used = np.zeros(start, bool)
@@ -225,7 +217,7 @@ def _box(mask: np.ndarray) -> bool:
     return bool(mask.sum() == count)
 
 
-def _rows(left: Side, right: Side, found: Difference, count: int) -> list[list[np.ndarray]]:
+def _rows(left: Run, right: Run, found: Difference, count: int) -> list[list[np.ndarray]]:
     """Returns numbers for the rows of inputs that are not the same in place on both sides, though
     they have some rows in common: (left's, right's), equal where the rows' bits are."""
     every = []
@@ -258,8 +250,8 @@ def _by_rows(rows: list[list[np.ndarray]], size: int, at: np.ndarray, to: np.nda
 def _given(found: Difference) -> Iterator[tuple[int, int]]:
     """Yields pairs of values that are inputs, or inputs whose elements were moved."""
     sides = found.left, found.right
-    yield from zip(*map(_inputs, sides), strict=False)
-    moved = [set(_inputs(run)) for run in sides]
+    yield from zip(*map(inputs_of, sides), strict=False)
+    moved = [set(inputs_of(run)) for run in sides]
     for run, some in zip(sides, moved, strict=True):
         for op in run.operations:
             some.update(op.gives if _places(run, op, some) else ())

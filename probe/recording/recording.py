@@ -7,6 +7,7 @@ same (:mod:`probe.recording.folder`). Comparing two runs changes neither.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -23,14 +24,13 @@ from probe.recording.contract import (
     INPUT,
     WEIGHT,
     Again,
-    Event,
     Isolated,
-    Lines,
+    Operation,
     Recorder,
     Seen,
 )
-from probe.recording.store import Kept, Layered, Store, digest
-from probe.semantics import Compiled, Meaning, of_complex
+from probe.recording.store import Kept, Store, digest
+from probe.semantics import Compiled, of_complex
 from probe.semantics.labels import Selection
 
 OTHER_OPERATIONS = (
@@ -48,7 +48,7 @@ LARGE, LARGE_BYTES = 1 << 24, 1 << 29
 and the bytes that all of these may have together on a side."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
@@ -71,7 +71,7 @@ class Value:
     @property
     def floating(self) -> bool:
         """Returns whether it has floating-point numbers."""
-        return "float" in self.dtype or "complex" in self.dtype
+        return floating(self.dtype)
 
     @property
     def plain(self) -> bool:
@@ -81,35 +81,16 @@ class Value:
         return self.given >= 0 or not self.floating or self.shape == ()
 
 
-@dataclass(slots=True)
-class Operation:
-    """An operation of a run; ``reads`` and ``gives`` are numbers of values; ``name``: its own.
-
-    ``again``, ``lines``, ``imports``: as of ``Event``.
-    """
-
-    number: int
-    name: str
-    op: str
-    path: str
-    reads: tuple[int, ...]
-    gives: tuple[int, ...]
-    attributes: Mapping[str, Any]
-    meaning: Meaning
-    again: Isolated | None = None
-    lines: Lines | None = None
-    imports: Sequence[str] = ()
-
-
-@dataclass
+@dataclass(frozen=True)
 class Recording:
-    """What a run computed from what: no bits, but those of ``Value.content``."""
+    """What a run computed from what: no bits, but those of ``Value.content``. Of its operations
+    ``reads`` and ``gives`` are numbers of values."""
 
     target: str
-    note: str = ""
-    values: list[Value] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    outputs: tuple[int, ...] = ()
+    note: str
+    values: Sequence[Value]
+    operations: Sequence[Operation]
+    outputs: tuple[int, ...]
 
 
 def name_of(run: Recording, number: int) -> str:
@@ -120,6 +101,11 @@ def name_of(run: Recording, number: int) -> str:
         return value.name
     op = run.operations[value.given]
     return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
+
+
+def floating(dtype: str) -> bool:
+    """Returns whether values of a dtype are floating-point numbers."""
+    return "float" in dtype or "complex" in dtype
 
 
 Part = tuple[int, Selection]
@@ -156,6 +142,11 @@ class Run:
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """What it is, not what it holds."""
+        run = self.recording
+        return f"Run of {len(run.operations)} operations on {run.target}"
+
     def array(self, number: int) -> np.ndarray | None:
         """Returns a value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""
@@ -190,37 +181,17 @@ class Run:
         both = ((self.array(n), chosen) for n, chosen in wanted)
         return [None if array is None else chosen.taken(array, side) for array, chosen in both]
 
-    def digests(self, wanted: Iterable[Part], side: int) -> list[str | None]:
-        """Returns digests of selected elements; None of those that were left out."""
-        return [None if one is None else digest(one) for one in self.parts(wanted, side)]
-
     def again(self, number: int) -> Isolated | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
         return self.recording.operations[number].again
 
-    def agains(self, wanted: Iterable[int]) -> dict[int, Isolated | None]:
-        """Returns the same of several operations."""
-        return {number: self.again(number) for number in wanted}
-
-    def event(self, number: int) -> Operation:
-        """Returns an operation."""
-        return self.recording.operations[number]
-
-    def repeats(self, numbers: Iterable[int]) -> bool:
-        """Returns whether these values had the same bits when it ran once more."""
-        return not self.unsteady.intersection(numbers)
-
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
         """Returns the same run with other bits of a few values."""
-        front, values = Kept(), list(self.recording.values)
+        store, values = Kept(self.store), list(self.recording.values)
         for number, array in arrays.items():
-            name = front.put(np.asarray(array))
+            name = store.put(np.asarray(array))
             values[number] = replace(values[number], digest=name, content=None)
-        recording = replace(self.recording, values=values)
-        return replace(self, recording=recording, store=Layered(front, self.store))
-
-
-Side = Run
+        return replace(self, recording=replace(self.recording, values=values), store=store)
 
 
 def container(dtype: str) -> np.dtype:
@@ -250,167 +221,176 @@ EVERY = Selection((), None, None, ((), ()))
 class Watch:
     """Numbers the values of one run as they come; all runs of one thing get the same numbers.
 
-    ``met``: is called with a value's number and what was seen, once for each value.
+    ``numbers``: of values, by the recorder's keys; ``ran``: operations so far.
     """
 
-    def __init__(self, met: Callable[[int, Seen, int], None], done: Callable[..., None]) -> None:
+    def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}
-        self.count = self.operations = 0
-        self.met, self.done = met, done
-        self.now: tuple[Event | None, tuple[int, ...]] = None, ()
+        self.count = self.ran = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, one: Operation) -> None:
         known = self.numbers
         reads = tuple(
-            [known[one.key] if one.key in known else self.number(one) for one in event.reads]
+            [known[seen.key] if seen.key in known else self.number(seen) for seen in one.reads]
         )
-        self.now = event, reads
+        self.begun(one, reads)
         gives = []
-        for seen in event.gives:
+        for seen in one.gives:
             known[seen.key] = self.count
-            self.met(self.count, seen, self.operations)
             gives.append(self.count)
+            self.met(seen, one, reads)
             self.count += 1
-        self.done(self.operations, event, reads, tuple(gives))
-        self.now = None, ()  # keeps no array alive
-        self.operations += 1
+        self.done(one, reads, tuple(gives))
+        self.ran += 1
 
     def number(self, seen: Seen) -> int:
         """Returns the number of a value; one that no operation gave is met here."""
         if seen.key not in self.numbers:
             self.numbers[seen.key] = self.count
-            self.met(self.count, seen, -1)
+            self.met(seen, None, ())
             self.count += 1
         return self.numbers[seen.key]
+
+    def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
+        """Is called with an operation whose values are met next."""
+
+    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
+        """Is called once for each value, which is number ``count``; ``one``: what gave it."""
+
+    def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
+        """Is called with an operation whose values have been met."""
+
+
+class _Recorded(Watch):
+    """Keeps a run. ``views``: digests of views, by what tells them apart and what they show."""
+
+    def __init__(self, views: dict[Hashable, str], keep: bool) -> None:
+        super().__init__()
+        self.views, self.keep, self.store = views, keep, Kept()
+        self.values, self.operations = list[Value](), list[Operation]()
+        self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
+        self.large = 0
+
+    def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
+        dtypes = [*(self.values[n].dtype for n in reads), *(seen.dtype for seen in one.gives)]
+        self.meaning = of_complex(one.meaning) if COMPLEX.intersection(dtypes) else one.meaning
+        self.plain = all(self.values[n].plain for n in reads)
+
+    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
+        content, zeros, ends = None, None, (seen.shape, seen.dtype)
+        if one is None:
+            array = seen.array()
+            name = self._kept(seen, array)
+            plain = not floating(seen.dtype) or seen.role == CONSTANT
+            if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
+                content = self._content(name, array)
+            made = Value(*ends, name, -1, seen.role, seen.name, content, None, seen.address)
+            self.values.append(made)
+            return
+        name = self._digest(seen, one, reads)
+        if self.plain and (self.meaning.exact or not floating(seen.dtype)):
+            array = seen.array()
+            content = self._content(name, array) if self._fits(array) else None
+        if self.meaning.notices and content is None and seen is one.gives[0]:
+            zeros = self.meaning.noticed(
+                [numbers(each) for each in one.reads], [numbers(each) for each in one.gives]
+            )
+        self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
+
+    def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
+        name = one.path or one.op
+        self.names[name] += 1
+        name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
+        given = one.attributes, one.again, one.lines, one.imports, None, name, self.ran
+        self.operations.append(Operation(one.op, one.path, reads, gives, self.meaning, *given))
+
+    def _digest(self, seen: Seen, one: Operation, reads: tuple[int, ...]) -> str:
+        """Returns the digest of a result. A view's is known where those of what it shows are."""
+        if one.view is None or len(one.gives) != 1:
+            return self._kept(seen, seen.array())
+        same = (one.view, *(self.values[n].digest for n in reads))
+        if same not in self.views or (self.keep and not self.store.has(self.views[same])):
+            self.views[same] = self._kept(seen, seen.array())
+        return self.views[same]
+
+    def _kept(self, seen: Seen, array: np.ndarray) -> str:
+        self.kinds.setdefault(seen.dtype, array.dtype)
+        return self.store.put(array) if self.keep else digest(array)
+
+    def _content(self, name: str, array: np.ndarray) -> np.ndarray:
+        bits = self.store.bits(name)
+        return np.array(array) if bits is None else bits.view(array.dtype).reshape(array.shape)
+
+    def _fits(self, array: np.ndarray) -> bool:
+        """Returns whether labels may know such a value by its content, and counts large ones."""
+        if array.size <= SMALL:
+            return True
+        if array.size > LARGE or self.large + array.nbytes > LARGE_BYTES:
+            return False
+        self.large += array.nbytes
+        return True
 
 
 def recorded(recorder: Recorder, keep: bool = True) -> Run:
     """Runs it once, watched. ``keep``: its values too, not only what has to be known of them."""
-    found, store = Recording(recorder.target), Kept()
-    views: dict[Hashable, str] = getattr(recorder, "views", {})
-    names, kinds = dict[str, int](), dict[str, np.dtype]()
-    large = 0
-
-    def fits(shape: tuple[int, ...], size: int) -> bool:
-        """Returns whether labels may know such a value by its content, and counts large ones."""
-        nonlocal large
-        if prod(shape) <= SMALL:
-            return True
-        if prod(shape) > LARGE or large + size > LARGE_BYTES:
-            return False
-        large += size
-        return True
-
-    def met(number: int, seen: Seen, given: int) -> None:
-        value = Value(seen.shape, seen.dtype, "", given, address=seen.address)
-        found.values.append(value)
-        if given >= 0:
-            value.digest = bits(seen)
-            return
-        array = seen.array()
-        value.digest, value.role, value.name = kept(array, seen), seen.role, seen.name
-        plain = not value.floating or seen.role == CONSTANT
-        few = seen.role == INPUT or array.size == 1
-        if few or (plain and fits(seen.shape, array.nbytes)):
-            value.content = content(value.digest, array)
-
-    def kept(array: np.ndarray, seen: Seen) -> str:
-        kinds.setdefault(seen.dtype, array.dtype)
-        return store.put(array) if keep else digest(array)
-
-    def content(name: str, array: np.ndarray) -> np.ndarray:
-        bits = store.bits(name)
-        return np.array(array) if bits is None else bits.view(array.dtype).reshape(array.shape)
-
-    def bits(seen: Seen) -> str:
-        """Returns the digest of a result. A view's is known where those of what it shows are."""
-        event, reads = watch.now
-        if event is None or event.view is None or len(event.gives) != 1:
-            return kept(seen.array(), seen)
-        same = (event.view, *(found.values[n].digest for n in reads))
-        if same not in views or (keep and not store.has(views[same])):
-            views[same] = kept(seen.array(), seen)
-        return views[same]
-
-    def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-        values, meaning = found.values, event.meaning
-        if any(values[n].dtype in COMPLEX for n in (*reads, *gives)):
-            meaning = of_complex(meaning)
-        if all(values[n].plain for n in reads):
-            for n, seen in zip(gives, event.gives, strict=True):
-                if meaning.exact or not values[n].floating:
-                    array = seen.array()
-                    if fits(seen.shape, array.nbytes):
-                        values[n].content = content(values[n].digest, array)
-        if meaning.notices and gives and values[gives[0]].content is None:
-            values[gives[0]].zeros = meaning.noticed(
-                [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
-            )
-        name = event.path or event.op
-        names[name] = names.get(name, 0) + 1
-        unique = name if names[name] == 1 else f"{name}#{names[name]}"
-        said = unique, event.op, event.path, reads, gives, event.attributes, meaning
-        found.operations.append(Operation(number, *said, event.again, event.lines, event.imports))
-
-    watch = Watch(met, done)
+    watch = _Recorded(getattr(recorder, "views", {}), keep)
     try:
-        found.outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+        outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     except Again:
         return recorded(recorder, keep)
-    finally:
-        watch.met = watch.done = lambda *_: None  # else the store would stay in a circle with them
-    found.target, found.note = recorder.target, recorder.note  # known by now
-    _inline(recorder, found)
-    return Run(found, store, keys=watch.numbers, kinds=kinds)
+    # its target and note are known by now
+    found = Recording(recorder.target, recorder.note, watch.values, watch.operations, outputs)
+    return Run(_inlined(recorder, found), watch.store, keys=watch.numbers, kinds=watch.kinds)
 
 
-def _inline(recorder: Recorder, found: Recording) -> None:
+def _inlined(recorder: Recorder, found: Recording) -> Recording:
     """Finds out what compiled operations compute, where the recorder can do without them."""
     some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
     other = getattr(recorder, "uncompiled", None)
     if not some or other is None or (uncompiled := other()) is None:
-        return
+        return found
     try:
         plain = recorded(uncompiled, keep=False).recording
     except Exception:  # what runs compiled alone: the operation stays unknown
-        return
-    composed = import_module("probe.recording.composed")
+        return found
+    meaning = import_module("probe.recording.composed").meaning
+    operations = list(found.operations)
     for one in some:
-        one.meaning = composed.meaning(one, found, plain)
+        operations[one.number] = replace(one, meaning=meaning(one, found, plain))
+    return replace(found, operations=operations)
 
 
-@dataclass
-class Repeat:
-    """What a further watched run gave: digests and addresses of the same values."""
+class Repeat(Watch):
+    """A further watched run: digests and addresses of the same values."""
 
-    digests: list[str] = field(default_factory=list)
-    addresses: list[int | None] = field(default_factory=list)
+    def __init__(self, values: Sequence[Value]) -> None:
+        super().__init__()
+        self.values, self.same = values, True
+        self.digests, self.addresses = list[str](), list[int | None]()
+
+    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
+        """Compares a value's shape with the first run's."""
+        ends = [(v.shape, v.dtype) for v in self.values[self.count : self.count + 1]]
+        self.same = self.same and ends == [(seen.shape, seen.dtype)]
+        if self.same:
+            self.digests.append(digest(seen.array()))
+            self.addresses.append(seen.address)
 
 
 def repeated(recorder: Recorder, run: Run) -> Repeat:
     """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
-    values, found, wrong = run.recording.values, Repeat(), []
-
-    def met(number: int, seen: Seen, given: int) -> None:
-        same = number < len(values) and (values[number].shape, values[number].dtype)
-        if same != (seen.shape, seen.dtype):
-            wrong.append(number)
-        elif not wrong:
-            found.digests.append(digest(seen.array()))
-            found.addresses.append(seen.address)
-
-    watch = Watch(met, lambda *_: None)
+    found = Repeat(run.recording.values)
     try:
-        for seen in recorder.record(watch):
-            watch.number(seen)  # an input that no operation reads may be an output
+        for seen in recorder.record(found):
+            found.number(seen)  # an input that no operation reads may be an output
     finally:
-        if wrong:
+        if not found.same:
             raise Nondeterministic(OTHER_OPERATIONS) from None
-    if len(found.digests) != len(values):
+    if found.count != len(found.values):
         raise Nondeterministic(OTHER_OPERATIONS)
     return found
 
 
-Live = recorded
+Side, Live = Run, recorded  # until nobody's branch has them
 
 __all__ = ["WEIGHT", "Live", "Operation", "Recording", "Run", "Side", "Value", "Watch", "digest"]

@@ -21,12 +21,12 @@ from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
 from probe.recording.adding import Adds, Known
-from probe.recording.alone import Alone, same, unequal
+from probe.recording.alone import Alone, as_source, same, unequal
 from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.enclosed import rounding
 from probe.recording.place import Placed
-from probe.recording.recording import Side, name_of
+from probe.recording.recording import Run, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -73,7 +73,6 @@ class Cause:
     replayed: int = 0
     causes: dict[str, int] = field(default_factory=dict)
     alone: bool = False
-    output: int = 0
     comparison: Comparison | None = None
     refuted: bool = False
     rounding: Rounding = field(default_factory=Rounding)
@@ -106,9 +105,12 @@ class Region:
     reads: list[Pair]
 
     @classmethod
-    def of(cls, left: Side, right: Side, one: Aligned) -> Region | None:
+    def of(cls, left: Run, right: Run, one: Aligned) -> Region | None:
         """Returns a region, of its first output that differs; None where that is not on both sides.
+        What only passes on what differs before is run on what agrees, and differs by itself then.
         KeyError: a recording has left out its operands."""
+        if one.own:
+            right, one = as_source(one, left, right)
         output = next((n for n, pair in enumerate(one.gives) if not pair.equal), None)
         if one.left is None or one.right is None or output is None:
             return None
@@ -207,7 +209,7 @@ class Region:
 
 
 def explain(
-    left: Side, right: Side, aligned: Aligned, most: int = ALL, known: Known | None = None
+    left: Run, right: Run, aligned: Aligned, most: int = ALL, known: Known | None = None
 ) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
 
@@ -216,17 +218,15 @@ def explain(
     Costs calls of its operations. What one run alone has, or does not differ, has no cause.
     """
     pair = next((one for one in aligned.gives if not one.equal), None)
-    made = Cause("", "there are no outputs on both sides that differ")
-    if pair is not None:
-        made.compared, made.differing = pair.compared, pair.differing
-        made.output = aligned.gives.index(pair)
+    compared = (0, 0) if pair is None else (pair.compared, pair.differing)
     try:
-        if (region := Region.of(left, right, aligned)) is None:
-            return made
+        region = Region.of(left, right, aligned)
     except KeyError:
-        made.why = "its operands were left out of the recording"
-        return made
-    made.why = ""
+        return Cause("", "its operands were left out of the recording", *compared)
+    if region is None:
+        return Cause("", "there are no outputs on both sides that differ", *compared)
+    pair = region.left.pair
+    made = Cause("", "", pair.compared, pair.differing)
     made = _explained(made, region, aligned, most, {} if known is None else known)
     if not made.refuted:
         told = made.comparison
@@ -327,7 +327,7 @@ def _argued(made: Cause, region: Region, aligned: Aligned) -> Cause:
         made.why = f"alone, the operation raises {type(error).__name__}"
         return made
     dtype = region.left.value.dtype
-    if (elsewhere or not region.as_one) and near(aligned.gives[made.output], dtype):
+    if (elsewhere or not region.as_one) and near(region.left.pair, dtype):
         made.why = (
             f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
@@ -352,7 +352,7 @@ def _unlike(region: Region) -> tuple[str, str]:
     return "", region.reads_more()
 
 
-def refuted(left: Side, right: Side, aligned: Aligned) -> str:
+def refuted(left: Run, right: Run, aligned: Aligned) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     try:

@@ -1,22 +1,25 @@
-"""What an operation means, as JSON has it: for recordings on disk.
+"""What an operation computes as JSON has it: for recordings on disk, and between processes.
 
-Every meaning is a dataclass of plain numbers and words, but those that move elements by a function:
-of them a file says where every element comes from. What has no word here is read as unknown.
+Everything that says it is a frozen dataclass of plain values, of arrays, and of others; one
+converter writes them all and reads them again as they were. Where elements are moved by a function,
+arrays say where each is from. What a stranger's folder names is data: only classes of
+:mod:`probe.semantics` are made of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
-from probe import semantics as meaning
+from probe import semantics
 from probe.errors import InputError
-from probe.semantics import Holds, Map, Mapped, Meaning, Moves, Step, Steps, Unknown
+from probe.semantics import Map, Mapped, Meaning, Moves, Step, Steps, Unknown
 
 
 class Files(Protocol):
@@ -37,209 +40,240 @@ class Folder(Protocol):
 
 
 Shapes = Sequence[tuple[int, ...]]
-KIND = re.compile(r"[<>|][biuf][1248]")
-VOCABULARY: dict[str, type[Meaning]] = {
-    name: each
-    for name, each in vars(meaning).items()
-    if isinstance(each, type) and issubclass(each, Meaning) and each not in (Meaning, meaning.Exact)
-}
-"""Meanings that a folder has by name."""
-
-WORDLESS = {"is": "Unknown", "why": "a recording on disk can't describe what it computes"}
+KIND = re.compile(r"[<>|][biufc]\d{1,2}")
+LEFT_OUT = "what it moves or holds was left out for its size"
 
 
-def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
-    """Returns a meaning as JSON has it. ``Moves`` becomes a file of where every element is from.
+@dataclass(frozen=True)
+class Gathers:
+    """What ``Moves.move`` is on disk: ``sources`` has for each result the element that each of its
+    elements is: 1 + its number among all that is read, 0 for a zero. Along ``kept`` axes, which
+    they don't have, nothing moves."""
 
-    ``reads``, ``gives``: the shapes of what the operation reads and gives.
-    """
-    one = one.written(reads, gives)
-    if type(one) is Moves:
-        return _moved(one, reads, gives, files)
-    if isinstance(one, Steps):
-        return _steps(one, reads, files)
-    if isinstance(one, Holds):
-        return {"is": "Holds", **_kept(one.content, files)}
-    if isinstance(one, Mapped):
-        maps = [{"source": _kept(m.source, files), "constants": _few(m, files)} for m in one.maps]
-        return {"is": "Mapped", "data": list(one.data), "shapes": one.shapes, "maps": maps}
-    if VOCABULARY.get(type(one).__name__) is not type(one):
-        return WORDLESS
-    found: dict[str, Any] = {"is": type(one).__name__}
-    for each in dataclasses.fields(one):  # type: ignore[arg-type]
-        value = getattr(one, each.name)
-        if value is each.default:
-            continue
-        if isinstance(value, Meaning) and type(value) is not Moves:
-            found[each.name] = spelled(value, reads, gives, files)
-        elif callable(value) or isinstance(value, Meaning):
-            return WORDLESS
-        else:
-            found[each.name] = json.loads(json.dumps(value, default=words))
-    return found
+    sources: tuple[np.ndarray, ...]
+    kept: tuple[int, ...]
 
-
-def _few(one: Map, files: Files) -> dict[str, Any]:
-    """Returns constants, as one number where they are the same everywhere."""
-    flat = np.ascontiguousarray(one.constants).reshape(-1)
-    bits = flat.view(np.uint8).reshape(flat.size, -1)
-    alike = flat.size > 0 and bool((bits == bits[:1]).all())
-    return _kept(flat[0] if alike else one.constants, files)
-
-
-def _kept(array: np.ndarray, files: Files) -> dict[str, Any]:
-    """Returns an array of a meaning, in a file: its shape and type beside its name."""
-    name = files.put(np.ascontiguousarray(array)) if array.size else ""
-    return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str}
-
-
-def _held(told: Mapping[str, Any], stored: Folder) -> np.ndarray | None:
-    """Returns the array of ``_kept``; None where there was no room for it. Raises InputError."""
-    kind, shape = str(told["dtype"]), tuple(int(n) for n in told["shape"])
-    if not KIND.fullmatch(kind):
-        raise stored.broken(f"{kind[:40]!r} is not a type of arrays")
-    if told["file"] is None:
-        return None
-    size = int(np.prod(shape, dtype=object)) if all(n >= 0 for n in shape) else -1
-    bits = stored.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
-    if bits.size != size * np.dtype(kind).itemsize:
-        raise stored.broken("an array of a meaning is not as large as it says")
-    return bits.view(np.dtype(kind)).reshape(shape)
-
-
-def _steps(one: Steps, reads: Shapes, files: Files) -> dict[str, Any]:
-    shapes, steps = list(reads), []
-    for step in one.steps:
-        gives = [step.shape, *step.more]
-        told: dict[str, Any] = {
-            "meaning": spelled(step.meaning, [shapes[n] for n in step.reads], gives, files),
-            "reads": list(step.reads),
-            "shape": list(step.shape),
-        }
-        told |= {"more": list(map(list, step.more))} if step.more else {}
-        told |= {"op": list(step.op)} if step.op else {}
-        told |= {"zeros": _kept(step.zeros, files)} if step.zeros is not None else {}
-        steps.append(told)
-        shapes += gives
-    return {"is": "Steps", "steps": steps, "gives": list(one.gives)}
-
-
-def _moved(one: Moves, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
-    """Returns the element that each output is: 1 + its number among all that is read, 0 for a zero.
-
-    Along ``kept`` axes nothing moves, and they are left out.
-    """
-    start, indices = 1, []
-    for shape in reads:
-        small = _without(shape, one.kept)
-        size = int(np.prod(small, dtype=int))
-        indices.append(np.arange(start, start + size, dtype=np.uint64).reshape(small))
-        start += size
-    moved = one.move(*indices)
-    every = moved if isinstance(moved, tuple | list) else (moved,)
-    kind = np.uint32 if start < 1 << 32 else np.uint64
-    names = []
-    for array, shape in zip(every, gives, strict=True):
-        small = _without(shape, one.kept)
-        plain = np.broadcast_to(np.asarray(array).reshape(small), small).astype(kind)
-        names.append({"file": files.put(plain) if plain.size else "", "bits": kind(0).itemsize * 8})
-    if any(name["file"] is None for name in names):
-        return {"is": "Unknown", "why": "where its elements come from was left out for its size"}
-    return {"is": "Moves", "from": names, "kept": list(one.kept)}
-
-
-def _without(shape: tuple[int, ...], kept: Sequence[int]) -> tuple[int, ...]:
-    return tuple(min(n, 1) if axis in kept else n for axis, n in enumerate(shape))
-
-
-def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
-    """Returns the meaning of an operation that gives values of these shapes. Raises InputError."""
-    kind = str(told["is"])
-    if kind == "Moves":
-        return Moves(_From(stored, told, shapes), tupled(told["kept"]))
-    if kind == "Steps":
-        steps = tuple(_step(one, stored) for one in told["steps"])
-        return Steps(steps, tupled(told["gives"]))
-    if kind == "Mapped":
-        return _mapped(told, stored)
-    if kind == "Holds":
-        content = _held(told, stored)
-        return (
-            Unknown("its content was left out for its size") if content is None else Holds(content)
-        )
-    found = VOCABULARY.get(kind)
-    if found is None:
-        return Unknown(f"this release does not know {kind[:40]!r}")
-    known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
-    return found(**{k: _field(v, shapes, stored) for k, v in told.items() if k in known - {"move"}})
-
-
-def _mapped(told: Mapping[str, Any], stored: Folder) -> Meaning:
-    maps, moved = [], sum(int(np.prod(one, dtype=object)) for one in told["shapes"])
-    for one in told["maps"]:
-        index, constants = _held(one["source"], stored), _held(one["constants"], stored)
-        if index is None or constants is None:
-            return Unknown("where its elements come from was left out for its size")
-        if index.size and not -1 <= int(index.min()) <= int(index.max()) < moved:
-            raise stored.broken("a movement says that an element comes from nowhere")
-        maps.append(Map(index, np.broadcast_to(constants, index.shape)))
-    return Mapped(tupled(told["data"]), tupled(told["shapes"]), tuple(maps))
-
-
-def _field(value: Any, shapes: Shapes, stored: Folder) -> Any:
-    """Returns a field of a meaning, which may be a meaning itself."""
-    if isinstance(value, Mapping):
-        return meant(value, shapes, stored)
-    return tupled(value)
-
-
-def _step(told: Mapping[str, Any], stored: Folder) -> Step:
-    shape, *more = (tuple(map(int, one)) for one in (told["shape"], *told.get("more", ())))
-    made = meant(told["meaning"], [shape, *more], stored)
-    zeros = _held(told["zeros"], stored) if "zeros" in told else None
-    op = tuple(map(str, told.get("op", ())))
-    return Step(made, tupled(told["reads"]), shape, tuple(more), op, zeros)
-
-
-class _From:
-    """Moves elements as a recording says: what ``Moves.move`` is on disk."""
-
-    def __init__(self, stored: Folder, told: Mapping[str, Any], shapes: Shapes) -> None:
-        self.stored, self.shapes = stored, shapes
-        self.kept = tupled(told["kept"])
-        self.names = [(str(one["file"]), int(one["bits"])) for one in told["from"]]
-        if len(self.names) != len(shapes) or any(bits not in (32, 64) for _, bits in self.names):
-            raise stored.broken("a move has not as many files as outputs")
+    @classmethod
+    def of(cls, one: Moves, reads: Shapes, gives: Shapes) -> Gathers:
+        """Asks a function where it moves elements to."""
+        start, indices = 1, []
+        for shape in reads:
+            small = tuple(min(n, 1) if axis in one.kept else n for axis, n in enumerate(shape))
+            indices.append(np.arange(start, start + prod(small), dtype=np.uint64).reshape(small))
+            start += prod(small)
+        moved = one.move(*indices)
+        every = moved if isinstance(moved, tuple | list) else (moved,)
+        kind, sources = np.uint32 if start < 1 << 32 else np.uint64, []
+        for array, shape in zip(every, gives, strict=True):
+            small = tuple(n for axis, n in enumerate(shape) if axis not in one.kept)
+            plain = np.asarray(array).astype(kind)
+            sources.append(plain.reshape(small) if plain.size else np.zeros(small, kind))
+        return cls(tuple(sources), one.kept)
 
     def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
-        last = tuple(range(-len(self.kept), 0))
-        lines, sizes = [], ()
+        last, lines, sizes = tuple(range(-len(self.kept), 0)), [], ()
         for one in reads:
             turned = np.moveaxis(one, self.kept, last)
             sizes = turned.shape[turned.ndim - len(self.kept) :]
             lines.append(turned.reshape(-1, *sizes))
         kind = reads[0].dtype if reads else np.dtype(np.uint64)
         every = np.concatenate([np.zeros((1, *sizes), kind), *lines])
-        found = []
-        for (name, bits), shape in zip(self.names, self.shapes, strict=True):
-            small = tuple(n for axis, n in enumerate(shape) if axis not in self.kept)
-            index = self._index(name, bits).reshape(small)
-            if index.size and int(index.max()) >= len(every):
-                raise self.stored.broken(f"{name} says that an element comes from nowhere")
-            found.append(np.moveaxis(every[index], last, self.kept))
-        return found
-
-    def _index(self, name: str, bits: int) -> np.ndarray:
-        if not name:
-            return np.zeros(0, np.uint32)
-        return self.stored.file(name).view(np.uint32 if bits == 32 else np.uint64)
+        if any(one.size and int(one.max()) >= len(every) for one in self.sources):
+            raise InputError("recording", "", "it says that an element comes from nowhere", "")
+        return [np.moveaxis(every[index], last, self.kept) for index in self.sources]
 
 
-def words(value: object) -> object:
-    """What JSON has no word for: NumPy's numbers and arrays, else a text without addresses."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
+VOCABULARY: dict[str, Any] = {
+    each.__name__: each
+    for each in (*vars(semantics).values(), Step, Map, Gathers)
+    if isinstance(each, type) and (dataclasses.is_dataclass(each) or each is Map)
+}
+"""Classes that a folder has by name."""
+
+
+def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
+    """Returns what an operation computes as JSON has it. ``reads``, ``gives``: the shapes of what
+    it reads and gives."""
+    found: dict[str, Any] = packed(_written(one, reads, gives), files)
+    return found
+
+
+def _written(one: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
+    """Returns the same without functions: what they are asked for is written down."""
+    one = one.written(reads, gives)
+    if VOCABULARY.get(type(one).__name__) is not type(one):
+        return Unknown("a recording on disk can't describe what it computes")
+    if isinstance(one, Steps):
+        shapes, steps = list(reads), []
+        for step in one.steps:
+            given = [step.shape, *step.more]
+            inner = _written(step.meaning, [shapes[n] for n in step.reads], given)
+            steps.append(dataclasses.replace(step, meaning=inner))
+            shapes += given
+        return dataclasses.replace(one, steps=tuple(steps))
+    found: dict[str, Any] = {}
+    for each in dataclasses.fields(one):  # type: ignore[arg-type]
+        value = getattr(one, each.name)
+        if isinstance(value, Meaning):
+            found[each.name] = _written(value, reads, gives)
+        elif callable(value) and value is not each.default and not isinstance(value, Gathers):
+            assert isinstance(one, Moves)
+            found[each.name] = Gathers.of(one, reads, gives)
+    return dataclasses.replace(one, **found) if found else one  # type: ignore[type-var]
+
+
+def packed(value: Any, files: Files) -> Any:
+    """Returns any plain value as JSON has it, so that ``unpacked`` gives the same; of what is not
+    plain, a text without addresses."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.ndarray) and KIND.fullmatch(value.dtype.str):
+        return _array(value, files)
+    if isinstance(value, np.generic) and KIND.fullmatch(value.dtype.str):
+        return {"number": packed(value.item(), files), "dtype": value.dtype.str}
+    name = type(value).__name__
+    if VOCABULARY.get(name) is type(value):
+        fields = value._asdict() if isinstance(value, Map) else _fields(value)
+        return {"is": name} | {key: packed(one, files) for key, one in fields.items()}
+    if isinstance(value, int):  # of an enumeration
+        return int(value)
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, slice):
+        return {"slice": [packed(one, files) for one in (value.start, value.stop, value.step)]}
+    if isinstance(value, Mapping):
+        return {"dict": [[packed(one, files) for one in pair] for pair in value.items()]}
+    if isinstance(value, tuple | list):
+        every = [packed(one, files) for one in value]
+        return {"tuple": every} if isinstance(value, tuple) else every
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass that have not their default."""
+    both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
+    return {each.name: one for each, one in both if one is not each.default}
+
+
+def _array(array: np.ndarray, files: Files) -> dict[str, Any]:
+    """Returns an array by the name of its file, which has one element if all are alike."""
+    bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    rows = bits.reshape(-1, array.itemsize)
+    alike = array.size > 1 and bool((rows == rows[:1]).all())
+    name = files.put(array.reshape(-1)[:1] if alike else array) if array.size else ""
+    told = {"file": name, "shape": list(array.shape), "dtype": array.dtype.str}
+    return told | ({"alike": True} if alike else {})
+
+
+class _LeftOut(Exception):
+    """There was no room for an array."""
+
+
+def unpacked(told: Any, folder: Folder) -> Any:
+    """Returns a value of ``packed``. InputError, ValueError, TypeError, KeyError: it is none."""
+    if isinstance(told, list):
+        return [unpacked(one, folder) for one in told]
+    if not isinstance(told, Mapping):
+        return told
+    if "is" in told:
+        return _made(told, folder)
+    if "file" in told:
+        return _held(told, folder)
+    (word, value), *more = told.items()
+    read = lambda some: [unpacked(one, folder) for one in some]  # noqa: E731
+    if word == "number":
+        return np.dtype(_kind(more[0][1], folder)).type(unpacked(value, folder))
+    ways: dict[str, Callable[[], Any]] = {
+        "tuple": lambda: tuple(read(value)),
+        "slice": lambda: slice(*read(value)),
+        "complex": lambda: complex(*read(value)),
+        "dict": lambda: dict(map(read, value)),
+    }
+    return ways[word]()
+
+
+def _made(told: Mapping[str, Any], folder: Folder) -> Any:
+    """Returns an object of :mod:`probe.semantics`; ``Unknown`` of what this release lacks."""
+    kind = VOCABULARY.get(str(told["is"]))
+    if kind is None:
+        return Unknown(f"this release does not know {str(told['is'])[:40]!r}")
+    names = kind._fields if kind is Map else [each.name for each in dataclasses.fields(kind)]
+    try:
+        made = kind(**{name: unpacked(told[name], folder) for name in names if name in told})
+    except _LeftOut:
+        if not issubclass(kind, Meaning):
+            raise
+        return Unknown(LEFT_OUT)
+    if isinstance(made, Map):
+        return made._replace(constants=np.broadcast_to(made.constants, made.source.shape))
+    if isinstance(made, Mapped):
+        moved = sum(map(prod, made.shapes))
+        for one in made.maps:
+            if one.source.size and not -1 <= int(one.source.min()) <= one.source.max() < moved:
+                raise folder.broken("a movement says that an element comes from nowhere")
+    return made
+
+
+def _kind(dtype: Any, folder: Folder) -> str:
+    if not KIND.fullmatch(str(dtype)):
+        raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
+    return str(dtype)
+
+
+def _held(told: Mapping[str, Any], folder: Folder) -> np.ndarray:
+    """Returns an array of ``_array``."""
+    kind, shape = np.dtype(_kind(told["dtype"], folder)), tuple(int(n) for n in told["shape"])
+    if told["file"] is None:
+        raise _LeftOut
+    size = prod(shape) if all(n >= 0 for n in shape) else -1
+    bits = folder.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
+    if bits.size != (1 if told.get("alike") else size) * kind.itemsize:
+        raise folder.broken("an array of a meaning is not as large as it says")
+    found = bits.view(kind)
+    return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
+
+
+def meant(told: Mapping[str, Any], folder: Folder) -> Meaning:
+    """Returns what an operation computes. Raises InputError."""
+    found = unpacked(told, folder)
+    return found if isinstance(found, Meaning) else Unknown("it does not say what it computes")
+
+
+def upgraded(told: Any, gives: Shapes) -> Any:
+    """Returns the JSON of an operation of format 1 in that of format 2; ``gives``: the shapes of
+    what it gives. Format 1 had no word for tuples, and one of its own for each of four classes."""
+    if isinstance(told, list):
+        return {"tuple": [upgraded(one, gives) for one in told]}
+    if not isinstance(told, Mapping):
+        return told
+    kind, rest = told.get("is"), {k: v for k, v in told.items() if k != "is"}
+    if kind == "Moves":
+        kept = told["kept"]
+        arrays = [
+            {
+                "file": one["file"],
+                "shape": [n for axis, n in enumerate(shape) if axis not in kept],
+                "dtype": f"<u{int(one['bits']) // 8}",
+            }
+            for one, shape in zip(told["from"], gives, strict=True)
+        ]
+        move = {"is": "Gathers", "sources": {"tuple": arrays}, "kept": {"tuple": kept}}
+        return {"is": kind, "move": move, "kept": {"tuple": kept}}
+    if kind == "Holds":
+        return {"is": kind, "content": rest}
+    if kind == "Steps":
+        steps = [
+            {"is": "Step"}
+            | {k: upgraded(v, [one["shape"], *one.get("more", [])]) for k, v in one.items()}
+            for one in told["steps"]
+        ]
+        return {"is": kind, "steps": {"tuple": steps}, "gives": upgraded(told["gives"], gives)}
+    if kind == "Mapped":
+        rest["maps"] = [{"is": "Map", **one} for one in told["maps"]]
+    if "file" in told:
+        return dict(told)
+    found = {} if kind is None else {"is": kind}
+    return found | {key: upgraded(one, gives) for key, one in rest.items()}
 
 
 def tupled(value: Any) -> Any:

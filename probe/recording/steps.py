@@ -9,23 +9,28 @@ formulas are the cause only if each step gives its recorded bits, for each outpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probe import floats
 from probe.errors import ProbeError
+from probe.order.summation import Summation
+from probe.order.tree import Tree
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
-from probe.recording.counterparts import computes, named
 from probe.recording.difference import Pair
+from probe.recording.matching import named
 from probe.recording.place import Placed
-from probe.recording.recording import Operation, Value
+from probe.recording.recording import Operation, Recording, Value
+from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
     Each,
+    Holds,
     Meaning,
     Reduces,
     Step,
@@ -40,58 +45,111 @@ FORMATS = ("float32", "float64")
 LETTERS = "abcdefgh"
 """Names of what is added, in the order of the left side's operands; no longer sums are named."""
 
-MEANS = ("max", "average")
-"""Pools whose windows are no plain sums."""
-
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
 BAD, OPEN, GOOD = 0, 1, 2
 """An element that did not come out again, was not asked about, came out: the least of all that
 something is computed from is its own."""
 
-NUMPY: dict[str, Callable[..., Any]] = {
-    name: getattr(np, name)
-    for name in "absolute negative sign floor ceil trunc maximum minimum add subtract multiply "
-    "divide sqrt square reciprocal".split()
-} | {"relu": lambda x: np.maximum(x, x.dtype.type(0)), "round": np.rint}
-"""Functions that IEEE 754 leaves no choice of, in NumPy."""
+
+@dataclass
+class _Told:
+    """What a side's steps came to, for each output that was asked about. ``states``: of these;
+    ``sums``: those that are steps, with where each output comes from in what such a sum gives: flat
+    indices, -1 for what isn't known."""
+
+    states: np.ndarray
+    sums: list[tuple[Adds, np.ndarray]]
 
 
 def of_formulas(
     left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
 ) -> Placed | None:
-    """Returns that two formulas differ; None where both are one, or a step of either is not known.
+    """Returns what sets two formulas apart: they are two, or one whose sums are written and added
+    in different ways. None where a step of either is not known.
 
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
     inside = _inside(left), _inside(right)
-    words = [[word for one in some for word in _words(one)] for some in inside]
-    if words[0] == words[1]:
+    if not all(_may_replay(one.meaning) for some in inside for one in some):
         return None
-    chosen = adding.evenly(apart, most)
-    states = []
+    runs = left.side.recording, right.side.recording
+    words = [
+        [word for one in some for word in _words(one, run)]
+        for some, run in zip(inside, runs, strict=True)
+    ]
+    chosen, told = adding.evenly(apart, most), []
     for side, some in zip((left, right), inside, strict=True):
         found = _replayed(side, some, side.index[chosen], known, most)
         if found is None:
             return None
-        states.append(found)
-    examined = (states[0] != OPEN) & (states[1] != OPEN)
-    count, came = int(examined.sum()), int((np.minimum(*states) == GOOD).sum())
+        told.append(found)
+    least = np.minimum(told[0].states, told[1].states)
+    examined = (told[0].states != OPEN) & (told[1].states != OPEN)
+    count, came = int(examined.sum()), int((least == GOOD).sum())
     if not count or came < count:
         return None
-    both = (
-        (left.side.recording, [one.number for one in inside[0]]),
-        (
-            right.side.recording,
-            [one.number for one in inside[1]],
-        ),
+    both = zip((left, right), inside, strict=True)
+    said = [named(one.side.recording, [n.number for n in some]) for one, some in both]
+    against = f"{said[0]} on the left, {said[1]} on the right"
+    if words[0] != words[1]:
+        kind, what = "algorithm", f"two formulas: {against}"
+    elif kind := _of_one_sum(told, np.flatnonzero(examined)):
+        what = f"the same products are added in different ways: {against}"
+    else:
+        return None
+    all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
+    return Placed(kind, f"{what}; {all_of}", count, came)
+
+
+def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
+    """Returns what sets two sums of the same products apart, where each of these outputs is one on
+    both sides; empty where it isn't, or it can't be seen which product is which."""
+    if any(len(one.sums) != 1 or (one.sums[0][1][which] < 0).any() for one in told):
+        return ""
+    kinds = set[str]()
+    for n in which.tolist():
+        left, right = (_by_product(*one.sums[0], n) for one in told)
+        if left is None or right is None or left[1].keys() != right[1].keys():
+            return ""
+        names = {leaf: left[1][key] for key, leaf in right[1].items()}
+        ours, theirs = (one.restricted(leaves.values()) for one, leaves in (left, right))
+        apart = ours.causes(_renamed(theirs, names))
+        kinds.update(apart or ("order",))  # alone a bias is added elsewhere
+    return "+".join(sorted(kinds))
+
+
+def _by_product(
+    adds: Adds, origin: np.ndarray, n: int
+) -> tuple[Summation, dict[tuple[float, ...], int]] | None:
+    """Returns how an output is added, and its leaves by what they multiply, but for products of
+    zero; None where two have the same factors, or nothing is known."""
+    position, filter_ = adds.places[origin[n]].tolist()
+    summation, given, dtype = (
+        adds.run.summation((position, filter_)),
+        adds.run.operands,
+        adds.sum.dtype,
     )
-    said = [named(*one) for one in both]
-    why = (
-        f"two formulas: {said[0]} on the left, {said[1]} on the right; "
-        f"replayed step by step, {came} of {count} examined outputs come out on both sides"
-    )
-    return Placed("algorithm", why, count, came)
+    group = filter_ // (adds.sum.filters // adds.sum.groups)
+    x, w = given.columns[group][:, position], given.weights[:, filter_]
+    pairs = zip(floats.widen(x, dtype).tolist(), floats.widen(w, dtype).tolist(), strict=True)
+    leaves = [(tuple(sorted(pair)), leaf) for leaf, pair in enumerate(pairs) if all(pair)]
+    found = dict(leaves)
+    known = summation is not None and {*found.values()} <= {*summation.tree.leaves}
+    return (summation, found) if known and len(found) == len(leaves) else None  # type: ignore[return-value]
+
+
+def _renamed(one: Summation, names: Mapping[int, int]) -> Summation:
+    """Returns a summation whose leaves have other numbers."""
+    nodes = [[names.get(child, child) for child in node] for node in one.tree.nodes]
+    leaf = names.get(one.tree.leaves[0], 0)
+    changed = {
+        name: frozenset(names.get(n, n) for n in value)
+        for name, fact, value in one.rounding.facts()
+        if isinstance(value, frozenset) and fact.leaves
+    }
+    rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
+    return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
 
 
 def _inside(one: Alone) -> list[Operation]:
@@ -107,23 +165,40 @@ def _inside(one: Alone) -> list[Operation]:
     return [run.operations[number] for number in sorted(numbers)]
 
 
-def _words(one: Operation) -> list[str]:
-    """Returns what an operation computes, in words. All sums of products have one, however they are
-    written, and a bias is an addition: that a sum is added in another order is no other formula."""
-    steps = getattr(one.meaning, "steps", ())
-    every = [step.meaning for step in steps] or [one.meaning]
-    words = [each.word or one.op for each in every if steps or computes(one)]
-    first = getattr(every[0], "windows", every[0])
-    if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") not in MEANS:
-        biased = getattr(first, "bias", None) is not None or len(first.reads) > 2
-        words[:1] = ["sum", *["add"] * biased]
-    return words
+def _may_replay(meaning: Meaning) -> bool:
+    """Returns whether an operation is of a kind that may be known by itself."""
+    settled = meaning.exact and not isinstance(meaning, Unknown)
+    return settled or isinstance(first_of(meaning), SUMS) or _at_places(meaning) is not None
+
+
+def _words(one: Operation, run: Recording) -> list[str]:
+    """Returns what an operation computes, in words; of what only moves or changes nothing, none.
+
+    All sums of products have one word, however they are written, a bias is an addition, and a mean
+    is divided behind: that a sum is added in another order is no other formula.
+    """
+    shown = [(run.values[n].shape, run.values[n].digest) for n in one.reads]
+    if any((run.values[n].shape, run.values[n].digest) in shown for n in one.gives):
+        return []
+    found = []
+    for each in [step.meaning for step in getattr(one.meaning, "steps", ())] or [one.meaning]:
+        first = getattr(each, "windows", each)
+        if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") != "max":
+            pool = isinstance(first, Windows) and first.pool
+            biased = getattr(first, "bias", None) is not None or (not pool and len(first.reads) > 2)
+            divided = getattr(first, "kind", "") == "average"
+            found += ["sum", *["add"] * biased, *["divide"] * divided]
+        elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
+            found += ["sum", *["divide"] * (each.word == "mean")]
+        elif isinstance(each, Each) or not (each.exact or isinstance(each, Holds)):
+            found.append(each.word or one.op)
+    return found
 
 
 def _replayed(
     one: Alone, inside: Sequence[Operation], wanted: np.ndarray, known: Known, most: int
-) -> np.ndarray | None:
-    """Returns the state of a side's outputs ``wanted`` (flat indices) after all of its steps; None
+) -> _Told | None:
+    """Returns what a side's outputs ``wanted`` (flat indices) come to after all of its steps; None
     where a step is not known."""
     values, side, last = one.side.recording.values, one.side, one.operation.gives[one.output]
     used = {last, *(n for each in inside for n in each.reads)}
@@ -138,19 +213,33 @@ def _replayed(
             if number in needs:
                 needs[number] |= _needed(needs[out], values[number].shape, each.meaning, n)
     states: dict[int, np.ndarray] = {}
+    sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
     for each, out in zip(inside, outs, strict=True):
         pair = Pair.of_all(out, out, needs[out].size)
         step = Alone.of(side, each.number, each.gives.index(out), pair, one.place)
         if step.again is None or not same(step.chosen(step.call()), step.outputs, step.value.dtype):
             return None
-        own = _of_step(step, needs[out], known, most)
+        try:
+            adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
+        except (ProbeError, LookupError, ValueError):
+            return None
+        own = _of_step(step, adds, needs[out], known, most)
         if own is None:
             return None
         for n, number in enumerate(each.reads):
             if number in states:
-                own = np.minimum(own, _spread(states[number], step, n))
+                moved = _carried(GOOD - states[number], step, n)  # what is padded is good
+                least = states[number].min(initial=GOOD)
+                own = np.minimum(own, least if moved is None else GOOD - moved)
+            for _, origins in sums:
+                if number in origins:
+                    moved = _carried(origins[number] + 1, step, n)
+                    origins[out] = np.full(own.shape, -1) if moved is None else moved - 1
         states[out] = own
-    return states[last].reshape(-1)[wanted]
+        if adds is not None:
+            sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
+    found = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
+    return _Told(states[last].reshape(-1)[wanted], found)
 
 
 def _at_places(meaning: Meaning) -> Each | None:
@@ -180,27 +269,27 @@ def _needed(need: np.ndarray, shape: tuple[int, ...], meaning: Meaning, read: in
     return np.asarray(need.any(axis=axes, keepdims=True).reshape(shape))
 
 
-def _spread(state: np.ndarray, step: Alone, read: int) -> np.ndarray:
-    """Returns the state of what a step gives that follows from that of one of its operands."""
+def _carried(array: np.ndarray, step: Alone, read: int) -> np.ndarray | None:
+    """Returns whole numbers that are at the elements of an operand, at those of the result; None
+    where results are computed from several elements."""
     shape, meaning = step.value.shape, step.operation.meaning
-    if lifted := _lifted(state.shape, len(shape), _at_places(meaning), read):
-        return np.broadcast_to(state.reshape(lifted), shape)
-    if meaning.exact and not isinstance(meaning, Each) and len(step.reads) == 1:
-        moved = step.one([state.astype(step.reads[read].dtype)])  # 0, 1 and 2 in any container
-        return moved.astype(np.int8).reshape(shape)
-    return np.full(shape, state.min(initial=GOOD), np.int8)
+    if lifted := _lifted(array.shape, len(shape), _at_places(meaning), read):
+        return np.broadcast_to(array.reshape(lifted), shape)
+    dtype = step.reads[read].dtype
+    exact = dtype.kind == "f" and array.size < 1 << np.finfo(dtype).nmant
+    if not exact or not meaning.exact or isinstance(meaning, Unknown) or len(step.reads) > 1:
+        return None
+    return step.one([array.astype(dtype)]).astype(np.int64).reshape(shape)
 
 
-def _of_step(step: Alone, need: np.ndarray, known: Known, most: int) -> np.ndarray | None:
-    """Returns the states of what a step gives, given what it reads; None where it is not known."""
+def _of_step(
+    step: Alone, adds: Adds | None, need: np.ndarray, known: Known, most: int
+) -> np.ndarray | None:
+    """Returns the states of what a step gives, given what it reads; None where it is not known.
+    ``adds``: of a sum."""
     meaning, flat = step.operation.meaning, np.flatnonzero(need)
     state = np.full(need.size, OPEN, np.int8)
-    steps = getattr(meaning, "steps", ())
-    if isinstance(steps[0].meaning if steps else meaning, SUMS):
-        try:
-            adds = Adds(step)
-        except (ProbeError, LookupError, ValueError):
-            return None
+    if adds is not None:
         examined = adding.revealed([adds], flat, known, most)
         state[examined] = np.where(adds.came(examined), GOOD, BAD)
     elif (settled := _in_numpy(step, meaning)) is not None:
@@ -208,30 +297,30 @@ def _of_step(step: Alone, need: np.ndarray, known: Known, most: int) -> np.ndarr
         state = np.where(apart, BAD, GOOD).astype(np.int8)
     elif meaning.exact and not isinstance(meaning, Unknown):
         state[:] = GOOD  # it gave its recorded bits, and these follow from what it reads
-    elif (each := _at_places(meaning)) is not None:
+    else:
+        each = _at_places(meaning)
+        assert each is not None
         chosen = adding.evenly(flat, place.MOST)
         came = place.repeated(place.Function.of(step), chosen, each.along)
         if came is None:
             return None
         state[chosen] = np.where(came, GOOD, BAD)
-    else:
-        return None
     return state.reshape(need.shape)
 
 
 def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
-    """Returns what NumPy makes of a function that is settled; None where it has none."""
+    """Returns what NumPy makes of a function that IEEE 754 settles; None where it has none: the
+    table of functions has NumPy's names."""
     plain = isinstance(meaning, Each) and not meaning.numbers and meaning.along is None
-    if not plain or not meaning.exact or set(step.dtypes) - {step.value.dtype}:
+    function = getattr(np, meaning.word, None)
+    if not plain or not meaning.exact or not isinstance(function, np.ufunc):
         return None
     assert isinstance(meaning, Each)
-    function = NUMPY.get(meaning.word)
-    if function is None or step.value.dtype not in FORMATS:
-        return None
     used = step.reads if meaning.reads is None else [step.reads[n] for n in meaning.reads]
     for at, value, dtype in meaning.beside:
         used = [*used[:at], np.array(value, dtype), *used[at:]]
-    if len(used) != getattr(function, "nin", 1):
+    dtype = step.value.dtype
+    if dtype not in FORMATS or set(step.dtypes) != {dtype} or len(used) != function.nin:
         return None
     with np.errstate(all="ignore"):
         found = np.asarray(function(*used))
@@ -267,11 +356,11 @@ def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray
     return Placed("order", why, len(apart), len(apart))
 
 
-Tree = int | tuple["Tree", "Tree"]
+Terms = int | tuple["Terms", "Terms"]
 """An operand's number, or two of these that are added."""
 
 
-def _tree(one: Alone) -> Tree | None:
+def _tree(one: Alone) -> Terms | None:
     """Returns how an operation adds what it reads; None where it does anything else."""
     meaning = one.operation.meaning
     count = len(one.operation.reads)
@@ -280,7 +369,7 @@ def _tree(one: Alone) -> Tree | None:
     steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
     if isinstance(meaning, Steps):
         steps = meaning.steps if not meaning.gives else ()
-    values: list[Tree] = list(range(count))
+    values: list[Terms] = list(range(count))
     for step in steps:
         what = step.meaning
         plain = isinstance(what, Each) and what == Each(what.word, zero="adds")
@@ -311,13 +400,13 @@ def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
     return one.shape, one.dtype, one.digest
 
 
-def _leaves(tree: Tree, names: Sequence[str | None]) -> list[str | None]:
+def _leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:
     if isinstance(tree, int):
         return [names[tree]]
     return [name for one in tree for name in _leaves(one, names)]
 
 
-def _said(tree: Tree, names: Sequence[str | None]) -> str:
+def _said(tree: Terms, names: Sequence[str | None]) -> str:
     """Returns the sum in words; the two sides of one addition have no order."""
     if isinstance(tree, int):
         return str(names[tree])
@@ -325,7 +414,7 @@ def _said(tree: Tree, names: Sequence[str | None]) -> str:
     return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
 
 
-def _added(tree: Tree, reads: Sequence[np.ndarray]) -> np.ndarray:
+def _added(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
     if isinstance(tree, int):
         return reads[tree]
     with np.errstate(all="ignore"):

@@ -34,7 +34,6 @@ from probe.recording.recording import (
     Recording,
     Repeat,
     Run,
-    Side,
     digest,
     name_of,
     recorded,
@@ -60,8 +59,8 @@ class Walk:
     ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
     """
 
-    left: Side
-    right: Side
+    left: Run
+    right: Run
     difference: Difference
     causes: dict[int, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -170,7 +169,7 @@ def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
     return [digest(one) for one in recorder.plain()]
 
 
-def _soil(side: Side, fill: int = FILLS[0]) -> None:
+def _soil(side: Run, fill: int = FILLS[0]) -> None:
     """Fills memory that the allocator is likely to hand out next: what a run reads without having
     written it then differs from run to run."""
     every = (
@@ -265,8 +264,8 @@ def _first(run: Recording, apart: set[int]) -> int | None:
 
 
 def compared(
-    left: Side,
-    right: Side,
+    left: Run,
+    right: Run,
     explain: bool = True,
     tell: Say = silent,
     seconds: float = SECONDS,
@@ -366,10 +365,10 @@ def _set_aside(found: Walk) -> None:
 
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
     """Returns whether operations give the same bits once more, on both sides."""
-    return all(side.repeats(numbers) for side, numbers in _given(found, some))
+    return not any(side.unsteady.intersection(numbers) for side, numbers in _given(found, some))
 
 
-def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Side, list[int]]]:
+def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Run, list[int]]]:
     """Either side, and the numbers of what operations give there that differs: what they give
     besides may be memory that nothing reads, as the workspace of an LSTM in training."""
     pairs = [pair for one in some for pair in one.gives if not pair.equal]
@@ -391,11 +390,8 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
-        right, source = found.right, one
-        if one.own:
-            right, source = alone.as_source(one, found.left, found.right)
         try:
-            cause = explaining(found.left, right, source, known=known)
+            cause = explaining(found.left, found.right, one, known=known)
         except TimeOver:
             break
         if budget.spent():  # whoever asked last may have taken no answer for one

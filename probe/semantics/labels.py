@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -172,6 +173,13 @@ class Selection(NamedTuple):
         """Returns whether nothing must agree."""
         return self.left is not None and not len(self.left)
 
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns how many elements of the left value, of this shape, are selected."""
+        if self.left is None:
+            return prod(shape)
+        rest = [n for a, n in enumerate(shape) if a not in self.axes and not self.flat]
+        return len(self.left) * prod(rest)
+
     def taken(self, array: np.ndarray, side: int) -> np.ndarray:
         """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
         index = (self.left, self.right)[side]
@@ -224,18 +232,24 @@ NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), 
 """No element of either value."""
 
 
+def told_apart(left: Labels, right: Labels) -> tuple[int, ...]:
+    """Returns the axes of two values of one rank along which their labels have to be written out to
+    be compared."""
+    return tuple(
+        axis
+        for axis, sizes in enumerate(zip(left.shape, right.shape, strict=True))
+        if sizes[0] != sizes[1]
+        or not (left.implicit(axis) and right.implicit(axis))
+        or left.name(axis) != right.name(axis)
+    )
+
+
 def agreeing(left: Labels, right: Labels) -> Selection:
     """Returns which elements of two values have equal labels: same place first, then anywhere."""
     rank = len(left.shape)
     if rank != len(right.shape):
         return _matched((left.full().reshape(-1),), (right.full().reshape(-1),), left, right)
-    axes = tuple(
-        axis
-        for axis in range(rank)
-        if left.shape[axis] != right.shape[axis]
-        or not (left.implicit(axis) and right.implicit(axis))
-        or left.name(axis) != right.name(axis)
-    )
+    axes = told_apart(left, right)
     mine, other = left.full(axes), right.full(axes)
     if left.shape == right.shape and np.array_equal(mine, other):
         return Selection((), None, None, ((), ()))

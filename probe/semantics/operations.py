@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.semantics import functions
+from probe.semantics.call import Call, chain
 from probe.semantics.contract import Meaning, Step, Steps, Unknown
 from probe.semantics.elementwise import Chooses, Each
 from probe.semantics.groups import Normalises
@@ -74,6 +75,13 @@ def beside(word: str, place: int, value: Any, dtype: str) -> Each:
 def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
     """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
     return reduced(word, axes, keep, (("correction", number(correction)),))
+
+
+def several(word: str, count: int) -> Meaning:
+    """Returns a function of two arrays taken over ``count`` of them: the sum, the largest."""
+    if count != 2:
+        return Same() if count == 1 else Each(f"{word}_of_{count}")
+    return function(word)
 
 
 def where() -> Chooses:
@@ -372,6 +380,29 @@ def matmul(
     return Contracts(f"{first},{second}->{out}", reads, bias, numbers=numbers)
 
 
+def gemm(
+    call: Call,
+    turned: Sequence[bool] = (False, False),
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    bias: int = 2,
+) -> Meaning:
+    """Returns ``alpha a b + beta c``, of the operands in the first two slots and in ``bias``, where
+    there is one; ``turned``: which of the first are transposed."""
+    ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
+    one, two = (function("multiply", other=number) for number in (alpha, beta))
+    product = matmul(ranks, (turned[0], turned[1]), reads)
+    if not call.has(bias) or beta == 0:
+        return product if alpha == 1 else chain(call, product, one)
+    added, last, shape = call.at(bias), call.count, call.gives[0]
+    if alpha == beta == 1:
+        return replace(product, bias=added)
+    steps = [Step(product, reads, shape), Step(one, (last,), shape)]
+    steps.append(Step(two, (added,), call.shape(bias)))
+    steps.append(Step(function("add"), (last + 1, last + 2), shape))
+    return Steps(tuple(steps))
+
+
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:
     """Returns a dense layer whose weights are (units, inputs)."""
     return Contracts("...k,nk->...n", reads, bias)
@@ -425,13 +456,6 @@ def top_k(
     return along("top_k", rank, (axis,), (int(count), *words))
 
 
-def several(word: str, count: int) -> Meaning:
-    """Returns a sum, a maximum, ... of so many arrays; in which order isn't known of three."""
-    if count > 2:
-        return Each(f"{word}_of_{count}")
-    return Same() if count == 1 else function(word)
-
-
 def lrn(axis: int, size: int, alpha: float, beta: float, bias: float = 1.0) -> Normalises:
     """Returns a local response normalisation over ``size`` neighbours; ``alpha``: of each of their
     squares, not of their mean."""
@@ -468,31 +492,24 @@ def solved(
     to which those of the operands broadcast; ``gives``: shapes of results; ``said``: what else
     decides.
     """
-    stacks, parts = (
-        prod(lead),
-        [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)],
-    )
+    parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)]
     steps: list[Step] = []
     joined = []
     for number, shape, part in zip(numbers, shapes, parts, strict=True):
         if shape != (*lead, *part):
             steps.append(Step(expand(shape, (*lead, *part)), (number,), (*lead, *part)))
             number = count + len(steps) - 1
-        steps.append(Step(Reshapes(), (number,), (stacks, prod(part))))
+        steps.append(Step(Reshapes(), (number,), (*lead, prod(part))))
         joined.append(count + len(steps) - 1)
-    size = sum(map(prod, parts))
-    steps.append(Step(Joins(1), tuple(joined), (stacks, size)))
-    every, found = count + len(steps) - 1, []
+    steps.append(Step(Joins(-1), tuple(joined), (*lead, sum(map(prod, parts)))))
+    every, kept = count + len(steps) - 1, tuple((axis, axis) for axis in range(len(lead)))
     for place, shape in enumerate(gives):
         if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
             steps.append(Step(Whole((), f"{word} {place}", (said,)), tuple(range(count)), shape))
-            found.append(count + len(steps) - 1)
             continue
-        whole = Whole(((0, 0),), f"{word} {place}", (tuple(parts), said))
-        steps.append(Step(whole, (every,), (stacks, prod(shape[len(lead) :]))))
-        steps.append(Step(Reshapes(), (count + len(steps) - 1,), shape))
-        found.append(count + len(steps) - 1)
-    return Steps(tuple(steps), tuple(found))
+        whole = Whole(kept, f"{word} {place}", (tuple(parts), said, shape[len(lead) :]))
+        steps.append(Step(whole, (every,), shape))
+    return Steps(tuple(steps), tuple(range(every + 1, every + 1 + len(gives))))
 
 
 def triangular_solve(

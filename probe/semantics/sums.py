@@ -236,7 +236,9 @@ class Whole(Meaning):
                 labels = np.zeros(lengths, np.uint64)
             else:
                 labels = joined(found, tag(number)).transpose(*order).reshape(lengths)
-            result.append(Labels(shape, labels, mixing.known(reads)))
+            # axes count from the end: one system has the labels that it has in a stack of others
+            names = tuple(range(-len(shape), 0))
+            result.append(Labels(shape, labels, mixing.known(reads), names))
         return result
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from probe.enclosure import Rounding
+
 
 @dataclass
 class Cause:
@@ -18,9 +20,11 @@ class Cause:
     causes: dict[str, int] = field(default_factory=dict)
     refuted: bool = False
     alone: bool = True
+    rounding: Rounding = field(default_factory=Rounding)
 
     def to_json(self) -> dict[str, Any]:
-        return {"class": self.kind, "why": self.why, "replayed": self.replayed}
+        told = {"class": self.kind, "why": self.why, "replayed": self.replayed}
+        return told | {"rounding": self.rounding.to_json()}
 
 
 def planted(monkeypatch: Any) -> list[Any]:

@@ -32,7 +32,7 @@ NUMBERED = set(
 TWO = {name for name, one in functions.FUNCTIONS.items() if one.commutes} | set(
     "less less_equal greater greater_equal subtract divide divide_no_nan multiply_no_nan power "
     "squared_difference floor_divide truncate_divide floor_mod truncate_mod atan2 "
-    "left_shift right_shift".split()
+    "left_shift right_shift igamma igammac zeta nextafter".split()
 )
 """Functions of two operands."""
 
@@ -43,10 +43,16 @@ def operands(name: str) -> tuple[np.ndarray, ...]:
         return X > 0, Y > 0
     if name.endswith("shift"):
         return WHOLE[0], WHOLE[1] % 5
-    if name.startswith("bitwise"):
+    if name.startswith("bitwise") or name == "population_count":
         return tuple(WHOLE) if name in TWO else (WHOLE[0],)
     if name in TWO:
-        near = name in ("power", "floor_divide", "truncate_divide", "floor_mod", "truncate_mod")
+        near = name in ("igamma", "igammac", "zeta") or name in (
+            "power",
+            "floor_divide",
+            "truncate_divide",
+            "floor_mod",
+            "truncate_mod",
+        )
         return (POSITIVE, np.abs(Y) + np.float32(0.5)) if near else (X, Y)
     if name == "not":
         return (X > 0,)

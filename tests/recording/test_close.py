@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.recording import close
 from probe.recording.close import paired
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step
 
@@ -21,7 +22,7 @@ UP = np.float32(1 + 2**-20)
 
 def compared(left: list[Step], right: list[Step]) -> Difference:
     """Two runs of doubles on one input, with what is close."""
-    sides = [Live(Doubles({"x": X}, steps)) for steps in (left, right)]
+    sides = [recorded(Doubles({"x": X}, steps)) for steps in (left, right)]
     return paired(sides[0], sides[1], compare(sides[0], sides[1]))
 
 
@@ -111,6 +112,34 @@ def test_of_values_with_the_same_bits_the_last_ones_belong_together() -> None:
     assert taken(compared([cube], [product, scaled])) == [("cube", "scaled")]
     found = compared([cube, scaled], [product, scaled])
     assert taken(found) == [("cube", "product")] and found.operations[1].verdict == "carried"
+
+
+def test_values_that_come_in_another_order_are_taken_too() -> None:
+    """On the right what is later on the left comes first, and what is earlier is made of it."""
+    branches = compared(
+        [step("cube", lambda x: x**3), step("twice", lambda x: x * 2), step("add", np.add, 0, 1)],
+        [
+            step("sum", lambda x: (x + x) * UP),
+            step("product", lambda x: x * x * x * UP),
+            step("add", np.add, 1, 0),
+        ],
+    )
+    assert taken(branches)[:2] == [("cube", "product"), ("twice", "sum")]
+    back = compared(
+        [step("twice", lambda x: x * 2), step("again", lambda y: y * 2, 0)],
+        [step("four times", lambda x: x * 4 * UP), step("half", lambda y: y / 2, 0)],
+    )
+    assert taken(back) == [("twice", "half"), ("again", "four times")]
+
+
+def test_two_runs_are_compared_once_more_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(close, "compare", lambda *given: calls.append(given) or compare(*given))
+    step_by_step = [step("cube", lambda x: x**3), step("tanh", np.tanh, 0)]
+    compared(step_by_step, [step("product", lambda x: x * x * x * UP), step("tanh", np.tanh, 0)])
+    assert len(calls) == 1
+    compared(step_by_step, step_by_step)
+    assert len(calls) == 1
 
 
 def test_what_only_has_the_same_name_is_compared_with_what_comes_before_it() -> None:

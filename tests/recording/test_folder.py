@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from probe import layout
 from probe.errors import InputError, Nondeterministic
 from probe.recording import folder, spelling, walk
 from probe.recording.folder import FILE, read
-from probe.semantics import Meaning, Moves
+from probe.semantics import Contracts, Each, Meaning, Moves, Normalises, Pads
+from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
@@ -188,7 +190,7 @@ def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
     side = read(damaged(runs, tmp_path, change))
     assert type(side.recording.operations[0].meaning).__name__ == "Unknown"
     for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
-        assert type(spelling.meant({"is": name}, [], side.store)).__name__ == "Unknown"
+        assert type(spelling.meant({"is": name}, side.store)).__name__ == "Unknown"
 
 
 def npy(runs):
@@ -240,8 +242,8 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
         one = side.recording.operations[1]
         (found,) = side.again(1)([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes()
-        assert side.event(1).lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
-        assert side.event(0).lines is None
+        assert side.recording.operations[1].lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
+        assert side.recording.operations[0].lines is None
 
 
 def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
@@ -285,3 +287,46 @@ def test_what_is_no_recording_is_said(tmp_path):
     (tmp_path / FILE).write_text("[" * 100_000)
     with pytest.raises(InputError, match="is not JSON"):
         read(tmp_path)
+
+
+def test_a_folder_of_format_1_is_read(tmp_path):
+    """One that an earlier release wrote, with each of the classes that had a form of its own."""
+    old = Path(__file__).parent / "format_1"
+    assert json.loads((old / FILE).read_text())["format"] == 1
+    run = read(old)
+    x = run.array(0)
+    assert [v.shape for v in run.recording.values if v.role == "weight"] == [(4, 5)]
+    every = [one.meaning for one in run.recording.operations]
+    flip, pads, slices, dense, gather, bias, relu, softmax = every
+    assert flip.kept == (1,) and np.array_equal(flip.move(x)[0], x[::-1])
+    assert np.array_equal(slices.move(np.pad(x, ((0, 0), (1, 0))))[0], x)
+    assert pads == Pads(((0, 0), (1, 0))) and dense == Contracts("...k,kn->...n")
+    assert gather.maps[0].source.tolist() == [[0, 1, -1], [5, 6, -1], [10, 11, -1]]
+    assert gather.maps[0].constants.shape == (3, 3) and gather.shapes == ((3, 5),)
+    held, added = bias.steps
+    assert held.meaning.content.tolist() == [1, 2, 3] and held.shape == (3,)
+    assert added == Part(Each("add", "adds"), (0, 1), (3, 3)) and relu == Each("relu", "stays")
+    assert softmax == Normalises((-1,), "softmax", vanishes=True)
+    assert run.recording.values[-1].zeros is not None
+    assert run.recording.operations[0].attributes == {"axis": 0}
+    found = walk.compared(run, folder.write(run, tmp_path / "now"), explain=False)
+    assert json.loads((tmp_path / "now" / FILE).read_text())["format"] == 2
+    assert found.difference.verdict == "equal" and all(one.compared for one in found.operations)
+
+
+def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
+    given = {
+        "tuple": (1, [2.5, None], "x"),
+        "numbers": (np.float32(0.1), np.int64(3), 1 - 2j, float("inf"), True),
+        "slice": slice(1, None, -1),
+        3: {"inner": ()},
+    }
+    array = {"array": np.arange(6, dtype=np.uint8).reshape(2, 3)}
+
+    def program(tape):
+        call = lambda a: a[1:]  # noqa: E731
+        return tape.ran("Slice", Moves(call), call, X, attributes={**given, **array})
+
+    found = written(Taped(program), tmp_path / "a").recording.operations[0].attributes
+    assert np.array_equal(found.pop("array"), array["array"])
+    assert found == given and list(map(type, found["numbers"])) == list(map(type, given["numbers"]))

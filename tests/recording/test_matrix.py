@@ -1069,7 +1069,9 @@ QUICK = ("numpy", "onnx")
 
 
 NOT_COMPARED = {
-    "bucketize": "PyTorch reads the boundaries as an array, TensorFlow and LiteRT have them as numbers",
+    "bucketize": "its boundaries are an operand in PyTorch, numbers in TensorFlow and LiteRT",
+    "fft": "PyTorch has an operation for all, JAX and TensorFlow several of other arguments",
+    "polygamma": "its order is a number in PyTorch and an array in JAX and TensorFlow",
     "fake_quant": "LiteRT's converter makes two conversions of it",
     "rms_norm": "PyTorch computes it in steps, ONNX Runtime in one operation of another formula",
     "shape": "sizes, which are known while a run goes on",

@@ -10,7 +10,7 @@ import pytest
 
 from probe.recording.assumed import asked
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live, Run
+from probe.recording.recording import Run, recorded
 from probe.semantics import Contracts, Reduces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -40,7 +40,7 @@ def of(*shape: int) -> Any:
 def watched(function: Callable[[], Any]) -> Run:
     """A function recorded, with the bits of the unrecorded one."""
     recorder = Recorder(function)
-    live, plain = Live(recorder), recorder.plain()
+    live, plain = recorded(recorder), recorder.plain()
     assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in plain]
     return live
 
@@ -93,7 +93,7 @@ def test_every_operation_alone_gives_what_was_recorded_and_so_do_its_lines() -> 
     live, written = watched(run), 0
     for one in live.recording.operations:
         arrays = live.arrays({*one.reads, *one.gives})
-        event = live.event(one.number)
+        event = live.recording.operations[one.number]
         assert event.again is not None
         found = event.again([arrays[n] for n in one.reads])
         for array, number in zip(found, one.gives, strict=True):
@@ -249,6 +249,71 @@ def test_loops_are_labelled_step_by_step() -> None:
     assert (last.compared, lines.compared) == (0, 5 * 2 * 4)
 
 
+def test_what_prints_gives_nothing() -> None:
+    """In a program that can't be looked into, too."""
+
+    def run(x: Any) -> Any:
+        jax.debug.callback(lambda one: None, x)
+        return jnp.tanh(x) * 2
+
+    x = of(3, 4)
+    for function in (run, jax.jit(run)):
+        found = compared(lambda f=function: f(x[:1]), lambda f=function: f(x))
+        assert found.outputs[0].compared == 4
+
+
+def test_loops_that_count_are_followed() -> None:
+    """A ``while`` whose condition is of integers alone, and one that numbers decide."""
+    x = of(2, 7)
+
+    def run(x: Any, count: int) -> Any:
+        return lax.while_loop(
+            lambda s: s[0] < count, lambda s: (s[0] + 1, jnp.tanh(s[1]) * 2), (0, x)
+        )[1]
+
+    found = compared(lambda: run(x, 4), lambda: run(x[:, :5], 4))
+    assert found.outputs[0].compared == 2 * 5
+    one = lambda: jnp.tanh(jnp.tanh(x) * 2) * 2  # noqa: E731
+    assert compared(one, lambda: run(x, 2)).outputs[0].compared == 2 * 7
+    assert not compared(one, lambda: run(x, 3)).outputs[0].compared
+
+
+SOLVES = {
+    "solve": lambda m, b: jnp.linalg.solve(m, b),
+    "vmap": lambda m, b: jax.vmap(jnp.linalg.solve)(m, b[..., 0]),
+    "triangular": lambda m, b: lax.linalg.triangular_solve(m, b, left_side=True, lower=True),
+    "cholesky": lambda m, b: jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(m), True), b),
+    "tridiagonal": lambda m, b: lax.linalg.tridiagonal_solve(m[:, 0], m[:, 1], m[:, 2], b),
+    "lu": lambda m, b: lax.linalg.lu(m)[0] + b[..., :1],
+    "inverse": lambda m, b: jnp.linalg.inv(m) @ b,
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", SOLVES)
+def test_a_stack_of_systems_is_compared_system_by_system(name: str, jitted: bool) -> None:
+    """One system, and the last of a stack with others, of which all results are compared."""
+    right, stack = of(4, 3, 2), of(4, 3, 3)
+    stack = stack @ stack.transpose(0, 2, 1) + 3 * jnp.eye(3)
+    function = jax.jit(SOLVES[name]) if jitted else SOLVES[name]
+    found = compared(lambda: function(stack[2:3], right[2:3]), lambda: function(stack, right))
+    (output,) = found.outputs
+    assert output.known and output.compared == function(stack[:1], right[:1]).size
+    assert not [one.op for one in found.operations if one.verdict == "unknown"]
+    one, two = (lambda m=m: function(m, right) for m in (stack, stack.at[0].multiply(2)))
+    assert compared(one, two).outputs[0].compared == 3 * output.compared
+
+
+def test_a_solver_of_the_users_takes_its_stack_as_one_system() -> None:
+    """Its steps go on until the last of the stack is solved."""
+    right, stack = of(4, 3), of(4, 3, 3)
+    stack = stack @ stack.transpose(0, 2, 1) + 3 * jnp.eye(3)
+    solve = jax.vmap(lambda m, b: jax.scipy.sparse.linalg.cg(lambda x: m @ x, b)[0])
+    assert compared(lambda: solve(stack, right), lambda: solve(stack, right)).outputs[0].known
+    changed = compared(lambda: solve(stack, right), lambda: solve(stack, right.at[0].add(1)))
+    assert not changed.outputs[0].compared
+
+
 def test_values_that_are_only_moved_agree_where_they_went() -> None:
     """Gathers, dynamic slices, updates, padding, reversal: elements keep their labels."""
     x = of(5, 4)
@@ -315,7 +380,7 @@ def test_double_precision_is_a_format_with_numbers() -> None:
     rng = np.random.default_rng(8)
     with jax.enable_x64(True):
         x, w = (jax.numpy.asarray(rng.normal(size=shape)) for shape in ((7, 1001), (1001, 33)))
-        found = compare(Live(Recorder(lambda: x[:1] @ w)), Live(Recorder(lambda: x @ w)))
+        found = compare(recorded(Recorder(lambda: x[:1] @ w)), recorded(Recorder(lambda: x @ w)))
         (output,) = found.outputs
         plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())
     assert {value.dtype for value in found.left.values} == {"float64"}
@@ -329,9 +394,9 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         return (jnp.tanh(state["x"])[state["index"]] * state["factor"]).reshape(-1)
 
     kept = Recorder(run)
-    Live(kept)
+    recorded(kept)
     state |= {"index": jnp.asarray([3, 3]), "factor": -0.5, "x": of(4, 3)}
-    again, fresh = Live(kept).recording, Live(Recorder(run)).recording
+    again, fresh = recorded(kept).recording, recorded(Recorder(run)).recording
     assert [one.digest for one in again.values] == [one.digest for one in fresh.values]
     for one, other in zip(again.operations, fresh.operations, strict=True):
         assert (one.name, one.op, one.reads, one.gives) == (

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from probe import ulp
 from probe.errors import InputError
 from probe.recording import difference
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
+from tests.recording.truth import changed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
 from probe.backends import litert_model
-from probe.recorders import litert
+from probe.recorders import graphs, litert
 
 RNG = np.random.default_rng(6)
 MORE = {
@@ -85,7 +88,7 @@ def test_the_recorded_run_gives_the_unrecorded_bits(switches):
 
 def test_one_row_alone_must_agree_with_the_same_row_of_four():
     model, x = residual(), normal(4, 9, 9, 3)
-    sides = [Live(litert.Recorder(model, {"x": one})) for one in (x[:1], x)]
+    sides = [recorded(litert.Recorder(model, {"x": one})) for one in (x[:1], x)]
     found = difference.compare(*sides)
     assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
     assert found.outputs[0].compared == 9 * 9 * 32
@@ -173,12 +176,12 @@ def test_an_output_that_must_agree_does_when_one_input_changes(
     bits."""
     model = one(monkeypatch, op, shape, constants, out, words)
     x, every = normal(*shape), 0
-    first = Live(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
+    first = recorded(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
     assert not first.recording.note
     for place in (0, x.size - 1):
         other = x.copy()
         other.reshape(-1)[place] += np.float32(1.5)
-        changed = Live(litert.Recorder(model, {"x": other}, {"xnnpack": xnnpack}))
+        changed = recorded(litert.Recorder(model, {"x": other}, {"xnnpack": xnnpack}))
         found = difference.compare(first, changed)
         (only,) = found.operations
         assert only.verdict == "equal", (op, place, only.verdict)
@@ -229,11 +232,11 @@ def test_lines_compute_what_every_operator_computed():
 
 def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
     recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
-    first = Live(recorder).recording
+    first = recorded(recorder).recording
     started = []
     plain = litert.interpreter
     monkeypatch.setattr(litert, "interpreter", lambda *a: started.append(a) or plain(*a))
-    again = Live(recorder).recording
+    again = recorded(recorder).recording
     assert not started  # a small model's interpreters stay
     assert len(recorder.graph.pieces) < len(first.operations)
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
@@ -251,7 +254,7 @@ def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> N
 
     monkeypatch.setattr(litert.Operators, "started", spoiled)
     recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
-    live = Live(recorder)
+    live = recorded(recorder)
     assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
     assert not recorder.note
     assert ulp.equal(live.outputs[0], recorder.plain()[0], "float32")
@@ -260,7 +263,72 @@ def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> N
 def test_large_models_wait_on_disk(monkeypatch) -> None:
     monkeypatch.setattr(litert.Operators, "KEPT", 0)
     recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
-    first, again = Live(recorder).recording, Live(recorder).recording
+    first, again = recorded(recorder).recording, recorded(recorder).recording
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
     assert {one.exists() for one in recorder.graph.files.values()} == {True}
     assert len(recorder.graph.files) == len(recorder.graph.pieces)
+
+
+def test_other_weights_are_given_to_an_operator_whose_model_waits_on_disk(monkeypatch) -> None:
+    monkeypatch.setattr(litert.Operators, "KEPT", 0)
+    recorder, seen = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)}), []
+    recorder.record(lambda _: None)
+    recorder.graph.apart()
+
+    def visit(event):
+        if event.op == "CONV_2D" and not seen:
+            x, weights, bias = (np.array(one.array()) for one in event.reads)
+            seen.extend(event.again([x, factor * weights, factor * bias])[0] for factor in (1, 2))
+            seen.append(np.array(event.gives[0].array()))
+
+    recorder.record(visit)
+    assert seen[0].tobytes() == seen[2].tobytes()
+    assert (2 * seen[0]).tobytes() == seen[1].tobytes()
+
+
+def looped(batch: int) -> bytes:
+    """A recurrent cell in a WHILE, three times, and an IF behind it."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow's converter writes such files")
+    weights = tf.constant(normal(6, 6) / 2)
+
+    def model(x):
+        def cell(n, state):
+            return n + 1, tf.tanh(state @ weights + x)
+
+        _, state = tf.while_loop(lambda n, _: n < 3, cell, (tf.constant(0), tf.zeros_like(x)))
+        return tf.cond(tf.reduce_sum(x) > 1e9, lambda: state * 2.0, lambda: tf.exp(state))
+
+    signature = [tf.TensorSpec((batch, 6), tf.float32, name="x")]
+    made = tf.function(model, input_signature=signature)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        concrete = made.get_concrete_function()
+        return tf.lite.TFLiteConverter.from_concrete_functions([concrete], made).convert()
+
+
+@pytest.mark.parametrize("xnnpack", ["0", "1"])
+def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
+    model, x, seen = looped(4), normal(4, 6), []
+    recorder = litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack})
+    for _ in range(2):
+        seen.clear()
+        (found,) = [np.array(one.array()) for one in recorder.record(seen.append)]
+        assert found.tobytes() == recorder.plain()[0].tobytes()
+    assert not recorder.note
+    turns = [one.path.partition("[")[2][:1] for one in seen if one.op == "TANH"]
+    assert turns == ["0", "1", "2"]
+    assert {"IF", "WHILE", "EXP"} <= {one.op for one in seen}
+    sides = [
+        litert.Recorder(model, {"x": one}, {"xnnpack": "0"})
+        for one in (x, changed(x, [2, 0, 3, 1]))
+    ]
+    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
+
+
+def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
+    monkeypatch.setattr(graphs, "MOST_OPENED", 4)
+    recorder, seen = litert.Recorder(looped(4), {"x": normal(4, 6)}), []
+    recorder.record(seen.append)
+    assert recorder.note.startswith("loops are one operation each")
+    assert "WHILE" in [one.op for one in seen]
+    assert "TANH" not in [one.op for one in seen]

@@ -10,12 +10,15 @@ import pytest
 from probe.errors import InputError
 from probe.recording import spelling
 from probe.semantics import (
+    Accumulates,
+    Blends,
     Contracts,
     Each,
     Joins,
     Meaning,
     Moves,
     Normalises,
+    Pads,
     Picks,
     Reduces,
     Reshapes,
@@ -76,6 +79,16 @@ CASES = {
         Windows((1,), 2, (2,), (1,), (1,), ((1, 0),), weights=(0, 1, 2)),
         *([X, (2, 4, 5)], [(2, 3, 5)]),
     ),
+    "numbers of every kind": (
+        Each("each", "adds", (np.float32(0.1), 1 - 2j, (None, True))),
+        *([X], [X]),
+    ),
+    "pads": (Pads(((1, 0), (0, 0), (0, 0)), 1 - 2j, "complex64"), [X], [(3, 3, 4)]),
+    "blends": (
+        Blends(((2, np.array([[0, 1], [2, 3]]), np.float32([[0.5, 0.5], [1, 0]])),)),
+        *([X], [(2, 3, 2)]),
+    ),
+    "accumulates": (Accumulates(np.arange(24).reshape(X)), [(24,), X], [(24,)]),
     "steps": (
         Steps(
             (
@@ -91,7 +104,7 @@ CASES = {
 
 def again(one, reads, gives, folder):
     text = json.dumps(spelling.spelled(one, reads, gives, folder))
-    return spelling.meant(json.loads(text), gives, folder)
+    return spelling.meant(json.loads(text), folder)
 
 
 @pytest.mark.parametrize("digested", [False, True])
@@ -122,7 +135,8 @@ def test_what_has_no_word_or_no_room_is_unknown():
 def test_a_move_from_nowhere_is_refused():
     folder = Folder()
     move, reads, gives = CASES["a slice"]
-    found = again(move, reads, gives, folder)
+    told = spelling.spelled(move, reads, gives, folder)
     folder.kept["0"] = folder.kept["0"] + 1000
+    found = spelling.meant(told, folder)
     with pytest.raises(InputError, match="comes from nowhere"):
         found.move(np.zeros(X))

@@ -49,8 +49,8 @@ class Sample(NamedTuple):
 
 
 def of(kind: str, *reads: np.ndarray, blobs: Any = (), gives: int = 1, **words: Any) -> Sample:
-    every = {k: list(v) if isinstance(v, list | tuple) else [v] for k, v in words.items()}
-    return Sample(kind, reads, tuple(blobs), gives, every)
+    every = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in words.items()}
+    return Sample(kind, reads, tuple(blobs), gives, {k: v for k, v in every.items() if v != []})
 
 
 def imported(kind: str, op: str, x: np.ndarray, *constants: Any, batch: int = 0, gives: int = 1,
@@ -108,6 +108,9 @@ SAMPLES = [
              normal(1, 24), batch=1, hidden_size=3),
     imported("GRU", "GRU", T.transpose(1, 0, 2).copy(), normal(1, 9, 8), normal(1, 9, 3),
              normal(1, 18), None, normal(1, 4, 3), batch=1, hidden_size=3),
+    *(imported("LSTM", "LSTM", T.transpose(1, 0, 2).copy(), *(normal(n, *size) for size in
+               ((12, 8), (12, 3), (24,))), batch=1, hidden_size=3, direction=way)
+      for n, way in ((2, "bidirectional"), (1, "reverse"))),
     of("Attention", T, blobs=[normal(8, 24), normal(24)], num_heads=2, qkv_hidden_sizes=[8, 8, 8]),
     of("Reshape", P, dim=[4, 24, 8]), of("Flatten", P, axis=1),
     of("Permute", P, order=[0, 2, 3, 1]),

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.recording.rows import _of_torch
 from tests.recording.truth import PROOFS, agreed, both, changed, shares
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from probe.recorders.torch import Recorder, tensors  # noqa: E402
+from probe.recorders.torch import Recorder, array, tensors  # noqa: E402
 from probe.recorders.torch_table import TABLE  # noqa: E402
+from tests.recording.test_recording_torch import _bits, _events  # noqa: E402
 
 F = torch.nn.functional
 RNG = np.random.default_rng(15)
@@ -518,6 +520,15 @@ def elements(x: Given) -> list[Any]:
     ]
 
 
+torch.manual_seed(0)
+ATTENTION = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+ENCODER = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True).eval()
+RECURRENT = [one(8, 3, batch_first=True).eval() for one in (torch.nn.GRU, torch.nn.LSTM)]
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # quantised layers move to another package
+    QUANTISED = torch.ao.nn.quantized.dynamic.Linear(8, 3)
+
+
 def kernels(x: Given) -> list[Any]:
     """What other settings, devices or releases call, and what PyTorch's own functions run."""
     a, t, p, v, m, aten = x["a"], x["t"], x["p"], x["v"], x["m"], torch.ops.aten
@@ -561,6 +572,9 @@ def kernels(x: Given) -> list[Any]:
         aten.mkldnn_max_pool2d(picture, [2, 2]).to_dense(),
         aten.mkldnn_max_pool3d(v.float().to_mkldnn(), [2, 2, 2]).to_dense(),
         a.to_sparse().to_dense(),
+        *(layer(t.float()) for layer in (ENCODER, QUANTISED, *RECURRENT)),
+        ATTENTION(*[t.float()] * 3),
+        ATTENTION(*[t.float()] * 3, need_weights=False),
         aten.fractional_max_pool2d(p, [2, 2], [3, 3], p[:, :, :2, 0].sigmoid()),
         aten.fractional_max_pool3d(v, [2, 2, 2], [2, 2, 3], v[:, :, :3, 0, 0].sigmoid()),
         torch.logspace(0, 1, 4),
@@ -700,27 +714,22 @@ def test_pytorchs_own_samples_refute_no_row(sampled: tuple[set[str], dict[str, s
     assert len(met) > 300 and not refuted
 
 
-ELSEWHERE = """_native_multi_head_attention _transformer_encoder_layer_fwd mkldnn_rnn_layer
- quantized::linear_dynamic _fused_rms_norm cudnn_batch_norm""".split()
-"""Operations of whole layers, in test_meaning.py and test_recording_torch.py, or of CUDA."""
+ELSEWHERE = {"_fused_rms_norm", "cudnn_batch_norm"}
+"""Operations of CUDA."""
 
 
 def test_every_row_of_the_table_is_reached(sampled: tuple[set[str], dict[str, str]]) -> None:
     met = set(sampled[0])
     for program in GROUPS.values():
         Recorder(lambda program=program: program(given())).record(lambda event: met.add(event.op))
-    names = {one.split(".")[1].removesuffix("_") for one in met if "." in one}
-    missing = TABLE.keys() - names - {one.removesuffix("_copy") for one in names}
-    assert missing == set(ELSEWHERE)
+    missing = TABLE.keys() - set(map(_of_torch, met))
+    assert missing == ELSEWHERE
 
 
 UNKNOWN = {"aten.nonzero", "aten.sum"}
-UNKNOWN |= {"aten.nonzero_static", "aten.bincount"}
+UNKNOWN |= {"aten.nonzero_static", "aten.bincount", "quantized.linear_dynamic"}
 UNKNOWN |= {f"aten.{op}" for op in ("unique_consecutive", "_unique2", "unique_dim")}
 """What reads everything here."""
-
-
-RECURRENT = [one(8, 3, batch_first=True).eval() for one in (torch.nn.GRU, torch.nn.LSTM)]
 
 
 def layer(x: torch.Tensor) -> list[Any]:
@@ -749,3 +758,32 @@ def test_inference_mode_shows_the_operations_that_no_grad_shows() -> None:
     unwatched = Recorder(inferred).plain()
     for one, other in zip(sides[1][0].outputs, unwatched, strict=True):
         assert np.array_equal(one, other)
+
+
+ONE_TENSOR = "aten._native_multi_head_attention"
+"""Asks whether its operands are one tensor, and runs another kernel where they are."""
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_operation_alone_gives_its_bits_and_so_do_its_lines(name: str) -> None:
+    program, checked = GROUPS[name], 0
+    for event, reads, gives in _events(lambda: program(given())):
+        if event.again is not None:
+            assert _bits(event.again(reads)) == _bits(gives), event.op
+        if event.lines is None or event.op == ONE_TENSOR:
+            continue
+        names = [f"x{n}" for n in range(len(reads))]
+        scope: dict[str, Any] = {"np": np}
+        for one, bits, seen in zip(names, reads, event.reads, strict=True):
+            made = torch.tensor(bits)
+            scope[one] = made.view(torch.bfloat16) if seen.dtype == "bfloat16" else made
+        lines = event.lines(names, "y")
+        with torch.no_grad():
+            exec("\n".join([*event.imports, *lines]), scope)
+        found = scope["y"] if len(gives) > 1 else [scope["y"]]
+        assert len(found) == len(gives), (event.op, lines)
+        for one, bits in zip(found, gives, strict=True):
+            numbers = bits.dtype.kind in "fc"
+            assert np.array_equal(array(one), bits, equal_nan=numbers), lines
+        checked += 1
+    assert checked > 50

@@ -1,0 +1,714 @@
+"""JAX's primitives in the words of :mod:`probe.semantics.operations`: one line a primitive; and
+programs of them, which are the steps that their equations say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from string import ascii_lowercase
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from probe.recorders.jax_programs import (
+    LOOPS,
+    Equation,
+    Flat,
+    Unlike,
+    attributes,
+    bits,
+    container,
+    described,
+    differing,
+    flat,
+    inner,
+    looped,
+    number,
+)
+from probe.recording.labelling import exact
+from probe.recording.recording import SMALL
+from probe.semantics import (
+    Accumulates,
+    Broadcasts,
+    Chooses,
+    Contracts,
+    Convolution,
+    Each,
+    Holds,
+    Made,
+    Meaning,
+    Passes,
+    Reduces,
+    Same,
+    Scans,
+    Shapes,
+    Splits,
+    Step,
+    Steps,
+    Turns,
+    Unknown,
+    Vanishes,
+    Whole,
+    Windows,
+)
+from probe.semantics import operations as o
+from probe.semantics.asked import BITS, moved
+from probe.semantics.call import Call, Row, named, rows, worded
+from probe.semantics.call import meaning as by_table
+from probe.semantics.labels import Labels
+
+FUNCTIONS = named(
+    "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
+    "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
+    "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
+    "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
+    "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow log sin "
+    "tanh logistic rsqrt min:minimum add add_any:add threefry2x32"
+)
+"""Functions of the elements at one place; some have a parameter for how accurate they are."""
+
+SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
+SAME += "random_clone optimization_barrier device_put"
+REDUCES = named("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all "
+                "reduce_or:any reduce_xor:xor argmax argmin")  # fmt: skip
+SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
+MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
+"""What reads one matrix of a stack, or several that are stacked alike."""
+
+SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "ormqr": (2, 1, 2),
+          "cholesky_update": (2, 1), "symmetric_product": (2, 2)}  # fmt: skip
+"""What reads operands of a stack of systems: how many of each one's last axes are a system's."""
+
+RANDOM = "random_bits random_split random_fold_in random_gamma random_seed"
+
+
+def _known(c: Call, slot: int) -> np.ndarray | None:
+    content = c.operand(slot).content
+    return None if content is None else content()
+
+
+# element by element
+
+
+def _function(c: Call, word: str) -> Meaning:
+    if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
+        word = f"bitwise_{word}"
+    # how accurate it is, or the format of its result, where a call says that
+    numbers: dict[str, Any] = {key: repr(n) for key, n in c.attributes.items() if n is not None}
+    return o.function(word, **numbers)
+
+
+def _exp(c: Call) -> Meaning:
+    accuracy = c.get("accuracy")
+    return Vanishes("exp", numbers=() if accuracy is None else (repr(accuracy),))
+
+
+def _rounded(c: Call) -> Meaning:
+    even = c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN
+    return o.function("round" if even else "round_away")
+
+
+def _clamp(c: Call) -> Meaning:
+    """The bounds come first and last; numbers, as a rule."""
+    bounds = [_known(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
+    if any(one is None for one in bounds):
+        return Each("clamp", reads=(1, 0, 2))
+    low, high = (float(one.reshape(-1)[0]) for one in bounds if one is not None)
+    return o.clip(low, high, (1,))
+
+
+def _maximum(c: Call) -> Meaning:
+    """``relu`` where the other input is zero."""
+    for slot in (0, 1):
+        value = _known(c, slot)
+        if value is not None and value.size and not value.any():
+            return o.function("relu", (1 - slot,))
+    return o.function("maximum")
+
+
+def _select(c: Call) -> Meaning:
+    if c.count != 3 or c.dtype() != "bool":
+        return Each("select_n")
+    if c.shape(0) not in ((), c.shape(1)):
+        return Unknown("one condition for whole arrays")
+    return Chooses((0, 2, 1))
+
+
+# sums and windows
+
+
+def _product(c: Call) -> Meaning:
+    sums, batch = c["dimension_numbers"]
+    letters = iter(ascii_lowercase)
+    texts: tuple[dict[int, str], dict[int, str]] = {}, {}
+    for pairs in (batch, sums):
+        for left, right in zip(*pairs, strict=True):
+            texts[0][left] = texts[1][right] = next(letters)
+    out = [texts[0][axis] for axis in batch[0]]
+    for slot, text in enumerate(texts):
+        free = [axis for axis in range(c.rank(slot)) if axis not in text]
+        text.update(zip(free, letters, strict=False))
+        out += [text[axis] for axis in free]
+    one, two = ("".join(text[axis] for axis in sorted(text)) for text in texts)
+    wider = c.dtype() != c.dtypes[0]
+    word = f"product in {c.dtypes[0]}" if wider else "product"
+    return Contracts(f"{one},{two}->{''.join(out)}", word=word)
+
+
+def _ragged(c: Call) -> Meaning:
+    """Rows one behind the other in groups, each with a matrix of its own, as of experts."""
+    ends, (rows_, inner), out = np.cumsum(c.value(2)), c.shape(), c.gives[0]
+    numbers = c["ragged_dot_dimension_numbers"]
+    axes = numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions
+    plain = str(axes).replace("[", "(").replace("]", ")") == "((((1,), (1,)), ((), ())), (0,))"
+    if not plain or ends[-1] < rows_:
+        return Unknown("its groups are no rows, or not all of them")
+    own = np.searchsorted(ends, np.arange(rows_), side="right")
+    taken = Step(o.take(0, own), (1,), (rows_, inner, out[1]))
+    return Steps((taken, Step(Contracts("ab,abc->ac"), (0, c.count), out)))
+
+
+def _convolution(c: Call) -> Meaning:
+    lhs, weights, out = (tuple(axes) for axes in c["dimension_numbers"])
+    apart, stride, dilation = (
+        tuple(c[name]) for name in ("lhs_dilation", "window_strides", "rhs_dilation")
+    )
+    kernel = tuple(c.shape(1)[axis] for axis in weights[2:])
+    padding = tuple((int(low), int(high)) for low, high in c["padding"])
+    batches, plain = c["batch_group_count"], lhs == out and c["batch_group_count"] == 1
+    transposed = set(apart) != {1} and set(stride) <= {1}
+    if transposed and plain:  # taps in the opposite order
+        ends = zip(kernel, dilation, padding, strict=True)
+        padding = tuple(((size - 1) * step - low,) * 2 for size, step, (low, _) in ends)
+        stride = apart
+    windows = Windows(
+        *(out[2:], out[1], kernel, stride, dilation, padding),
+        kind="transposed" if transposed and plain else "convolution",
+        groups=c["feature_group_count"],
+        weights=(*weights[2:], weights[1], weights[0]),
+        word="transposed convolution" if transposed else "convolution",
+        flipped=transposed,
+    )
+    if plain and (transposed or set(apart) <= {1}):
+        return windows
+    turned = tuple(lhs[out.index(axis)] for axis in range(len(out)))
+    return Convolution(windows, turned, apart, batches)
+
+
+def _slid(c: Call) -> list[int]:
+    """Returns the axes along which a window slides."""
+    names = "window_dimensions", "window_strides", "padding"
+    ends = enumerate(zip(*(c[name] for name in names), strict=True))
+    return [axis for axis, (size, step, pads) in ends if (size, step, *pads) != (1, 1, 0, 0)]
+
+
+def _pool(kind: str) -> Row:
+    def row(c: Call) -> Meaning:
+        slid = _slid(c)
+        rest = [axis for axis in range(c.rank()) if axis not in slid]
+        if set(c["base_dilation"]) - {1} or not rest:
+            return _windowed(c)
+        kernel, stride, dilation, padding = (
+            tuple(c[name][axis] for axis in slid)
+            for name in ("window_dimensions", "window_strides", "window_dilation", "padding")
+        )
+        padding = tuple((int(low), int(high)) for low, high in padding)
+        frame = tuple(slid), rest[-1], kernel, stride, dilation, padding
+        return Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
+
+    return row
+
+
+def _minimum_pool(c: Call) -> Meaning:
+    """The smallest is the largest of the negative numbers, bit for bit."""
+    negative, shapes = o.function("negative"), (c.shape(), c.gives[0])
+    steps = zip((negative, _pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
+    return Steps(tuple(Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
+
+
+def _windowed(c: Call) -> Meaning:
+    """Every output reads all along the axes on which a window slides: in a manner that isn't
+    described, as of a function of the user's, or the gradient of a pool."""
+    slid, beside = _slid(c), tuple(n for n in range(1, c.count) if c.shape(n))
+    kept = [axis for axis in range(c.rank()) if axis not in slid]
+    if beside:  # of several arrays the rows alone are known to belong together
+        kept = [axis for axis in kept if axis == 0]
+    rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in kept)
+    numbers = (*c.numbers(), rest)
+    return Whole(tuple((k, k) for k in kept), c.op, numbers, beside if kept else ())
+
+
+def _sort(c: Call) -> Meaning:
+    count, shape = c.count, c.shape()
+    if count == 1:
+        return o.along("sort", c.rank(), (c["dimension"],))
+    # several arrays by the first ones, as argsort does
+    together = Step(Each("sorted together"), tuple(range(count)), shape)
+    whole = o.along("sort", c.rank(), (c["dimension"],), (c["num_keys"],))
+    every = Step(whole, (count,), shape, (shape,) * (count - 1))
+    return Steps((together, every), tuple(range(count + 1, 2 * count + 1)))
+
+
+def _fourier(c: Call) -> Meaning:
+    lengths = c["fft_lengths"]
+    numbers = (str(c["fft_type"]), tuple(lengths))
+    return o.along("fft", c.rank(), range(-len(lengths), 0), numbers)
+
+
+# stacks of matrices
+
+
+def _matrices(c: Call) -> Meaning:
+    if c.count > 1:
+        return _stacked(c, [c.rank(slot) - c.rank() + 2 for slot in range(c.count)])
+    return o.along(c.op, c.rank(), (-2, -1), c.numbers())
+
+
+def _stacked(c: Call, own: Sequence[int]) -> Meaning:
+    shapes = [c.shape(slot) for slot in range(c.count)]
+    lead = c.gives[0][: len(c.gives[0]) - own[-1]] if len(own) == 1 else shapes[0][: -own[0]]
+    return o.solved(c.op, c.count, range(c.count), shapes, own, lead, c.gives, c.numbers())
+
+
+def _triangular(c: Call) -> Meaning:
+    shapes, how = [c.shape(0), c.shape(1)], (c["left_side"], c["lower"], c["transpose_a"])
+    last = c["unit_diagonal"], c["conjugate_a"]
+    return o.triangular_solve(2, (0, 1), shapes, c.gives[0], *how, *last)
+
+
+def _solved(c: Call) -> Meaning:
+    """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside
+    works on a stack of systems, if all that it reads is such a stack; every other one takes all
+    that it reads as one system."""
+    lengths = c["const_lengths"]
+    begin = lengths.matvec + lengths.vecmat
+    slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
+    every = [(one.primitive.name, one) for one in flat(c["jaxprs"].solve).equations]
+    solves = [one for name, one in every if name == "triangular_solve"]
+    axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
+    shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
+    if any(shape[:axes] != lead for shape in (*shapes, *c.gives)):
+        return Unknown("a solver whose operands are stacked differently")
+    said = tuple(repr(sorted(one.params.items())) for one in solves)
+    own = [len(shape) - axes for shape in shapes]
+    said = said or tuple(sorted({name for name, _ in every}))
+    return o.solved("linear_solve", c.count, slots, shapes, own, lead, c.gives, said)
+
+
+# movement
+
+
+def _moved(*slots: int) -> Row:
+    """The primitive is asked where it moves what; of formats that count no positions, with integers
+    in their place."""
+
+    def row(c: Call) -> Meaning:
+        every = [
+            one if one.dtype in BITS else one._replace(dtype="int32")
+            for one in c.reads
+            if one is not None
+        ]
+        return moved(replace(c, reads=every), *slots)
+
+    return row
+
+
+def _slice(c: Call) -> Meaning:
+    steps = c["strides"] or (1,) * c.rank()
+    ends = zip(c["start_indices"], c["limit_indices"], steps, strict=True)
+    return _along(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
+
+
+def _along(c: Call, index: Mapping[int, np.ndarray]) -> Meaning:
+    """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
+    shape, steps = list(c.shape()), list[Step]()
+    for axis, places in index.items():
+        if not np.array_equal(places, np.arange(shape[axis])):
+            shape[axis] = len(places)
+            steps.append(Step(o.take(axis, places), (len(steps),), tuple(shape)))
+    if len(steps) == 1:
+        return steps[0].meaning
+    return Steps(tuple(steps)) if steps else Same()
+
+
+def _pad(c: Call) -> Meaning:
+    value = _known(c, 1)
+    if value is None or any(inside for _, _, inside in c["padding_config"]):
+        return _moved(0, 1)(c)
+    number = complex(value) if value.dtype.kind == "c" else float(value)
+    return o.pad([both[:2] for both in c["padding_config"]], number, c.dtype())
+
+
+def _gather(c: Call) -> Meaning:
+    """Rows of a table, of any size, where that is all; else it is asked."""
+    numbers, index, shape = c["dimension_numbers"], _known(c, 1), c.shape()
+    rest = range(len(c.gives[0]) - len(shape) + 1, len(c.gives[0]))
+    table = (
+        tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
+        and not numbers.operand_batching_dims
+        and tuple(c["slice_sizes"]) == (1, *shape[1:])
+        and tuple(numbers.offset_dims) == tuple(rest)
+    )
+    if table and index is not None and index.size and 0 <= index.min() <= index.max() < shape[0]:
+        return o.take(0, index[..., 0].copy())
+    return _moved(0)(c)
+
+
+def _accumulated(c: Call) -> Meaning:
+    """Every element of the updates goes to a place of the first input: a gather tells which."""
+    numbers, shape, updates = c["dimension_numbers"], c.shape(0), c.shape(2)
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    windows = iter(updates[axis] for axis in numbers.update_window_dims)
+    places = jax.lax.gather(
+        np.arange(prod(shape), dtype=np.int32).reshape(shape),
+        c.value(1),
+        jax.lax.GatherDimensionNumbers(
+            *(numbers.update_window_dims, numbers.inserted_window_dims),
+            *(numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims),
+            numbers.scatter_indices_batching_dims,
+        ),
+        tuple(1 if axis in gone else next(windows) for axis in range(len(shape))),
+        mode=c["mode"],
+        fill_value=-1,
+    )
+    word = "accumulate" if c.op == "scatter-add" else c.op
+    added = Accumulates(np.asarray(places).reshape(-1), word)
+    return Steps((Step(added, (0, 2), shape),))
+
+
+TABLE: dict[str, Row] = {
+    **worded(FUNCTIONS, _function),
+    **rows(SAME, lambda c: Same() if len(c.gives) == 1 else Passes(tuple(range(c.count)))),
+    # XLA multiplies by the reciprocal where it knows the divisor
+    "div": lambda c: o.approximate("divide"),
+    "max": _maximum,
+    "exp": _exp,
+    "clamp": _clamp,
+    "round": _rounded,
+    "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
+    "bitcast_convert_type": lambda c: o.bits(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
+    "integer_pow": lambda c: o.power(c["y"]),
+    "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
+    "select_n": _select,
+    "dot_general": _product,
+    "ragged_dot_general": _ragged,
+    "conv_general_dilated": _convolution,
+    **worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
+    "reduce": lambda c: o.along(
+        *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
+    ),
+    "reduce_window_sum": _pool("sum"),
+    "reduce_window_max": _pool("max"),
+    "reduce_window_min": _minimum_pool,
+    **rows("reduce_window select_and_scatter_add select_and_gather_add", _windowed),
+    **rows(SCANS, lambda c: Scans(c["axis"], c.op, c["reverse"])),
+    "sort": _sort,
+    "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
+    "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
+    "fft": _fourier,
+    **rows(MATRICES, _matrices),
+    "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
+    **rows(SOLVES, lambda c: _stacked(c, SOLVES[c.op])),
+    "triangular_solve": _triangular,
+    "custom_linear_solve": _solved,
+    **rows("dynamic_slice tile", _moved(0)),
+    "dynamic_update_slice": _moved(0, 1),
+    "scatter": _moved(0, 2),
+    **rows("scatter-add scatter-sub scatter-mul scatter-min scatter-max", _accumulated),
+    "gather": _gather,
+    "pad": _pad,
+    "slice": _slice,
+    "rev": lambda c: _along(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
+    "broadcast_in_dim": lambda c: Broadcasts(tuple(c["broadcast_dimensions"])),
+    "reshape": lambda c: Unknown("reshape") if c.get("dimensions") else o.reshape(),
+    "squeeze": lambda c: o.squeeze(c.shape(), c["dimensions"]),
+    "transpose": lambda c: o.transpose(c["permutation"]),
+    "concatenate": lambda c: o.concat(c["dimension"]),
+    "split": lambda c: o.split(c["axis"], c.gives),
+    "stack": lambda c: o.stack(c["axis"]),
+    "unstack": lambda c: o.unstack(c["axis"], len(c.gives)),
+    "iota": lambda c: Made(("iota", c["dimension"]), c.dtypes[0], places=True),
+    # of each key of an array its own numbers; a key's data is one axis more
+    **rows(RANDOM, lambda c: Whole(tuple((k, k) for k in range(c.rank() - 1)), c.op, c.numbers())),
+    "rng_bit_generator": lambda c: Whole((), c.op, c.numbers()),
+}
+"""What each primitive computes."""
+
+
+def meaning(c: Call) -> Meaning:
+    """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
+    return by_table(TABLE, c)
+
+
+# programs
+
+
+def moves(means: Meaning) -> bool:
+    """Returns whether elements are only moved, or converted to another format."""
+    if isinstance(means, Steps):
+        return all(moves(step.meaning) for step in means.steps)
+    each = isinstance(means, Each | Chooses) and getattr(means, "word", "") != "cast"
+    return means.exact and not each and not isinstance(means, Unknown)
+
+
+def only(program: Flat) -> Equation | None:
+    """The one equation of a program that computes; the last, where all move; None for several."""
+    found = [one for one in program.equations if not moves(meaning(one.called()))]
+    if len(found) > 1 or any(one.primitive.name in LOOPS for one in found):
+        return None
+    found = found or program.equations[-1:]
+    return found[0] if found else None
+
+
+def folded(program: Flat, one: Equation) -> Meaning | None:
+    """What a program means whose only equation that computes is a product, beside transposed axes,
+    or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
+    second. The sum is the program's, whose moves only rename axes. None where it is neither."""
+    if program.consts or len(program.outputs) != 1 or len(one.gives) != 1:
+        return None
+    means = meaning(one.called())
+    if isinstance(means, Contracts) and means.bias is None and "." not in means.equation:
+        return _transposed(program, one, means)
+    if isinstance(means, Reduces) and one.reads == (0,) and len(program.ins) == 1:
+        return _keeping(program, one, means)
+    return None
+
+
+def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | None:
+    """Returns a product whose operands and outputs are transposed by the equations around it."""
+    texts, out = means.equation.split("->")
+    places = {n: (n, tuple(range(len(aval.shape)))) for n, aval in enumerate(program.ins)}
+    for each in program.equations:
+        if each is one:
+            places[each.gives[0]] = -1, tuple(range(len(out)))
+            continue
+        turn, (read, *_) = meaning(each.called()), each.reads
+        if not isinstance(turn, Turns) or read not in places:
+            return None
+        number, axes = places[read]
+        places[each.gives[0]] = number, tuple(axes[axis] for axis in turn.axes)
+    if not all(isinstance(n, int) and places[n][0] >= 0 for n in one.reads):
+        return None
+    number, axes = places.get(program.outputs[0], (0, ()))
+    if number != -1:
+        return None
+    letters, reads = [], []
+    for text, read in zip(texts.split(","), means.reads, strict=True):
+        source, order = places[one.reads[read]]
+        letters.append("".join(text[order.index(axis)] for axis in range(len(text))))
+        reads.append(source)
+    spelled = f"{letters[0]},{letters[1]}->{''.join(out[axis] for axis in axes)}"
+    return replace(means, equation=spelled, reads=(reads[0], reads[1]))
+
+
+def _keeping(program: Flat, one: Equation, means: Reduces) -> Meaning | None:
+    """Returns a sum behind which its axes are put back with size 1."""
+    *_, last = program.equations
+    if len(program.equations) != 2 or list(last.gives) != program.outputs or means.keep:
+        return None
+    shape, to = program.ins[0].shape, last.outs[0].shape
+    axes = {axis % len(shape) for axis in means.axes}
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return replace(means, keep=True) if last.reads == one.gives and to == kept else None
+
+
+class Known(NamedTuple):
+    """A value of a program: its number among the program's inputs and steps, its shape, and its
+    content where it comes from integers alone."""
+
+    number: int
+    shape: tuple[int, ...]
+    content: np.ndarray | None = None
+
+
+class _Writing:
+    """Says a program as steps. ``count``: of what it reads; ``behind``: what of that functions
+    closed over, by id."""
+
+    def __init__(self, count: int, behind: Mapping[int, Known]) -> None:
+        self.count, self.behind = count, behind
+        self.steps: list[Step] = []
+
+    def program(
+        self, program: Flat, given: Sequence[Known], inside: Mapping[int, np.ndarray]
+    ) -> list[Known]:
+        """Returns a program's results. ``inside``: as of :class:`Program`."""
+
+        def step(place: int, one: Equation, reads: list[Known]) -> list[Known]:
+            return self._step(one, reads, inside.get(place))
+
+        consts = [self.behind.get(id(one)) or self._constant(one) for one in program.consts]
+        return program.run(given, consts, step, self._literal)[1]
+
+    def run(self, closed: Any, given: Sequence[Known]) -> list[Known]:
+        """As of ``looped``."""
+        return self.program(flat(closed), given, {})
+
+    def lines(self, value: Known) -> list[Known]:
+        """As of ``looped``."""
+        count, *rest = value.shape
+        contents = [None] * count if value.content is None else [*value.content]
+        return self._entered(
+            Splits(0, (1,) * count, drop=True), [value], [tuple(rest)] * count, contents
+        )
+
+    def stacked(self, values: Sequence[Known]) -> Known:
+        """As of ``looped``."""
+        return self._entered(o.stack(0), values, [(len(values), *values[0].shape)])[0]
+
+    def whole(self, value: Known) -> int | None:
+        """As of ``looped``."""
+        return None if value.content is None else int(value.content)
+
+    def _entered(
+        self,
+        means: Meaning,
+        reads: Sequence[Known],
+        shapes: Shapes,
+        contents: Sequence[np.ndarray | None] | None = None,
+        op: tuple[str, ...] = (),
+        zeros: np.ndarray | None = None,
+    ) -> list[Known]:
+        numbers = tuple(one.number for one in reads)
+        self.steps.append(Step(means, numbers, shapes[0], tuple(shapes[1:]), op, zeros))
+        self.count += len(shapes)
+        every = zip(shapes, contents or [None] * len(shapes), strict=True)
+        first = self.count - len(shapes)
+        return [Known(n, *both) for n, both in enumerate(every, first)]
+
+    def _held(self, content: np.ndarray, known: bool = True) -> Known:
+        kept = [content] if known else None
+        return self._entered(Holds(content), (), [content.shape], kept)[0]
+
+    def _literal(self, atom: Any) -> Known:
+        return self._held(container(number(atom)))
+
+    def _constant(self, value: Any) -> Known:
+        content = bits(value)
+        plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
+        return self._held(content, plain)
+
+    def _step(self, one: Equation, reads: list[Known], zeros: np.ndarray | None) -> list[Known]:
+        name = one.primitive.name
+        if name in LOOPS:
+            before = len(self.steps), self.count
+            found = looped(name, one.params, reads, self)
+            if found is not None:
+                return found
+            self.steps, self.count = self.steps[: before[0]], before[1]
+        if not one.outs:  # it prints
+            return []
+
+        def content(n: int) -> Callable[[], np.ndarray] | None:
+            known = reads[n].content
+            return None if known is None else lambda: known
+
+        call = one.called(content)
+        means = meaning(call)
+        contents = None
+        if means.exact or not any("float" in dtype for dtype in call.dtypes):  # as a run keeps them
+            contents = self._computed(call, reads)
+        if contents is not None and all(map(exact, contents, call.dtypes)):
+            return [self._held(each) for each in contents]
+        op = (name, repr(attributes(one.params))) if isinstance(means, Unknown) else (name,)
+        return self._entered(
+            means, reads, call.gives, contents, op, zeros if means.notices else None
+        )
+
+    @staticmethod
+    def _computed(call: Call, reads: Sequence[Known]) -> list[np.ndarray] | None:
+        """Results computed from integers alone; None where that isn't so, or they are large."""
+        contents = [one.content for one in reads if one.content is not None]
+        small = all(prod(shape) <= SMALL for shape in (*call.gives, *(one.shape for one in reads)))
+        if not small or len(contents) < len(reads) or call.run is None:
+            return None
+        return call.run(contents)
+
+
+@dataclass
+class Program(Meaning):
+    """A program or a loop, as its equations say: what it reads is its inputs, then ``consts``.
+
+    ``ins``: abstract values of its inputs; ``contents``: of those that come from integers alone, by
+    number. ``inside``: what the meanings of its equations noticed, by their place.
+    """
+
+    primitive: Any
+    params: Mapping[str, Any]
+    ins: Sequence[Any]
+    consts: Sequence[Any] = ()
+    contents: Mapping[int, np.ndarray] = field(default_factory=dict)
+    inside: Mapping[int, np.ndarray] = field(default_factory=dict)
+    word: str = ""
+
+    @cached_property
+    def said(self) -> Meaning:
+        """Its equations as steps; ``Unknown`` of a loop that can't be followed."""
+        count = len(self.ins)
+        behind = {id(one): Known(count + n, np.shape(one)) for n, one in enumerate(self.consts)}
+        writing = _Writing(count + len(behind), behind)
+        given = [
+            Known(n, described(aval)[0], self.contents.get(n)) for n, aval in enumerate(self.ins)
+        ]
+        within = inner(self.primitive, self.params)
+        if within is not None:
+            found: list[Known] | None = writing.program(flat(within), given, self.inside)
+        else:
+            found = looped(self.primitive.name, self.params, given, writing)
+        if found is None:
+            return Unknown("a loop whose steps are unknown")
+        return Steps(tuple(writing.steps), tuple(one.number for one in found))
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return self.said.labels(reads, shapes, what)
+
+    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
+        return self.said
+
+    def parts(self) -> Sequence[Meaning] | None:
+        """What its equations mean, one by one; None where some are loops."""
+        within = inner(self.primitive, self.params)
+        if within is None or not flat(within).equations or flat(within).loops:
+            return None
+        return [meaning(one.called()) for one in flat(within).equations]
+
+    def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
+        """Returns numbers and parameters in which two programs of the same equations differ: a name
+        and both values each. None where their equations are others."""
+        one, two = inner(self.primitive, self.params), inner(other.primitive, other.params)
+        if one is None or two is None:
+            alike = str(self.params) == str(other.params)
+            return [] if alike and self.primitive is other.primitive else None
+        try:
+            return list(differing(flat(one), flat(two)))
+        except Unlike:
+            return None
+
+
+def noticed(program: Flat, given: Sequence[Any]) -> dict[int, np.ndarray]:
+    """Runs a program equation by equation for what the meanings of its equations notice.
+
+    It is not the compiled program, whose values can't be seen, but what underflows there does here.
+    """
+    means = [meaning(one.called()) for one in program.equations]
+    found: dict[int, np.ndarray] = {}
+
+    def step(place: int, one: Equation, reads: list[Any]) -> list[Any]:
+        gives = one.run(reads)
+        if means[place].notices:
+            wide = [[_wide(each) for each in some] for some in (reads, gives)]
+            saw = means[place].noticed(*wide)
+            found.update({} if saw is None else {place: saw})
+        return gives
+
+    if any(one.notices for one in means):
+        program.run(given, program.consts, step)
+    return found
+
+
+def _wide(array: Any) -> Callable[[], np.ndarray]:
+    return lambda: np.asarray(array).astype(np.float64)

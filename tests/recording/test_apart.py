@@ -1,0 +1,113 @@
+"""With a target, in another process, the same question gets the same answer, word for word."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import probe
+
+NETS = """
+import numpy as np
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+def torch(x):
+    import torch
+    torch.manual_seed(0)
+    x = torch.from_numpy(x)
+    w = torch.from_numpy(drawn(64, 65))
+    y = torch.nn.functional.conv1d(x, torch.from_numpy(drawn(8, 3, 5)), padding=2)[:, ::2]
+    y = torch.nn.functional.layer_norm(y.roll(1, 1), (64,)) @ w
+    return torch.nn.functional.pad(y, (1, 2)).softmax(-1)
+
+def jax(x):
+    import jax
+    jnp = jax.numpy
+    y = jax.nn.softmax(jnp.tanh(jnp.asarray(x) @ jnp.asarray(drawn(64, 65))), -1)
+    return jnp.concatenate([y, y[:, ::-1]], 1).sum(-1)
+
+made = []
+
+def keras(x):
+    if not made:
+        made.append(built())
+    return made[0](x)
+
+def built():
+    import keras
+    keras.utils.clear_session()  # layers are numbered from 1, as in a new process
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    inner = [
+        layers.Permute((2, 1)),
+        layers.Conv1D(24, 5, padding="same", activation="relu"),
+        layers.BatchNormalization(),
+        layers.ZeroPadding1D(2),
+        layers.MaxPooling1D(2),
+        layers.Flatten(),
+        layers.Dense(65, activation="softmax"),
+    ]
+    return keras.Sequential([layers.Input((3, 64)), *inner])
+"""
+
+
+@pytest.fixture
+def nets(tmp_path: Any, monkeypatch: Any) -> Any:
+    """Functions that a process of its own finds too."""
+    (tmp_path / "given_nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("given_nets", None)
+
+
+def same(model: Any, target: str, **more: Any) -> dict[str, Any]:
+    """What is said in this process, which is what is said with a target but for its name."""
+    found = []
+    for where in ({}, {"against_target": target}):
+        answer = probe.network(model, vary="batch", at=1, against=8, **more, **where)
+        told, lines = answer.to_json(), [*answer.lines(), *answer.unknown()]
+        for side, size in (("left", 1), ("right", 8)):
+            assert told.pop(side) == f"batch {size}" + f" on {target}" * bool(where)
+            lines = [line.replace(f"batch {size} on {target}", f"batch {size}") for line in lines]
+        found.append((told, lines))
+    assert found[0] == found[1]
+    return found[0][0]
+
+
+@pytest.mark.parametrize("library", ["torch", "jax", "keras"])
+def test_a_function_is_compared_and_explained_there_as_here(nets: Any, library: str) -> None:
+    pytest.importorskip(library)
+    target = "tensorflow" if library == "keras" else library
+    told = same(f"given_nets:{library}", target, shapes={"x": (8, 3, 64)})
+    assert told["examined"] > 3
+
+
+def test_a_file_is_compared_and_explained_there_as_here(nets: Any) -> None:
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", size])
+        for name, size in (("x", 257), ("y", 66))
+    ]
+    w = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Pad", ["p", "pads"], ["q"]),
+        helper.make_node("Relu", ["q"], ["y"]),
+    ]
+    held = [
+        onnx.numpy_helper.from_array(w, "w"),
+        onnx.numpy_helper.from_array(np.int64([0, 1, 0, 0]), "pads"),
+    ]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), nets / "model.onnx")
+    told = same(nets / "model.onnx", "onnxruntime")
+    assert told["examined"] >= 2
