@@ -267,7 +267,7 @@ def _segments(c: Call) -> Meaning:
 
 
 def _solved(c: Call) -> Meaning:
-    shapes, to, said = [c.shape(0), c.shape(1)], c.gives[0], c.numbers("adjoint")
+    shapes, to, said = [c.shape(0), c.shape(1)], c.gives[0], ("adjoint",) * bool(c["adjoint"])
     return o.solved("linalg_solve", c.count, c.places(0, 1), shapes, (2, 2), to[:-2], [to], said)
 
 

@@ -143,13 +143,13 @@ celu: keeps
 mish: keeps
 hard_swish: keeps: hardswish
 hard_sigmoid: : hardsigmoid
-bessel_i0e: : i0e
-bessel_i1e: keeps: i1e
+bessel_i0e: : i0e special_i0e
+bessel_i1e: keeps: i1e special_i1e
 igamma: : gammainc
 igammac: : gammaincc
-zeta:
-nextafter: moves
-population_count: moves: bitwise_count
+zeta: : special_zeta
+nextafter: moves: next_after
+population_count: moves
 
 det: : _linalg_det determinant matrixdeterminant
 inverse: : linalg_inv_ex matrixinverse

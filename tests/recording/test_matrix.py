@@ -1070,6 +1070,7 @@ QUICK = ("numpy", "onnx")
 
 NOT_COMPARED = {
     "bucketize": "its boundaries are an operand in PyTorch, numbers in TensorFlow and LiteRT",
+    "population_count": "it counts into integers of another format in each library",
     "fft": "PyTorch has an operation for all, JAX and TensorFlow several of other arguments",
     "polygamma": "its order is a number in PyTorch and an array in JAX and TensorFlow",
     "fake_quant": "LiteRT's converter makes two conversions of it",
