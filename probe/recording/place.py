@@ -50,6 +50,11 @@ FEW = 1, 2, 3, 5, 7
 """Positions of buffers that are all remainder, or as near to that as the channels allow."""
 
 
+def affordable(size: int) -> int:
+    """Returns how many outputs are asked about where each costs a call of so many elements."""
+    return min(max(ELEMENTS // max(size, 1), LEAST), MOST)
+
+
 def drawn(count: int) -> np.ndarray:
     """Returns numbers of several magnitudes, float64 (count,)."""
     found: np.ndarray = normal(SEED, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
@@ -427,7 +432,7 @@ class _Rows(_Asked):
 def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Placed:
     """Asks about some differing outputs, evenly among all; about ``most`` if it is given."""
     largest = max(side.recorded.size for side in sides)
-    most = most or min(max(ELEMENTS // max(largest, 1), LEAST), MOST, len(apart))
+    most = most or min(affordable(largest), len(apart))
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
     replayed, elsewhere = 0, list[int]()
     for number in chosen.tolist():

@@ -1,9 +1,11 @@
 """Why the outputs of one operation differ between two runs, though what it reads agrees.
 
-The operation is run alone, as it was recorded. Sums of products are put to the engine as a case
-whose target is the operation itself: order and rounding of the differing outputs are revealed on
-both sides and replayed on the recorded operands. Functions are asked whether places differ. What
-neither explains has no class: it is said, and nothing is guessed.
+It is a region: an operation of either run, or several that together compute the same. It is run by
+itself, as it was recorded. Sums of products are asked for the order and the rounding of the outputs
+that differ, which are revealed on both sides and replayed on the recorded operands. Functions are
+asked whether places differ. Where the two sides are written differently, each operation of either
+is replayed behind the other. What none of these explains has no class: it is said, and nothing is
+guessed.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ def _of_step(
     else:
         each = _at_places(meaning)
         assert each is not None
-        chosen = adding.evenly(flat, place.MOST)
+        chosen = adding.evenly(flat, place.affordable(need.size))
         came = place.repeated(place.Function.of(step), chosen, each.along)
         if came is None:
             return None
