@@ -45,6 +45,9 @@ Runner = Callable[[Sequence[Any]], Sequence[Any]]
 SMALL_PIECE = 1 << 20
 """Bytes of values up to which nodes stay in one piece, however little is alive at once."""
 
+MOST_OPENED = 1 << 12
+"""Nodes of bodies up to which iterations are recorded."""
+
 READY = 4
 """Nodes that stay ready to run alone: those of a region run one after the other, many times."""
 
@@ -143,6 +146,10 @@ class Graph(ABC):
     """Whether operands are read where they lie, so that addresses may decide kernels."""
     most_pieces = 48
     opset = 0
+    opens = True
+    """Whether iterations are recorded."""
+    iterated = 0
+    """Nodes of iterations so far."""
 
     def __init__(
         self,
@@ -208,6 +215,13 @@ class Graph(ABC):
         """Returns the nodes that run in the place of one: of its branch, of its next iteration;
         None: it runs itself."""
         return None
+
+    def counted(self, nodes: list[N]) -> list[N]:
+        """Returns the nodes of an iteration. ValueError: there are too many by now."""
+        self.iterated += len(nodes)
+        if self.iterated > MOST_OPENED:
+            raise ValueError(f"have more than {MOST_OPENED} operations")
+        return nodes
 
     def joins(self, node: Any) -> bool:
         """Returns whether a node may run together with others, and again: it keeps no state."""
@@ -466,7 +480,7 @@ class Recorder(ABC):
             except Exception as error:  # a node that can't run alone, or a type without arrays
                 said = " ".join(str(error).split())[:120] or type(error).__name__
                 why = f"can't be run one by one ({said})"
-            if not getattr(graph, "iterated", False):
+            if not graph.iterated:
                 break
             self.note = f"loops are one operation each: their iterations {why}"
         self.whole = True

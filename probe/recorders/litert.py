@@ -21,6 +21,7 @@ import weakref
 import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from probe.recorders.graphs import (
     Fed,
     Graph,
     Held,
+    Key,
     Node,
     Nodes,
     Opened,
@@ -62,41 +64,63 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 """Operators that run other subgraphs of the file; these go with them."""
 
 
+@dataclass(eq=False)
+class Operator(Node):
+    """An operator. ``operands``: keys of all that it is given, None where one is left out;
+    ``number``: of a WHILE, the iterations behind it; ``goes``: key of whether there is a next."""
+
+    operands: Sequence[Key] = ()
+    number: int = 0
+    goes: Key = None
+
+
 class File:
     """A model as it is read. ``nodes``: of its first subgraph, in the order in which they run."""
 
     def __init__(self, content: bytes) -> None:
         root = schema.Model.GetRootAs(content, 0)
         self.model = schema.ModelT.InitFromObj(root)
-        self.graph = self.model.subgraphs[0]
-        self.tensors = self.graph.tensors
-        self.constants: dict[int, np.ndarray] = {}
-        for number, tensor in enumerate(self.tensors):
+        self.tensors: dict[Key, Any] = {}
+        self.constants: dict[Key, np.ndarray] = {}
+        graph = self.model.subgraphs[0]
+        self.ins = [int(n) for n in graph.inputs]
+        self.nodes, self.outs = self.body(0, self.ins)
+
+    def body(
+        self, subgraph: int, inputs: Sequence[Key], ahead: str = ""
+    ) -> tuple[list[Operator], list[Key]]:
+        """Returns a subgraph's operators and the keys of what it gives. ``inputs``: keys of what it
+        is given; ``ahead``: what tells its values from those of the next iteration."""
+        graph = self.model.subgraphs[subgraph]
+        keys: dict[int, Key] = dict(zip(map(int, graph.inputs), inputs, strict=True))
+        for n, tensor in enumerate(graph.tensors):
             data = self._data(tensor)
-            if data is not None and tensor.type in DTYPES:
+            held = n not in keys and data is not None and tensor.type in DTYPES
+            keys.setdefault(n, ("" if held else ahead, subgraph, n) if subgraph else n)
+            self.tensors.setdefault(keys[n], tensor)
+            if held and data is not None:
                 shape = () if tensor.shape is None else tuple(tensor.shape)
-                self.constants[number] = data.view(DTYPES[tensor.type]).reshape(shape)
-        self.nodes = list(filter(None, map(self._node, self.graph.operators)))
+                self.constants[keys[n]] = data.view(DTYPES[tensor.type]).reshape(shape)
+        nodes = [self._node(one, keys, ahead) for one in graph.operators]
+        return list(filter(None, nodes)), [keys[int(n)] for n in graph.outputs]
 
     def _data(self, tensor: Any) -> np.ndarray | None:
         """Returns the bytes of a constant tensor."""
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
-    def _node(self, operator: Any) -> Node | None:
+    def _node(self, operator: Any, keys: Mapping[int, Key], ahead: str) -> Operator | None:
         """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
         weight: then that is a constant."""
         code = self.model.operatorCodes[operator.opcodeIndex]
         op = NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
         if op == "CUSTOM":
             op = str((code.customCode or b"custom").decode(errors="replace"))
-        for name in ("inputs", "outputs"):
-            given = getattr(operator, name)
-            setattr(operator, name, [] if given is None else [int(n) for n in given])
+        every = ([] if one is None else one for one in (operator.inputs, operator.outputs))
+        operands, gives = ([keys.get(int(n)) for n in some] for some in every)
         # variables an operator keeps for itself
-        slots = [n if n >= 0 and not self.tensors[n].isVariable else None for n in operator.inputs]
-        gives = operator.outputs
-        half = self.constants.get(slots[0]) if slots and slots[0] is not None else None
+        slots = [None if k is None or self.tensors[k].isVariable else k for k in operands]
+        half = self.constants.get(slots[0]) if slots else None
         if op == "DEQUANTIZE" and half is not None and half.dtype == np.float16:
             self.constants[gives[0]] = half.astype(np.float32)
             return None
@@ -105,32 +129,26 @@ class File:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in ({} if found is None else vars(found)).items()
         }
-        path = self.name(gives[0]).removesuffix(":0") if gives else op
-        return Node(operator, op, slots, gives, words=words, path=path)
+        path = ahead + (self.name(gives[0]).removesuffix(":0") if gives else op)
+        return Operator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
-    def name(self, number: int) -> str:
+    def name(self, key: Key) -> str:
         """Returns a tensor's name."""
-        given = self.tensors[number].name
-        return given.decode(errors="replace") if isinstance(given, bytes) else str(given or number)
+        given = self.tensors[key].name
+        return given.decode(errors="replace") if isinstance(given, bytes) else str(given or key)
 
-    def scale(self, number: int) -> Scale | None:
+    def scale(self, key: Key) -> Scale | None:
         """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
-        found = self.tensors[number].quantization
+        found = self.tensors[key].quantization
         if found is None or found.scale is None or not len(found.scale):
             return None
         zeros = () if found.zeroPoint is None else found.zeroPoint
         return tuple(map(float, found.scale)), tuple(map(int, zeros))
 
-    def keeps(self, node: Node) -> bool:
-        """Returns whether an operator keeps a state, or runs others."""
-        return node.op in NESTED or any(
-            self.tensors[n].isVariable for n in node.own.inputs if n >= 0
-        )
-
     def inputs(self) -> tuple[Input, ...]:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
         found = []
-        for n in map(int, self.graph.inputs):
+        for n in self.ins:
             tensor, name = self.tensors[n], self.name(n)
             if tensor.type not in DTYPES:
                 why = "this input is not an array"
@@ -149,8 +167,8 @@ class File:
         ``fed``: what they read from before; ``shapes``: of values, where they aren't the file's;
         ``held``: other numbers for constants.
         """
-        every = dict.fromkeys(n for one in nodes for n in (*one.own.inputs, *one.gives))
-        numbers = [n for n in every if n >= 0]
+        every = dict.fromkeys(n for one in nodes for n in (*one.operands, *one.gives))
+        numbers = [n for n in every if n is not None]
         places = {n: place for place, n in enumerate(numbers)}
         made, graph = schema.ModelT(), schema.SubGraphT()
         made.buffers, graph.tensors = [aligned_buffer(schema)], []
@@ -165,7 +183,7 @@ class File:
         graph.operators = []
         for one in nodes:
             graph.operators.append(copy(one.own))
-            graph.operators[-1].inputs = [places.get(n, -1) for n in one.own.inputs]
+            graph.operators[-1].inputs = [places.get(n, -1) for n in one.operands]
             graph.operators[-1].outputs = [places[n] for n in one.gives]
         graph.inputs = [places[n] for n in fed]
         graph.outputs = [n for one in graph.operators for n in one.outputs]
@@ -211,17 +229,27 @@ class Operators(Graph):
     )
 
     def __init__(
-        self, file: File, inputs: Mapping[str, np.ndarray], switches: Mapping[str, str]
+        self,
+        file: File,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str],
+        opens: bool = True,
     ) -> None:
         self.file, self.switches = file, switches
-        given = {int(n): inputs[file.name(int(n))] for n in file.graph.inputs}
-        super().__init__(file.nodes, given, [int(n) for n in file.graph.outputs], file.constants)
+        given = {n: inputs[file.name(n)] for n in file.ins}
+        super().__init__(file.nodes, given, file.outs, file.constants)
+        self.opens = opens
         self.folder = Path(tempfile.mkdtemp(prefix="probe"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.files: dict[Any, Path] = {}
 
     def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
         key = tuple(map(id, nodes)) if once and self.pieces else ()  # wanted again in the next run
+        if "passed" in nodes[0].words:
+            numbers = {**self.constants, **held}
+            return lambda arrays: [
+                {**numbers, **dict(zip(fed, arrays, strict=True))}[key] for key in nodes[0].slots
+            ]
         model: Any = self.files.get(key)
         if model is None:
             model = bytes(self.file.piece(nodes, fed, self.known, held)[0])
@@ -236,14 +264,49 @@ class Operators(Graph):
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
         return quantised(meaning(call), *scales)
 
-    def joins(self, node: Node) -> bool:
-        return not self.file.keeps(node)
+    def joins(self, node: Operator) -> bool:
+        keeps = any(self.file.tensors[k].isVariable for k in node.operands if k is not None)
+        return not (keeps or node.op in NESTED)
 
-    def name(self, key: int) -> str:
+    def opened(self, node: Operator) -> Sequence[Operator] | None:
+        if not self.opens or node.op not in ("IF", "WHILE") or "passed" in node.words:
+            return None
+        state, ahead, turn = node.slots, list[Operator](), f"{node.path}[{node.number}]/"
+        if node.op == "IF":
+            which = "then" if self.array(state[0]).any() else "else"
+            number, state, turn = node.words[f"{which}SubgraphIndex"], state[1:], f"{node.path}/"
+        elif node.goes is not None and not self.array(node.goes).any():
+            return [self._passed(node, state, node.gives)]
+        else:
+            number = node.words[f"{'cond' if node.goes is None else 'body'}SubgraphIndex"]
+        # a body gets its first state as any other: what is constant, operators run otherwise on
+        if held := list(dict.fromkeys(key for key in state if key in self.constants)):
+            fresh = {key: (turn, "from", key) for key in held}
+            self.file.tensors.update((fresh[key], self.file.tensors[key]) for key in held)
+            ahead = [self._passed(node, held, [*fresh.values()])]
+            state = [fresh.get(key, key) for key in state]
+        nodes, gives = self.file.body(number, state, turn)
+        if node.op == "IF":
+            return [*ahead, *nodes, self._passed(node, gives, node.gives)]
+        behind = replace(node, slots=gives, captured=(), goes=None, number=node.number + 1)
+        if node.goes is None:  # whether there is a next iteration; then that
+            behind = replace(node, slots=state, captured=gives, goes=gives[0])
+        return self.counted([*ahead, *nodes, behind])
+
+    @staticmethod
+    def _passed(node: Operator, reads: Sequence[Key], gives: Sequence[Key]) -> Operator:
+        """Returns an operator that only passes values on, which is what is recorded of a node whose
+        body is."""
+        words = {"passed": len(reads)}
+        return replace(node, slots=reads, gives=gives, captured=(), words=words, operands=())
+
+    def name(self, key: Key) -> str:
         return self.file.name(key)
 
     def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes."""
+        if "passed" in node.words:
+            return [f"{out}{n or ''} = {own[key]}" for n, key in enumerate(node.slots)]
         words = ""
         if "threads" in self.switches:
             words += f", num_threads={int(self.switches['threads'])}"
@@ -347,7 +410,7 @@ class Recorder(graphs.Recorder):
 
     def cut(self, opens: bool) -> Operators:
         """Returns the model's operators."""
-        return Operators(File(self.model), self.inputs, self.switches)
+        return Operators(File(self.model), self.inputs, self.switches, opens)
 
 
 AGAIN = "convert or download it again"

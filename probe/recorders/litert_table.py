@@ -17,6 +17,7 @@ from probe.semantics import (
     Made,
     Meaning,
     Normalises,
+    Passes,
     Scans,
     Shapes,
     Step,
@@ -232,6 +233,8 @@ TABLE: dict[str, Row] = {
     "PADV2": lambda c: moved(c, 0, 2),
     "EMBEDDING_LOOKUP": lambda c: reading(c, o.take(0, c.value(0)), 1),
     "ONE_HOT": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
+    # what their subgraphs were given, and gave
+    **rows("IF WHILE", lambda c: Passes(tuple(range(c["passed"])))),
     "DYNAMIC_UPDATE_SLICE": _written,
     "SCATTER_ND": lambda c: placed.written(
         c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True

@@ -57,9 +57,6 @@ LEVELS = {
 MOST_THREADS = 512
 """Threads that all pieces may have together: each has its own."""
 
-MOST_OPENED = 1 << 12
-"""Nodes of bodies up to which iterations are recorded."""
-
 
 def options(switches: Mapping[str, str]) -> Any:
     """Returns a session's options: ``threads``, ``deterministic`` and ``optimisation``."""
@@ -111,7 +108,7 @@ class Optimised(Graph):
     ) -> None:
         share_memory()
         self.model, self.switches = model, {**switches, "optimisation": "none"}
-        self.mapped, self.opens, self.iterated = mapped, opens, 0
+        self.mapped, self.opens = mapped, opens
         threads = int(switches.get("threads", 0)) or os.cpu_count() or 1
         self.most_pieces = max(2, min(self.most_pieces, MOST_THREADS // threads))
         self.sessions: dict[str, Any] = {}
@@ -214,10 +211,7 @@ class Optimised(Graph):
             if inputs is None:
                 return onnx_file.ended(node) if node.turn.number else None
             nodes, constants = onnx_file.turned(node, inputs, self.mapped)
-            nodes[:0] = ahead
-            self.iterated += len(nodes)
-            if self.iterated > MOST_OPENED:
-                raise ValueError(f"have more than {MOST_OPENED} operations")
+            nodes = self.counted([*ahead, *nodes])
         self.constants |= constants
         return nodes
 

@@ -69,34 +69,33 @@ Fields = dict[str, list[Any]]
 
 def parsed(text: str) -> Fields:
     """Returns the fields of a message in text format. InputError where it is none."""
-    return _message((one for one in TOKEN.findall(text) if not one.startswith("#")), "")
-
-
-def _message(tokens: Iterator[str], end: str) -> Fields:
     found: Fields = {}
-    for name in tokens:
-        if name == end:
-            return found
-        if name in (";", ","):
+    outer: list[tuple[Fields, str]] = []  # messages that this one is in, with the field's name
+    name, listed = "", False
+    for token in TOKEN.findall(text):
+        if token[0] in "#,;:":
             continue
-        if not re.fullmatch(r"\w+", name):
-            why = "it is not the name of a field"
-            raise InputError("prototxt", name, why, "check the file's text")
-        every, value = found.setdefault(name, []), next(tokens, "")
-        if value == ":":
-            value = next(tokens, "")
-        if value in ("{", "<"):
-            every.append(_message(tokens, {"{": "}", "<": ">"}[value]))
-        elif value == "[":
-            for item in tokens:
-                if item == "]":
-                    break
-                if item != ",":
-                    every.append(_value(item))
+        if name and token in ("{", "<"):
+            found.setdefault(name, []).append({})
+            outer.append((found, name if listed else ""))
+            found, name, listed = found[name][-1], "", False
+        elif outer and not name and token in ("}", ">"):
+            found, name = outer.pop()
+            listed = bool(name)
+        elif name and token in ("[", "]"):
+            listed = token == "["
+            name = name if listed else ""
+        elif name:
+            found.setdefault(name, []).append(_value(token))
+            name = name if listed else ""
+        elif re.fullmatch(r"\w+", token):
+            name = token
         else:
-            every.append(_value(value))
-    if end:
-        raise InputError("prototxt", "end of file", f"a {end} is missing", "check the file's text")
+            why = "it is not the name of a field"
+            raise InputError("prototxt", token, why, "check the file's text")
+    if outer or name:
+        why, todo = "a field or message is not complete", "check the file's text"
+        raise InputError("prototxt", "end of file", why, todo)
     return found
 
 

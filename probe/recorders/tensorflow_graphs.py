@@ -454,12 +454,10 @@ class Watching:
             return read
         if node.op in BRANCHES:
             which = int(array(read[0]))
-            names = (
-                words["branches"]
-                if "Case" in node.op
-                else [words["else_branch"], words["then_branch"]]
-            )
-            return inside(names[min(max(which, 0), len(names) - 1)], read[1:])
+            if "Case" not in node.op:
+                return inside(words["then_branch" if which else "else_branch"], read[1:])
+            names = words["branches"]  # any other number is the last one's
+            return inside(names[which if 0 <= which < len(names) else -1], read[1:])
         found = run(node.op, read, node.attributes, node.count)
         for one in found:  # no variable's memory, where it would be looked for
             self.aliases[one._id] = one._id
@@ -541,7 +539,9 @@ def traced(name: str, known: dict[str, Graph]) -> Graph:
         definition = context.context().get_function_def(name)
         graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
         fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
-        nodes = [_node(one) for one in graph.node if one.name not in set(fed.values())]
+        fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
+        names = set(fed.values())
+        nodes = [_node(one) for one in graph.node if one.name not in names]
         outputs = definition.signature.output_arg
         given = [_place(flat[definition.ret[one.name]]) for one in outputs]
         known[name] = Graph(_sorted(nodes, [node.name for node in nodes]), fed, given)

@@ -9,13 +9,15 @@ formulas are the cause only if each step gives its recorded bits, for each outpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from probe import floats
 from probe.errors import ProbeError
+from probe.order.summation import Summation
+from probe.order.tree import Tree
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
@@ -90,31 +92,62 @@ def of_formulas(
     against = f"{said[0]} on the left, {said[1]} on the right"
     if words[0] != words[1]:
         kind, what = "algorithm", f"two formulas: {against}"
-    elif _one_sum(told, np.flatnonzero(examined)):
-        kind, what = "order", f"the same products are added in different orders: {against}"
+    elif kind := _of_one_sum(told, np.flatnonzero(examined)):
+        what = f"the same products are added in different ways: {against}"
     else:
         return None
     all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
     return Placed(kind, f"{what}; {all_of}", count, came)
 
 
-def _one_sum(told: Sequence[_Told], which: np.ndarray) -> bool:
-    """Returns whether each of these outputs is one sum of the same products on both sides, rounded
-    alike: then it is the order in which they are added that differs."""
+def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
+    """Returns what sets two sums of the same products apart, where each of these outputs is one on
+    both sides; empty where it isn't, or it can't be seen which product is which."""
     if any(len(one.sums) != 1 or (one.sums[0][1][which] < 0).any() for one in told):
-        return False
-    sides = []
-    for (adds, origin), *_ in (one.sums for one in told):
-        given, places = adds.run.operands, adds.places[origin[which]]
-        width, dtype = adds.sum.filters // adds.sum.groups, adds.sum.dtype
-        summations = [adds.run.summation(at) for at in places]
-        if any(one is None or one.rounding.fused for one in summations):
-            return False
-        x = [given.columns[f // width][:, p] for p, f in places.tolist()]
-        met = zip(x, given.weights[:, places[:, 1]].T, strict=True)
-        products = (floats.widen(a, dtype) * floats.widen(b, dtype) for a, b in met)
-        sides.append([np.sort(one[one != 0]) for one in products])
-    return all(map(np.array_equal, *sides))
+        return ""
+    kinds = set[str]()
+    for n in which.tolist():
+        left, right = (_by_product(*one.sums[0], n) for one in told)
+        if left is None or right is None or left[1].keys() != right[1].keys():
+            return ""
+        names = {leaf: left[1][key] for key, leaf in right[1].items()}
+        ours, theirs = (one.restricted(leaves.values()) for one, leaves in (left, right))
+        apart = ours.causes(_renamed(theirs, names))
+        kinds.update(apart or ("order",))  # alone a bias is added elsewhere
+    return "+".join(sorted(kinds))
+
+
+def _by_product(
+    adds: Adds, origin: np.ndarray, n: int
+) -> tuple[Summation, dict[tuple[float, ...], int]] | None:
+    """Returns how an output is added, and its leaves by what they multiply, but for products of
+    zero; None where two have the same factors, or nothing is known."""
+    position, filter_ = adds.places[origin[n]].tolist()
+    summation, given, dtype = (
+        adds.run.summation((position, filter_)),
+        adds.run.operands,
+        adds.sum.dtype,
+    )
+    group = filter_ // (adds.sum.filters // adds.sum.groups)
+    x, w = given.columns[group][:, position], given.weights[:, filter_]
+    pairs = zip(floats.widen(x, dtype).tolist(), floats.widen(w, dtype).tolist(), strict=True)
+    leaves = [(tuple(sorted(pair)), leaf) for leaf, pair in enumerate(pairs) if all(pair)]
+    found = dict(leaves)
+    known = summation is not None and {*found.values()} <= {*summation.tree.leaves}
+    return (summation, found) if known and len(found) == len(leaves) else None  # type: ignore[return-value]
+
+
+def _renamed(one: Summation, names: Mapping[int, int]) -> Summation:
+    """Returns a summation whose leaves have other numbers."""
+    nodes = [[names.get(child, child) for child in node] for node in one.tree.nodes]
+    leaf = names.get(one.tree.leaves[0], 0)
+    changed = {
+        name: frozenset(names.get(n, n) for n in value)
+        for name, fact, value in one.rounding.facts()
+        if isinstance(value, frozenset) and fact.leaves
+    }
+    rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
+    return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
 
 
 def _inside(one: Alone) -> list[Operation]:
@@ -310,11 +343,11 @@ def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray
     return Placed("order", why, len(apart), len(apart))
 
 
-Tree = int | tuple["Tree", "Tree"]
+Terms = int | tuple["Terms", "Terms"]
 """An operand's number, or two of these that are added."""
 
 
-def _tree(one: Alone) -> Tree | None:
+def _tree(one: Alone) -> Terms | None:
     """Returns how an operation adds what it reads; None where it does anything else."""
     meaning = one.operation.meaning
     count = len(one.operation.reads)
@@ -323,7 +356,7 @@ def _tree(one: Alone) -> Tree | None:
     steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
     if isinstance(meaning, Steps):
         steps = meaning.steps if not meaning.gives else ()
-    values: list[Tree] = list(range(count))
+    values: list[Terms] = list(range(count))
     for step in steps:
         what = step.meaning
         plain = isinstance(what, Each) and what == Each(what.word, zero="adds")
@@ -354,13 +387,13 @@ def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
     return one.shape, one.dtype, one.digest
 
 
-def _leaves(tree: Tree, names: Sequence[str | None]) -> list[str | None]:
+def _leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:
     if isinstance(tree, int):
         return [names[tree]]
     return [name for one in tree for name in _leaves(one, names)]
 
 
-def _said(tree: Tree, names: Sequence[str | None]) -> str:
+def _said(tree: Terms, names: Sequence[str | None]) -> str:
     """Returns the sum in words; the two sides of one addition have no order."""
     if isinstance(tree, int):
         return str(names[tree])
@@ -368,7 +401,7 @@ def _said(tree: Tree, names: Sequence[str | None]) -> str:
     return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
 
 
-def _added(tree: Tree, reads: Sequence[np.ndarray]) -> np.ndarray:
+def _added(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
     if isinstance(tree, int):
         return reads[tree]
     with np.errstate(all="ignore"):

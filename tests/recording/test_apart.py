@@ -40,6 +40,7 @@ def keras(x):
 
 def built():
     import keras
+    keras.utils.clear_session()  # layers are numbered from 1, as in a new process
     keras.utils.set_random_seed(0)
     layers = keras.layers
     inner = [

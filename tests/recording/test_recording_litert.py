@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,12 @@ from probe import ulp
 from probe.errors import InputError
 from probe.recording import difference
 from probe.recording.recording import Live
+from tests.recording.truth import changed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
 from probe.backends import litert_model
-from probe.recorders import litert
+from probe.recorders import graphs, litert
 
 RNG = np.random.default_rng(6)
 MORE = {
@@ -281,3 +284,51 @@ def test_other_weights_are_given_to_an_operator_whose_model_waits_on_disk(monkey
     recorder.record(visit)
     assert seen[0].tobytes() == seen[2].tobytes()
     assert (2 * seen[0]).tobytes() == seen[1].tobytes()
+
+
+def looped(batch: int) -> bytes:
+    """A recurrent cell in a WHILE, three times, and an IF behind it."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow's converter writes such files")
+    weights = tf.constant(normal(6, 6) / 2)
+
+    def model(x):
+        def cell(n, state):
+            return n + 1, tf.tanh(state @ weights + x)
+
+        _, state = tf.while_loop(lambda n, _: n < 3, cell, (tf.constant(0), tf.zeros_like(x)))
+        return tf.cond(tf.reduce_sum(x) > 1e9, lambda: state * 2.0, lambda: tf.exp(state))
+
+    signature = [tf.TensorSpec((batch, 6), tf.float32, name="x")]
+    made = tf.function(model, input_signature=signature)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        concrete = made.get_concrete_function()
+        return tf.lite.TFLiteConverter.from_concrete_functions([concrete], made).convert()
+
+
+@pytest.mark.parametrize("xnnpack", ["0", "1"])
+def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
+    model, x, seen = looped(4), normal(4, 6), []
+    recorder = litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack})
+    for _ in range(2):
+        seen.clear()
+        (found,) = [np.array(one.array()) for one in recorder.record(seen.append)]
+        assert found.tobytes() == recorder.plain()[0].tobytes()
+    assert not recorder.note
+    turns = [one.path.partition("[")[2][:1] for one in seen if one.op == "TANH"]
+    assert turns == ["0", "1", "2"]
+    assert {"IF", "WHILE", "EXP"} <= {one.op for one in seen}
+    sides = [
+        litert.Recorder(model, {"x": one}, {"xnnpack": "0"})
+        for one in (x, changed(x, [2, 0, 3, 1]))
+    ]
+    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
+
+
+def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
+    monkeypatch.setattr(graphs, "MOST_OPENED", 4)
+    recorder, seen = litert.Recorder(looped(4), {"x": normal(4, 6)}), []
+    recorder.record(seen.append)
+    assert recorder.note.startswith("loops are one operation each")
+    assert "WHILE" in [one.op for one in seen]
+    assert "TANH" not in [one.op for one in seen]

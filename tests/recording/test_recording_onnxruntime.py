@@ -19,7 +19,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from probe.recorders import onnx_file, onnxruntime  # noqa: E402
+from probe.recorders import graphs, onnx_file, onnxruntime  # noqa: E402
 
 RNG = np.random.default_rng(5)
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
@@ -268,7 +268,7 @@ def test_of_a_loop_every_iteration_is_recorded(cond):
 def test_a_loop_of_no_iteration_and_one_of_too_many_are_one_operation(monkeypatch):
     x = normal(3)
     for most, note in ((0, ""), (9, "loops are one operation each: their iterations")):
-        monkeypatch.setattr(onnxruntime, "MOST_OPENED", 30)
+        monkeypatch.setattr(graphs, "MOST_OPENED", 30)
         recorder, seen = onnxruntime.Recorder(counted(most, x), {"x": x}), []
         recorder.record(seen.append)
         assert recorder.note.startswith(note) and bool(note) == bool(recorder.note)

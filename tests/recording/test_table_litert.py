@@ -331,7 +331,8 @@ def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
 
 
 def test_every_row_of_the_table_is_reached() -> None:
-    assert not TABLE.keys() - {one.op for one in OPERATORS}
-    left = TABLE.keys() - {one.op for one in able()}
+    loops = {"IF", "WHILE"}  # of test_recording_litert.py
+    assert TABLE.keys() - {one.op for one in OPERATORS} == loops
+    left = TABLE.keys() - {one.op for one in able()} - loops
     # LiteRT's schema has these, and no kernel for most of them: it runs them in other programs
     assert all(op.startswith("STABLEHLO_") for op in left), left

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from probe.recording.recording import digest
 from tests.recording.truth import changed, shares, told
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -19,6 +20,7 @@ from tensorflow.python.eager import context, execute  # noqa: E402
 
 from probe.recorders.tensorflow import Recorder  # noqa: E402
 from probe.recorders.tensorflow_table import APPROXIMATE, EVERYTHING, FUNCTIONS, TABLE  # noqa: E402
+from probe.recorders.tensorflow_values import array, tensor_of  # noqa: E402
 
 pytestmark = pytest.mark.slow  # a second each, and as long as TensorFlow takes to be imported
 
@@ -245,6 +247,7 @@ def moves(x: Given) -> list[Any]:
         raw.Reshape(tensor=t, shape=[-1, 4]),
         raw.ExpandDims(input=t, axis=1),
         raw.Squeeze(input=t[:, :1]),
+        raw.Squeeze(input=a[:, None, :, None], axis=[-1]),
     ]
     found += [raw.Transpose(x=t, perm=[2, 0, 1]), raw.ConjugateTranspose(x=x["c"], perm=[1, 0])]
     found += [
@@ -500,6 +503,29 @@ def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -
 
 READ_WHOLE = {"CropAndResize", "Cross", *EVERYTHING.split()}
 """What reads all of its input, of which one element is changed."""
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPS if name != "fused"])
+def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
+    """Also where Python and TensorFlow's registry have other names for an argument."""
+    met: set[str] = set()
+
+    def visit(event: Any) -> None:
+        arrays = [np.array(one.array()) for one in event.reads]
+        wanted = [digest(one.array()) for one in event.gives]
+        assert [digest(one) for one in event.again(arrays)] == wanted, event.op
+        names = [f"v{n}" for n in range(len(arrays))]
+        given = [
+            tensor_of(*both) for both in zip(arrays, (r.dtype for r in event.reads), strict=True)
+        ]
+        space = {"tf": tf, **dict(zip(names, given, strict=True))}
+        exec("\n".join(event.lines(names, "y")), space)
+        found = space["y"] if isinstance(space["y"], list | tuple) else [space["y"]]
+        assert [digest(array(one)) for one in found] == wanted, event.lines(names, "y")
+        met.add(event.op)
+
+    Recorder(lambda: GROUPS[name](given())).record(visit)
+    assert len(met) > 20
 
 
 def test_every_row_of_the_tables_is_reached() -> None:
