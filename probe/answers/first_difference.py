@@ -480,9 +480,9 @@ def first_difference(
     """Runs two functions that should agree, and finds the first operation where they don't.
 
     ``left``, ``right``: functions without arguments, such as ``lambda: model(x[:1])`` and ``lambda:
-    model(x)``; they are run as often as is needed, some ten times. They return arrays of PyTorch,
-    TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
-    functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
+    model(x)``; each is run three times, more often where watching changes bits. They return arrays
+    of PyTorch, TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called
+    with, for functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
     (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
     ``explain``: find the causes. ``time``: stop after this long (``30s``, ``5m``); what is
     found by then is returned, and a note names what is left. ``progress``: is called with what is

@@ -33,7 +33,8 @@ from probe.operation import SPLICE
 from probe.recording.followed import aligned, marked, reading, relabelled
 from probe.recording.judging import Judged, judged, settled
 from probe.recording.labelling import labels_of
-from probe.recording.recording import Side, digest
+from probe.recording.recording import Run as Recorded
+from probe.recording.recording import digest
 from probe.semantics.labels import Labels, told_apart
 
 CUT = 500_000
@@ -230,7 +231,7 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
 class _Followed:
     """One size: labels of the short run, with those of the full one where constants are put in."""
 
-    def __init__(self, graph: Graph, content: int, size: int, side: Side) -> None:
+    def __init__(self, graph: Graph, content: int, size: int, side: Recorded) -> None:
         self.graph, self.content, self.size, self.side = graph, content, size, side
         self.whole = graph.whole(content)
         self.left, self.right = labels_of(side, self.whole)
@@ -310,7 +311,7 @@ class _Followed:
         return True
 
 
-def _proved(graph: Graph, side: Side, found: Between) -> bool:
+def _proved(graph: Graph, side: Recorded, found: Between) -> bool:
     """Runs the short run operation by operation with the constants put in, on several contents."""
     nothing = graph.nothing
     operations = zip(side.recording.operations, nothing.recording.operations, strict=True)
@@ -324,7 +325,7 @@ def _proved(graph: Graph, side: Side, found: Between) -> bool:
         size = side.recording.values[one.value].shape[one.axis]
         constants[one.value] = np.take(whole, range(one.start, size), one.axis)
     found.constants = [constants[one.value] for one in found.splices]
-    agains = side.agains({one.number for one in side.recording.operations})
+    agains = {one.number: one.again for one in side.recording.operations}
     if any(agains.get(one.number) is None for one in side.recording.operations):
         return False
     for seed in range(SETS):
@@ -337,7 +338,7 @@ def _proved(graph: Graph, side: Side, found: Between) -> bool:
 
 def _interpreted(
     graph: Graph,
-    side: Side,
+    side: Recorded,
     found: Between,
     agains: Mapping[int, Any],
     constants: Mapping[int, np.ndarray],

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
@@ -22,7 +23,7 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError, ProbeError
-from probe.recording.contract import INPUT, WEIGHT, Again, Event, Input, Laid, Seen, Visit, laid
+from probe.recording.contract import INPUT, WEIGHT, Again, Input, Laid, Operation, Seen, Visit, laid
 from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.call import Call, Operand, positions
@@ -164,7 +165,7 @@ class Graph(ABC):
         self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
         self.left: Counter[Any] = Counter()
         self.counts: Counter[Any] = Counter()
-        self.events: list[Event] = []
+        self.events: list[Operation] = []
         self.pieces: list[Piece] = []
         self.alive = 0
         self.ready: OrderedDict[Any, Runner] = OrderedDict()
@@ -330,7 +331,8 @@ class Graph(ABC):
             size = sum(one.size for one in piece.nodes)
             size += sum(self.nbytes(self.constants[key]) for key in held)
             if total + size <= self.KEPT and all(map(self.joins, piece.nodes)):
-                piece.run = self.start(piece)
+                with suppress(Exception):  # what can't start together is apart when it is to run
+                    piece.run = self.start(piece)
                 total += size
 
     def runs(self, pieces: list[Piece]) -> None:
@@ -363,7 +365,7 @@ class Graph(ABC):
         settled = key in self.constants or key in self.settled
         return Operand(at, *self.described_at(key), partial(self.array, key) if settled else None)
 
-    def _event(self, node: Any) -> Event:
+    def _event(self, node: Any) -> Operation:
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
         if all(key in self.settled or key in self.constants for key in reads):
@@ -383,7 +385,7 @@ class Graph(ABC):
         what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
         lines = partial(self._lines, node, reads, addresses) if node.able else None
         first = node.op, node.path, seen, gives, what, node.said
-        return Event(*first, alone, lines, self.IMPORTS)
+        return Operation(*first, alone, lines, self.IMPORTS)
 
     def _lines(
         self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
@@ -495,7 +497,7 @@ class Recorder(ABC):
         found = self.plain()
         reads = [_of_array(name, one) for name, one in self.inputs.items()]
         gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
-        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
+        visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -508,7 +510,7 @@ class Recorder(ABC):
         return found
 
 
-def _noted(into: list[str], visit: Visit, event: Event) -> None:
+def _noted(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
     into.extend(digest(np.asarray(one.array())) for one in event.gives)
     visit(event)

@@ -34,7 +34,7 @@ from probe.recorders.jax_programs import (
     unrolled,
 )
 from probe.recorders.jax_table import Program, folded, meaning, noticed, only
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.recording.recording import SMALL, digest
 from probe.semantics import Meaning, Passes
 
@@ -322,8 +322,7 @@ class _Trace(Base):  # type: ignore[misc]
                 ins = [*map(core.typeof, given)]
                 means: Meaning = Program(one.primitive, one.params, ins, behind, contents)
             else:
-                nth = functools.partial(_nth, given)
-                means = meaning(one.called(lambda n, nth=nth: functools.partial(nth, n)))  # type: ignore[misc]
+                means = meaning(one.called(functools.partial(_content, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
             told = Told(means, attributes(one.params), None, None)
             self._visit(one.primitive.name, path, reads, gives, told)
@@ -388,15 +387,15 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]
-        self.visit(Event(op, path, reads, made, *told, IMPORTS))
+        self.visit(Operation(op, path, reads, made, *told, IMPORTS))
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
 """Operations whose second input is taken for weights where no operation gave it."""
 
 
-def _nth(values: Sequence[Any], number: int) -> np.ndarray:
-    return _bits(values[number])
+def _content(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
+    return lambda: _bits(values[number])
 
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")

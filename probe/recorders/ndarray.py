@@ -20,7 +20,7 @@ import numpy as np
 from probe import layout
 from probe.errors import InputError
 from probe.floats import FORMATS
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Laid, Seen, Visit, laid
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Laid, Operation, Seen, Visit, laid
 from probe.recording.inputs import restored
 from probe.semantics import Meaning, Same, Unknown, Whole, functions
 from probe.semantics import operations as o
@@ -210,7 +210,7 @@ class _Run:
         told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
         told = {word: repr(one) for word, one in told.items() if not _found(one, _Hole)}
         self.visit(
-            Event(
+            Operation(
                 *(name, getattr(_local, "path", ""), seen, results, means, told, again),
                 *(_lines(name, held, addresses), ("import numpy as np",)),
             )

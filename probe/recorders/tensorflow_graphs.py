@@ -40,7 +40,16 @@ from probe.recorders.tensorflow_values import (
     tensor_of,
 )
 from probe.recording import composed
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Isolated, Lines, Seen, Visit
+from probe.recording.contract import (
+    CONSTANT,
+    INPUT,
+    WEIGHT,
+    Isolated,
+    Lines,
+    Operation,
+    Seen,
+    Visit,
+)
 from probe.recording.recording import digest, recorded
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
@@ -116,7 +125,7 @@ class Function(NamedTuple):
 
 
 Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
-"""What is said of an operation besides its arrays and its place, as ``Event`` has it."""
+"""What is said of an operation besides its arrays and its place, as ``Operation`` has it."""
 
 
 class Known:
@@ -303,7 +312,7 @@ class Watching:
             gives = [self.seen(outputs[n], path) for n in given]
             self._gives(gives)
             told = self._told(Ran(op, inputs, attributes, outputs, read, given))
-            self.visit(Event(op, path, reads, gives, *told, IMPORTS))
+            self.visit(Operation(op, path, reads, gives, *told, IMPORTS))
 
     def _told(self, ran: Ran) -> Told:
         """Returns what is said of a call. It is the same for all that are alike, unless the meaning
@@ -363,7 +372,7 @@ class Watching:
             parts = [_part(whole, n) for n in range(whole.shape[0])]
             self.lists[outputs[0]._id] = list(parts)
             apart = o.unstack(0, len(parts))
-            self.visit(Event(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
+            self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
         elif op == "TensorListGetItem" and held and (one := held[int(array(inputs[1]))]):
             self.aliases[outputs[0]._id] = one.key
             self.roles[one.key] = one.role, one.name
@@ -374,7 +383,7 @@ class Watching:
         elif op == "TensorListStack" and held is not None:
             every = [one for one in held if one is not None]
             gives = [self.seen(outputs[0], path)]
-            self.visit(Event(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
+            self.visit(Operation(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
         elif op not in ("TensorListLength", "TensorListElementShape"):
             self.said.append(f"{op}: its result is treated as an input")
 
@@ -486,7 +495,7 @@ class Watching:
                 found = run(name, fed, options, len(outputs))
                 return [np.array(array(found[n])) for n in given]
 
-            self.visit(Event(f"function {plain}", path, reads, gives, meaning, {}, again))
+            self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
 
     def places(self, inputs: list[Any]) -> list[int]:
         """Returns the inputs that a function reads, weights last: the order of the others is the

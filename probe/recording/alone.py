@@ -23,7 +23,7 @@ import numpy as np
 from probe import budget, floats, ulp
 from probe.recording.contract import Isolated
 from probe.recording.difference import Aligned, Difference, Pair, measure
-from probe.recording.recording import Operation, Side, Value
+from probe.recording.recording import Operation, Run, Value
 from probe.recording.sums import Sum, sum_of
 from probe.semantics import Passes
 
@@ -44,7 +44,7 @@ class Alone:
     ``reads``, ``gives``: container arrays as they were recorded.
     """
 
-    side: Side
+    side: Run
     operation: Operation
     output: int
     pair: Pair
@@ -71,7 +71,7 @@ class Alone:
         return there.chosen(there.call())
 
     @classmethod
-    def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
+    def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
         """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
 
         KeyError: a recording on disk has left them out.
@@ -273,7 +273,7 @@ def _plain(value: Any) -> np.ndarray:
 SECONDS = 60.0
 
 
-def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -> tuple[int, int]:
+def find(found: Difference, left: Run, right: Run, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
@@ -307,7 +307,7 @@ def _paired(found: Difference, one: Aligned) -> bool:
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 
 
-def healed(one: Aligned, left: Side, right: Side) -> tuple[dict[int, np.ndarray], list[Pair]]:
+def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
     LookupError: something was left out of a recording."""
@@ -331,7 +331,7 @@ def healed(one: Aligned, left: Side, right: Side) -> tuple[dict[int, np.ndarray]
     return arrays, gives
 
 
-def as_source(one: Aligned, left: Side, right: Side) -> tuple[Side, Aligned]:
+def as_source(one: Aligned, left: Run, right: Run) -> tuple[Run, Aligned]:
     """Returns a carried operation as a source: the right side healed, and what differs then."""
     arrays, gives = healed(one, left, right)
     reads = [replace(pair, equal=True, differing=0) for pair in one.reads]

@@ -17,7 +17,7 @@ from probe.recording import close
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference, Pair, judge
 from probe.recording.matching import align, computes
-from probe.recording.recording import Operation, Recording, Side, Value, digest
+from probe.recording.recording import Operation, Recording, Run, Value, digest
 from probe.semantics import MOVED, Joins, Reshapes, Same, Splits, Turns
 from probe.semantics.labels import agreeing, of_content
 
@@ -26,7 +26,7 @@ MOVING = (*MOVED, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
 
-def all_outputs(left: Side, right: Side, found: Difference, near: bool = False) -> str:
+def all_outputs(left: Run, right: Run, found: Difference, near: bool = False) -> str:
     """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
     to agree, as that is what was asked, but those that are moved or read other inputs.
 
@@ -95,7 +95,7 @@ def _other_formulas(found: Difference) -> bool:
     )
 
 
-def by_closeness(left: Side, right: Side, found: Difference, same: bool) -> Difference:
+def by_closeness(left: Run, right: Run, found: Difference, same: bool) -> Difference:
     """Returns the comparison with close values taken for the same; where not both sides take all of
     the same inputs (``same``) only if all outputs are close then."""
     told = close.paired(left, right, found)

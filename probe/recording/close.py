@@ -17,7 +17,7 @@ import numpy as np
 from probe import floats
 from probe.recording.difference import Difference, Pair, compare, judge
 from probe.recording.matching import computes
-from probe.recording.recording import Recording, Side
+from probe.recording.recording import Recording, Run
 from probe.semantics.labels import Selection
 
 NEAR = 0.5
@@ -43,7 +43,7 @@ def near(one: Pair, dtype: str) -> bool:
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
 
-def paired(left: Side, right: Side, found: Difference) -> Difference:
+def paired(left: Run, right: Run, found: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
     ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
@@ -53,7 +53,7 @@ def paired(left: Side, right: Side, found: Difference) -> Difference:
     return compare(left, right, every) if every else found
 
 
-def _near(left: Side, right: Side, mine: int, other: int) -> bool:
+def _near(left: Run, right: Run, mine: int, other: int) -> bool:
     """Returns whether all of two values are close, and not their samples alone."""
     value = left.recording.values[mine]
     one = Pair.of_all(mine, other, prod(value.shape))
@@ -61,7 +61,7 @@ def _near(left: Side, right: Side, mine: int, other: int) -> bool:
     return near(one, value.dtype)
 
 
-def _pairs(left: Side, right: Side, found: Difference) -> Iterator[tuple[int, int]]:
+def _pairs(left: Run, right: Run, found: Difference) -> Iterator[tuple[int, int]]:
     """Yields values that are the closest to each other, of those that have no counterpart."""
     ours = _sampled(left, set(_loose(found, 0)))
     theirs = _sampled(right, set(_loose(found, 1)))
@@ -136,7 +136,7 @@ def _loose(found: Difference, side: int) -> Iterator[int]:
                 yield n
 
 
-def _sampled(side: Side, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
+def _sampled(side: Run, wanted: set[int]) -> dict[Kind, dict[int, np.ndarray]]:
     """Returns some elements of values, evenly among all, by the values' shape and format."""
     run: Recording = side.recording
     numbers = sorted(wanted)

@@ -82,7 +82,7 @@ class Operation:
     number: int = -1
 
 
-Event = Operation
+Event = Operation  # until nobody's branch has it
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def laid(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     return [line for lines in every for line in lines]
 
 
-Visit = Callable[[Event], None]
+Visit = Callable[[Operation], None]
 
 
 class Again(Exception):

@@ -21,7 +21,7 @@ from probe.recording import arguments, matching
 from probe.recording.arguments import Argued
 from probe.recording.labelling import Both, known, matched_labels
 from probe.recording.matching import Runs
-from probe.recording.recording import Recording, Side
+from probe.recording.recording import Recording, Run
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
@@ -208,7 +208,7 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
 
-def compare(left: Side, right: Side, close: Mapping[int, int] | None = None) -> Difference:
+def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
@@ -409,7 +409,7 @@ class _Regions:
         )
 
 
-def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
+def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.recording.values, right.recording.values
     for one in pairs:

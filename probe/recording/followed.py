@@ -18,7 +18,7 @@ from probe.recording.difference import Aligned, Pair
 from probe.recording.judging import Judged, settled
 from probe.recording.labelling import Both, given_labels, labels_of
 from probe.recording.matching import Runs, align, matched
-from probe.recording.recording import Operation, Recording, Side
+from probe.recording.recording import Operation, Recording, Run
 from probe.semantics.labels import Labels, joined, tag, told_apart
 
 Judge = Callable[[Aligned], Judged]
@@ -46,7 +46,7 @@ class Followed:
     alone: list[str] = field(default_factory=list)
 
 
-def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
+def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
     that read the same and were computed alike before; None: what is read decides alone."""
     ours, theirs = left.recording, right.recording

@@ -28,7 +28,7 @@ from probe.recording.adding import Known, begins
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.recording import Side
+from probe.recording.recording import Run
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -76,7 +76,7 @@ def settled(meaning: Meaning) -> bool:
     return meaning.rounds is not None
 
 
-def one_call(one: Aligned, left: Side, right: Side) -> bool:
+def one_call(one: Aligned, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
     part of it, as far as it decides orders: modulo 16 bytes (``source.begins``)."""
@@ -102,14 +102,14 @@ def _in_place(pair: Pair) -> bool:
     return bool(np.array_equal(chosen.left, chosen.right))
 
 
-def _counts(one: Aligned, left: Side) -> bool:
+def _counts(one: Aligned, left: Run) -> bool:
     """Whether a function gives integers or truth values: comparisons, which round nothing."""
     op = left.recording.operations[one.left or 0]
     values = [left.recording.values[n] for n in op.gives]
     return isinstance(op.meaning, Each) and not any(value.floating for value in values)
 
 
-def judged(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
+def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Judges an operation of both runs over the pairs of ``one.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
@@ -139,7 +139,7 @@ def _unexplained(meaning: Meaning) -> str:
     return "there is no test for what it computes"
 
 
-def _sides(one: Aligned, left: Side, right: Side, output: int, pair: Pair) -> list[Alone]:
+def _sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list[Alone]:
     """Both sides alone. ValueError: an operation can't be run so."""
     found = []
     for at, (side, number) in enumerate(((left, one.left), (right, one.right))):
@@ -150,7 +150,7 @@ def _sides(one: Aligned, left: Side, right: Side, output: int, pair: Pair) -> li
     return found
 
 
-def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
+def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
     first = first_of(left.recording.operations[one.left].meaning)
@@ -192,7 +192,7 @@ def _as_recorded(side: Alone) -> bool:
     return not found.any()
 
 
-def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why: str) -> Judged:
+def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: str) -> Judged:
     """Judges output by output with ``compare``, which gives what differs."""
     made = Judged(how, why)
     for output, pair in enumerate(one.gives):
@@ -289,7 +289,7 @@ class ByOrder:
 
 
 def by_order(
-    difference: Difference, left: Side, right: Side, known: Known, seconds: float = SECONDS
+    difference: Difference, left: Run, right: Run, known: Known, seconds: float = SECONDS
 ) -> ByOrder:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
@@ -342,7 +342,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
     return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
 
 
-def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:
+def _asked(one: Aligned, left: Run, right: Run, known: Known) -> ByOrder:
     """Returns one operation's sums on both sides."""
     told = judged_sums(one, left, right, known)
     if not told.how:

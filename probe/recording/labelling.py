@@ -15,7 +15,7 @@ import numpy as np
 
 from probe import floats
 from probe.recording.matching import align
-from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value, digest
+from probe.recording.recording import WEIGHT, Operation, Recording, Run, Value, digest
 from probe.semantics import Unknown
 from probe.semantics.labels import Labels, agreeing, of_content, of_digest, tag
 
@@ -30,12 +30,12 @@ Known = Mapping[int, Labels]
 """Labels of values that are known before anything is computed, by number."""
 
 
-def labels_of(left: Side, right: Side) -> tuple[list[Labels], list[Labels]]:
+def labels_of(left: Run, right: Run) -> tuple[list[Labels], list[Labels]]:
     """Returns the labels of every value of both runs."""
     return matched_labels((left.recording, right.recording), known(left, right), {})[0]
 
 
-def known(left: Side, right: Side) -> tuple[dict[int, Labels], dict[int, Labels]]:
+def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     """Returns the labels of what either run is given, and of exact results, by what these hold.
 
     A weight that both have is one thing, its elements known by their index; what one run alone has

@@ -18,7 +18,7 @@ from probe.recording import close
 from probe.recording.assumed import NOT_CLOSE, input_bits, inputs_of, only_moves
 from probe.recording.difference import Difference, Pair, judge
 from probe.recording.matching import computes
-from probe.recording.recording import Operation, Recording, Side
+from probe.recording.recording import Operation, Recording, Run
 from probe.semantics import (
     Broadcasts,
     Contracts,
@@ -51,7 +51,7 @@ def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
     return more or only_moves(run, op, inputs)
 
 
-def by_index(left: Side, right: Side, found: Difference, same_inputs: bool) -> list[str]:
+def by_index(left: Run, right: Run, found: Difference, same_inputs: bool) -> list[str]:
     """Fills in what of the outputs is moved or reads other inputs; returns what is to be said.
 
     ``same_inputs``: whether both sides are given the same. If all of these reach both sides, an
@@ -217,7 +217,7 @@ def _box(mask: np.ndarray) -> bool:
     return bool(mask.sum() == count)
 
 
-def _rows(left: Side, right: Side, found: Difference, count: int) -> list[list[np.ndarray]]:
+def _rows(left: Run, right: Run, found: Difference, count: int) -> list[list[np.ndarray]]:
     """Returns numbers for the rows of inputs that are not the same in place on both sides, though
     they have some rows in common: (left's, right's), equal where the rows' bits are."""
     every = []

@@ -50,6 +50,11 @@ FEW = 1, 2, 3, 5, 7
 """Positions of buffers that are all remainder, or as near to that as the channels allow."""
 
 
+def affordable(size: int) -> int:
+    """Returns how many outputs are asked about where each costs a call of so many elements."""
+    return min(max(ELEMENTS // max(size, 1), LEAST), MOST)
+
+
 def drawn(count: int) -> np.ndarray:
     """Returns numbers of several magnitudes, float64 (count,)."""
     found: np.ndarray = normal(SEED, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
@@ -271,14 +276,8 @@ def repeated(
     """Returns which of these outputs (flat indices) come out of their own number alone, put to all
     places: bool; None where it can't be asked so. A call each."""
     side = _Elements(function, along)
-    came = np.zeros(len(outputs), bool)
-    for n, at in enumerate(outputs.tolist()):
-        found = None if side.why else side.answers(at)
-        if found is None:
-            return None
-        recorded = side.recorded.reshape(-1)[at : at + 1]
-        came[n] = same(recorded, found[at : at + 1].view(recorded.dtype), side.dtype)
-    return came
+    came = [None if side.why else side.came(at) for at in outputs.tolist()]
+    return None if None in came else np.array(came, bool)
 
 
 class _Asked(ABC):
@@ -292,6 +291,7 @@ class _Asked(ABC):
         self.recorded = np.ascontiguousarray(function.recorded)
         self.shape = self.recorded.shape
         self.kept: list[np.ndarray] = []
+        self.last: tuple[bytes, np.ndarray | None] = b"", None
 
     def recorded_bits(self, number: int) -> bytes:
         """Returns the bits of one of the outputs that must agree, as they were recorded."""
@@ -309,8 +309,21 @@ class _Asked(ABC):
     def lines(self, found: np.ndarray) -> np.ndarray:
         """Returns the output as (places, elements) that should be equal at all places."""
 
+    def came(self, place: int) -> bool | None:
+        """Returns whether an output comes out again at its place; None where it can't be asked."""
+        found, recorded = self.answers(place), self.recorded.reshape(-1)[place : place + 1]
+        if found is None:
+            return None
+        return same(recorded, found[place : place + 1].view(recorded.dtype), self.dtype)
+
     def answers(self, place: int) -> np.ndarray | None:
-        """Returns the bits of the output; None where it can't be run so."""
+        """Returns the bits of the output; None where it can't be run so. The last is kept."""
+        key = self.key(place)
+        if key != self.last[0]:
+            self.last = key, self._answers(place)
+        return self.last[1]
+
+    def _answers(self, place: int) -> np.ndarray | None:
         try:
             found = self.call(self.filled(place))
         except Exception:  # a library says no in many ways, and then this isn't known
@@ -419,25 +432,20 @@ class _Rows(_Asked):
 def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Placed:
     """Asks about some differing outputs, evenly among all; about ``most`` if it is given."""
     largest = max(side.recorded.size for side in sides)
-    most = most or min(max(ELEMENTS // max(largest, 1), LEAST), MOST, len(apart))
+    most = most or min(affordable(largest), len(apart))
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
     replayed, elsewhere = 0, list[int]()
-    known: list[tuple[bytes, np.ndarray | None]] = [(b"", None)] * 2  # the last answer
     for number in chosen.tolist():
-        right, met = True, False
-        for which, side in enumerate(sides):
+        came, met = [side.came(int(side.index[number])) for side in sides], False
+        if None in came:
+            return Placed("", "it can't be run on other operands of its shape")
+        for side, theirs in zip(sides, reversed(sides), strict=True):
             place = int(side.index[number])
-            key = side.key(place)
-            if key != known[which][0]:
-                known[which] = key, side.answers(place)
-            found = known[which][1]
-            if found is None:
-                return Placed("", "it can't be run on other operands of its shape")
-            recorded = side.recorded.reshape(-1)[place : place + 1]
-            right &= same(recorded, found[place : place + 1].view(recorded.dtype), side.dtype)
-            other = np.frombuffer(sides[1 - which].recorded_bits(number), found.dtype)
+            found = side.answers(place)
+            assert found is not None
+            other = np.frombuffer(theirs.recorded_bits(number), found.dtype)
             met |= bool((found[side.beside(place)] == other).any())
-        replayed += right
+        replayed += all(came)
         elsewhere += [] if met else [number]
     made = Placed("", "", len(chosen), replayed, elsewhere)
     if replayed < len(chosen):

@@ -181,21 +181,9 @@ class Run:
         both = ((self.array(n), chosen) for n, chosen in wanted)
         return [None if array is None else chosen.taken(array, side) for array, chosen in both]
 
-    def digests(self, wanted: Iterable[Part], side: int) -> list[str | None]:
-        """Returns digests of selected elements; None of those that were left out."""
-        return [None if one is None else digest(one) for one in self.parts(wanted, side)]
-
     def again(self, number: int) -> Isolated | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
         return self.recording.operations[number].again
-
-    def agains(self, wanted: Iterable[int]) -> dict[int, Isolated | None]:
-        """Returns the same of several operations."""
-        return {number: self.again(number) for number in wanted}
-
-    def event(self, number: int) -> Operation:
-        """Returns an operation."""
-        return self.recording.operations[number]
 
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
         """Returns the same run with other bits of a few values."""
@@ -204,9 +192,6 @@ class Run:
             name = store.put(np.asarray(array))
             values[number] = replace(values[number], digest=name, content=None)
         return replace(self, recording=replace(self.recording, values=values), store=store)
-
-
-Side = Run
 
 
 def container(dtype: str) -> np.dtype:
@@ -406,6 +391,6 @@ def repeated(recorder: Recorder, run: Run) -> Repeat:
     return found
 
 
-Live = recorded
+Side, Live = Run, recorded  # until nobody's branch has them
 
 __all__ = ["WEIGHT", "Live", "Operation", "Recording", "Run", "Side", "Value", "Watch", "digest"]

@@ -1,9 +1,11 @@
 """Why the outputs of one operation differ between two runs, though what it reads agrees.
 
-The operation is run alone, as it was recorded. Sums of products are put to the engine as a case
-whose target is the operation itself: order and rounding of the differing outputs are revealed on
-both sides and replayed on the recorded operands. Functions are asked whether places differ. What
-neither explains has no class: it is said, and nothing is guessed.
+It is a region: an operation of either run, or several that together compute the same. It is run by
+itself, as it was recorded. Sums of products are asked for the order and the rounding of the outputs
+that differ, which are revealed on both sides and replayed on the recorded operands. Functions are
+asked whether places differ. Where the two sides are written differently, each operation of either
+is replayed behind the other. What none of these explains has no class: it is said, and nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from probe.recording.close import near
 from probe.recording.difference import Aligned, Pair
 from probe.recording.enclosed import rounding
 from probe.recording.place import Placed
-from probe.recording.recording import Side, name_of
+from probe.recording.recording import Run, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -105,7 +107,7 @@ class Region:
     reads: list[Pair]
 
     @classmethod
-    def of(cls, left: Side, right: Side, one: Aligned) -> Region | None:
+    def of(cls, left: Run, right: Run, one: Aligned) -> Region | None:
         """Returns a region, of its first output that differs; None where that is not on both sides.
         What only passes on what differs before is run on what agrees, and differs by itself then.
         KeyError: a recording has left out its operands."""
@@ -209,7 +211,7 @@ class Region:
 
 
 def explain(
-    left: Side, right: Side, aligned: Aligned, most: int = ALL, known: Known | None = None
+    left: Run, right: Run, aligned: Aligned, most: int = ALL, known: Known | None = None
 ) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
 
@@ -352,7 +354,7 @@ def _unlike(region: Region) -> tuple[str, str]:
     return "", region.reads_more()
 
 
-def refuted(left: Side, right: Side, aligned: Aligned) -> str:
+def refuted(left: Run, right: Run, aligned: Aligned) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     try:

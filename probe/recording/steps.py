@@ -22,14 +22,15 @@ from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
 from probe.recording.difference import Pair
-from probe.recording.matching import computes, named
+from probe.recording.matching import named
 from probe.recording.place import Placed
-from probe.recording.recording import Operation, Value
+from probe.recording.recording import Operation, Recording, Value
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
     Each,
+    Holds,
     Meaning,
     Reduces,
     Step,
@@ -43,9 +44,6 @@ FORMATS = ("float32", "float64")
 
 LETTERS = "abcdefgh"
 """Names of what is added, in the order of the left side's operands; no longer sums are named."""
-
-MEANS = ("max", "average")
-"""Pools whose windows are no plain sums."""
 
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
@@ -75,7 +73,11 @@ def of_formulas(
     inside = _inside(left), _inside(right)
     if not all(_may_replay(one.meaning) for some in inside for one in some):
         return None
-    words = [[word for one in some for word in _words(one)] for some in inside]
+    runs = left.side.recording, right.side.recording
+    words = [
+        [word for one in some for word in _words(one, run)]
+        for some, run in zip(inside, runs, strict=True)
+    ]
     chosen, told = adding.evenly(apart, most), []
     for side, some in zip((left, right), inside, strict=True):
         found = _replayed(side, some, side.index[chosen], known, most)
@@ -169,17 +171,28 @@ def _may_replay(meaning: Meaning) -> bool:
     return settled or isinstance(first_of(meaning), SUMS) or _at_places(meaning) is not None
 
 
-def _words(one: Operation) -> list[str]:
-    """Returns what an operation computes, in words. All sums of products have one, however they are
-    written, and a bias is an addition: that a sum is added in another order is no other formula."""
-    steps = getattr(one.meaning, "steps", ())
-    every = [step.meaning for step in steps] or [one.meaning]
-    words = [each.word or one.op for each in every if steps or computes(one)]
-    first = getattr(every[0], "windows", every[0])
-    if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") not in MEANS:
-        biased = getattr(first, "bias", None) is not None or len(first.reads) > 2
-        words[:1] = ["sum", *["add"] * biased]
-    return words
+def _words(one: Operation, run: Recording) -> list[str]:
+    """Returns what an operation computes, in words; of what only moves or changes nothing, none.
+
+    All sums of products have one word, however they are written, a bias is an addition, and a mean
+    is divided behind: that a sum is added in another order is no other formula.
+    """
+    shown = [(run.values[n].shape, run.values[n].digest) for n in one.reads]
+    if any((run.values[n].shape, run.values[n].digest) in shown for n in one.gives):
+        return []
+    found = []
+    for each in [step.meaning for step in getattr(one.meaning, "steps", ())] or [one.meaning]:
+        first = getattr(each, "windows", each)
+        if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") != "max":
+            pool = isinstance(first, Windows) and first.pool
+            biased = getattr(first, "bias", None) is not None or (not pool and len(first.reads) > 2)
+            divided = getattr(first, "kind", "") == "average"
+            found += ["sum", *["add"] * biased, *["divide"] * divided]
+        elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
+            found += ["sum", *["divide"] * (each.word == "mean")]
+        elif isinstance(each, Each) or not (each.exact or isinstance(each, Holds)):
+            found.append(each.word or one.op)
+    return found
 
 
 def _replayed(
@@ -287,7 +300,7 @@ def _of_step(
     else:
         each = _at_places(meaning)
         assert each is not None
-        chosen = adding.evenly(flat, place.MOST)
+        chosen = adding.evenly(flat, place.affordable(need.size))
         came = place.repeated(place.Function.of(step), chosen, each.along)
         if came is None:
             return None

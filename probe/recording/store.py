@@ -19,7 +19,7 @@ import xxhash
 from probe import memory
 from probe.errors import InputError
 
-LEAST, MOST, PART = 1 << 25, 1 << 27, 64
+SURE, MOST, PART = 1 << 25, 1 << 27, 64
 """Bytes of arrays that all stores together hold in memory: a part of what is free, in bounds. What
 is beyond stays in the system's cache of files as long as there is room, and costs a copy more:
 MobileNetV2's 800 MB at batch 8 take 0.32 s to record, 0.26 s to run."""
@@ -69,7 +69,7 @@ class Store(Protocol):
 def room() -> int:
     """Returns bytes of arrays that may be held in memory at once: a part of what is free."""
     free = memory.free()
-    return MOST if free is None else min(max(free // PART, LEAST), MOST)
+    return MOST if free is None else min(max(free // PART, SURE), MOST)
 
 
 class Kept:
@@ -80,13 +80,13 @@ class Kept:
 
     def __init__(self, behind: Store | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self.most, self.behind = room(), behind
+        self.behind = behind
 
     def put(self, array: np.ndarray, name: str = "") -> str:
         """Keeps a copy of an array's bits, and returns their digest; ``name``: if it is known."""
         name = name or digest(array)
         if name not in self.arrays:
-            self.arrays[name] = _everywhere.get(name, array, self.most)
+            self.arrays[name] = _everywhere.get(name, array)
         return name
 
     def bits(self, name: str) -> np.ndarray | None:
@@ -107,11 +107,12 @@ class _Everywhere:
         self.segment: Callable[[], np.ndarray | None] = lambda: None
         self.taken = 0
 
-    def get(self, name: str, array: np.ndarray, most: int) -> np.ndarray:
-        """Returns an array's bytes, as somebody holds them or copied; beyond ``most`` on disk."""
+    def get(self, name: str, array: np.ndarray) -> np.ndarray:
+        """Returns an array's bytes, as somebody holds them or copied; beyond ``room()`` on disk."""
         found = self.arrays.get(name)
         if found is None:
-            if self.size + array.nbytes <= most:
+            size = self.size + array.nbytes
+            if size <= SURE or (size <= MOST and size <= room()):  # asking takes half a ms
                 found = np.empty(array.nbytes, np.uint8)
                 np.copyto(found.view(array.dtype).reshape(array.shape), array)
                 found.flags.writeable = False

@@ -22,7 +22,7 @@ from probe import backends
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
-from probe.recording.contract import Event, Input, Opened, Recorder, Seen, Visit
+from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, Visit
 from probe.recording.inputs import restored
 from probe.recording.store import digest
 
@@ -76,8 +76,9 @@ def opened(
     OpenCV. ``switches``: of the target, for libraries that set them with the model. ``library``: of
     the target, where it isn't the one that a file's ending names. Errors: InputError.
     """
-    if is_function(model):
-        return opened(_imported(str(model)), trust)._named(str(model))  # type: ignore[attr-defined]
+    name = str(model) if is_function(model) else ""
+    if name:
+        model = _imported(name)
     if isinstance(model, str | Path):
         return _file(Path(model), trust, dict(switches or {}), library)
     if is_net(model):
@@ -88,7 +89,7 @@ def opened(
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
-    return Called(model)
+    return Called(model, name)
 
 
 def of_no_chain(model: str) -> bool:
@@ -183,32 +184,24 @@ def _imported(text: str) -> Any:
 class _Fixed:
     """A recorder that is one already."""
 
-    recorder_: Recorder
+    made: Recorder
     inputs: tuple[Input, ...] = ()
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        return self.recorder_
-
-    def _named(self, name: str) -> Opened:
-        return self
+        return self.made
 
 
 class Called:
     """A function or a model in memory, which is called with the inputs' arrays in order.
 
-    Models of PyTorch get tensors, everything else NumPy's arrays. ``inputs``: of a Keras model its
-    own, else empty: not known.
+    Models of PyTorch get tensors, everything else NumPy's arrays. ``name``: ``module:function``,
+    if it is known by that. ``inputs``: of a Keras model its own, else empty: not known.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.name = ""
+    def __init__(self, function: Callable[..., Any], name: str = "") -> None:
+        self.function, self.name = function, name
         self.torch = _is_a(function, "torch.nn.modules.module", "Module")
         self.inputs = _of_keras(function) if hasattr(function, "inputs") else ()
-
-    def _named(self, name: str) -> Opened:
-        self.name = name
-        return self
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of one call. InputError: it needs inputs that are not given."""
@@ -281,17 +274,15 @@ def _required(function: Callable[..., Any]) -> list[str]:
     return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
 
 
-def _open(shape: Sequence[int | None]) -> tuple[int | None, ...]:
-    """Returns a declared shape; exporters write -1 and 0 too for sizes that they leave open."""
-    return tuple(None if size is None or size < 1 else size for size in shape)
-
-
 class File:
     """A model file; what its library raises on the first call is one line."""
 
     def __init__(self, inner: Opened, name: str) -> None:
         self.inner, self.name = inner, name
-        self.inputs = tuple(replace(one, shape=_open(one.shape)) for one in inner.inputs)
+        self.inputs = tuple(  # exporters write -1 and 0 too for sizes that they leave open
+            replace(one, shape=tuple(n if n and n > 0 else None for n in one.shape))
+            for one in inner.inputs
+        )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """As of ``Opened``."""
@@ -408,7 +399,7 @@ class _OfNumpy:
         """As of ``Recorder``."""
         gave: set[Any] = set()
 
-        def met(event: Event) -> None:
+        def met(event: Operation) -> None:
             gave.update(seen.key for seen in event.gives)
             visit(event)
 

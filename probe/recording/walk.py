@@ -34,7 +34,6 @@ from probe.recording.recording import (
     Recording,
     Repeat,
     Run,
-    Side,
     digest,
     name_of,
     recorded,
@@ -60,8 +59,8 @@ class Walk:
     ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
     """
 
-    left: Side
-    right: Side
+    left: Run
+    right: Run
     difference: Difference
     causes: dict[int, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -170,7 +169,7 @@ def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
     return [digest(one) for one in recorder.plain()]
 
 
-def _soil(side: Side, fill: int = FILLS[0]) -> None:
+def _soil(side: Run, fill: int = FILLS[0]) -> None:
     """Fills memory that the allocator is likely to hand out next: what a run reads without having
     written it then differs from run to run."""
     every = (
@@ -265,8 +264,8 @@ def _first(run: Recording, apart: set[int]) -> int | None:
 
 
 def compared(
-    left: Side,
-    right: Side,
+    left: Run,
+    right: Run,
     explain: bool = True,
     tell: Say = silent,
     seconds: float = SECONDS,
@@ -369,7 +368,7 @@ def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
     return not any(side.unsteady.intersection(numbers) for side, numbers in _given(found, some))
 
 
-def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Side, list[int]]]:
+def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Run, list[int]]]:
     """Either side, and the numbers of what operations give there that differs: what they give
     besides may be memory that nothing reads, as the workspace of an LSTM in training."""
     pairs = [pair for one in some for pair in one.gives if not pair.equal]

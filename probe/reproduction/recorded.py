@@ -23,9 +23,8 @@ from probe.errors import InputError, NotReproduced
 from probe.explain.evidence import example
 from probe.printing import plain
 from probe.recording.alone import Alone, unequal
-from probe.recording.contract import Event
 from probe.recording.difference import Aligned
-from probe.recording.recording import Side
+from probe.recording.recording import Run
 from probe.recording.source import Cause, Region, explain
 from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
@@ -56,8 +55,8 @@ class Folder:
 
 def write(
     folder: Path,
-    left: Side,
-    right: Side,
+    left: Run,
+    right: Run,
     aligned: Aligned,
     cause: Cause | None = None,
     *,
@@ -96,7 +95,7 @@ def write(
     return made
 
 
-def _sides(left: Side, right: Side, aligned: Aligned) -> tuple[Alone, Alone]:
+def _sides(left: Run, right: Run, aligned: Aligned) -> tuple[Alone, Alone]:
     if (region := Region.of(left, right, aligned)) is None:
         why, todo = "no output of it differs", "give a source"
         raise InputError("operation", scripts.shown(aligned.name), why, todo)
@@ -112,8 +111,8 @@ def _proved(
 ) -> Folder:
     """Returns the first way of writing it that prints the recorded bits in fresh processes."""
     made = Folder(work)
-    events = [_event(one.side, one.operation.number) for one in sides]
-    if any(event is None or event.lines is None for event in events):
+    events = [one.operation for one in sides]
+    if any(one.lines is None for one in events):
         made.why = "the recorder of this library writes no lines for this operation"
         if any(one.side.untried for one in sides):
             made.why = "a recording's operations are run only with --trust (Python: trust=True)"
@@ -142,11 +141,6 @@ def _proved(
     scripts.store(work / scripts.OPERANDS, sides)
     made.files = [scripts.OPERANDS]
     return made
-
-
-def _event(side: Side, number: int) -> Event | None:
-    found = getattr(side, "event", None)
-    return None if found is None else found(number)
 
 
 def _run(work: Path, script: str, times: int) -> proof.Ran:

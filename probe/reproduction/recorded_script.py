@@ -19,7 +19,7 @@ from probe import floats
 from probe.errors import InputError, ProbeError
 from probe.launch import library_variables
 from probe.recording.alone import Alone
-from probe.recording.contract import Event
+from probe.recording.contract import Operation
 from probe.recording.difference import Aligned
 from probe.reproduction import code, program
 from probe.reproduction.program import Function
@@ -90,7 +90,7 @@ def script(
     work: Path,
     sides: tuple[Alone, Alone],
     aligned: Aligned,
-    events: list[Event],
+    events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
     ways: Written,
 ) -> str:
@@ -198,7 +198,7 @@ def _broken(line: str) -> list[str]:
 
 def _functions(
     sides: tuple[Alone, Alone],
-    events: list[Event],
+    events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
     names: tuple[list[str], list[str]],
     ways: Written,

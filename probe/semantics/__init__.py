@@ -1,10 +1,10 @@
 """What an operation computes, in words that all libraries share: which inputs each output reads.
 
 A library's file gives each of its operations one of these. They serve twice: labels say which
-outputs of two runs must agree (:mod:`probe.semantics.labels`), and sums of products and pools
-become cases that the engine explains. An operation of which the recorder
-does not know what it computes is ``Unknown``: its outputs must agree where all that it reads does;
-whether its other outputs must agree is reported as unknown.
+outputs of two runs must agree (:mod:`probe.semantics.labels`), and of sums of
+products and pools the engine is asked in which order they are added. An operation of which the
+recorder does not know what it computes is ``Unknown``: its outputs must agree where all that it
+reads does; whether its other outputs must agree is reported as unknown.
 
 ``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
 of the outputs, ``what`` a label of the operation's name and numbers.
@@ -20,6 +20,7 @@ from probe.semantics.contract import (
     Exact,
     Meaning,
     Numbers,
+    Quantised,
     Shapes,
     Step,
     Steps,
@@ -47,6 +48,7 @@ from probe.semantics.moving import (
     Same,
     Splits,
     Turns,
+    Written,
 )
 from probe.semantics.sums import (
     Accumulates,
@@ -90,6 +92,7 @@ __all__ = [
     "Pads",
     "Passes",
     "Picks",
+    "Quantised",
     "Reduces",
     "Reshapes",
     "Same",
@@ -103,6 +106,7 @@ __all__ = [
     "Vanishes",
     "Whole",
     "Windows",
+    "Written",
     "functions",
     "of_complex",
     "of_number",

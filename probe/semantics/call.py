@@ -35,7 +35,7 @@ class Call:
     operations. ``attributes``: arguments that are no arrays, by the names of the library's schema.
     ``reads``: its operands in the schema's order, None where one is left out. ``gives``,
     ``dtypes``: shapes and dtypes of its results. ``run``: the operation alone, as of a recorded
-    ``Event``: arrays in the order of ``at`` to results.
+    ``Operation``: arrays in the order of ``at`` to results.
     """
 
     op: str

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from probe import layout
-from probe.recording.contract import INPUT, Event, Laid, Seen, Visit
+from probe.recording.contract import INPUT, Laid, Operation, Seen, Visit
 from probe.semantics import Meaning
 
 Function = Callable[..., Any]
@@ -49,7 +49,7 @@ class Doubles:
             y = np.asarray(step.function(*(one.array() for one in reads)))
             values[number] = seen(number, y)
             visit(
-                Event(
+                Operation(
                     step.op,
                     f"layers.{number}",
                     reads,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.contract import INPUT, WEIGHT, Operation, Seen, Visit
 from probe.semantics import Contracts, Each, Meaning, Moves, Normalises, Reduces, Turns
 
 
@@ -51,7 +51,7 @@ class Tape:
                 return list(given) if isinstance(given, tuple) else [given]
 
             ins, outs = [self.seen(one) for one in reads], [self.seen(one) for one in every]
-            self.visit(Event(op, self.path, ins, outs, meaning, attributes or {}, again, lines))
+            self.visit(Operation(op, self.path, ins, outs, meaning, attributes or {}, again, lines))
         return found
 
     def dense(self, x: np.ndarray, w: np.ndarray, blocks: int = 1) -> np.ndarray:

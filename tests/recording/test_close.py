@@ -11,7 +11,7 @@ import pytest
 from probe.recording import close
 from probe.recording.close import paired
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import Unknown
 from tests.recording.doubles import Doubles, Step
 
@@ -22,7 +22,7 @@ UP = np.float32(1 + 2**-20)
 
 def compared(left: list[Step], right: list[Step]) -> Difference:
     """Two runs of doubles on one input, with what is close."""
-    sides = [Live(Doubles({"x": X}, steps)) for steps in (left, right)]
+    sides = [recorded(Doubles({"x": X}, steps)) for steps in (left, right)]
     return paired(sides[0], sides[1], compare(sides[0], sides[1]))
 
 

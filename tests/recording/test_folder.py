@@ -242,8 +242,8 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
         one = side.recording.operations[1]
         (found,) = side.again(1)([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes()
-        assert side.event(1).lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
-        assert side.event(0).lines is None
+        assert side.recording.operations[1].lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
+        assert side.recording.operations[0].lines is None
 
 
 def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):

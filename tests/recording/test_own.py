@@ -8,7 +8,7 @@ from probe.errors import InputError
 from probe.recorders.ndarray import Recorder, operation
 from probe.recording import alone
 from probe.recording.difference import compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import Contracts, Each
 
 SHAPE = (3, 40)
@@ -35,7 +35,7 @@ def planted(*wrong):
 )
 def test_a_second_difference_is_found_behind_the_first(wrong, expected):
     x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
-    left, right = Live(Recorder(planted(), x)), Live(Recorder(planted(*wrong), x))
+    left, right = recorded(Recorder(planted(), x)), recorded(Recorder(planted(*wrong), x))
     found = compare(left, right)
     assert found.first.name == f"step{wrong[0]}"
     asked, able = alone.find(found, left, right)
@@ -47,7 +47,7 @@ def test_a_second_difference_is_found_behind_the_first(wrong, expected):
 
 def test_as_a_source_it_has_the_differences_of_its_own_alone():
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
-    left, right = Live(Recorder(planted(), x)), Live(Recorder(planted(0, 3), x))
+    left, right = recorded(Recorder(planted(), x)), recorded(Recorder(planted(0, 3), x))
     found = compare(left, right)
     alone.find(found, left, right)
     last = found.operations[-1]

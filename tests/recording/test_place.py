@@ -9,7 +9,7 @@ import pytest
 
 from probe.recording import source
 from probe.recording.difference import compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import Each, Meaning, Normalises
 from tests.recording.doubles import Doubles, Step
 
@@ -38,7 +38,7 @@ def cause(
     meaning: Meaning | None = None,
 ) -> source.Cause:
     step = Step("exp", meaning or Each("exp"), function, ["x"])
-    sides = [Live(Doubles({"x": one}, [step])) for one in (left, right)]
+    sides = [recorded(Doubles({"x": one}, [step])) for one in (left, right)]
     found = compare(sides[0], sides[1])
     assert found.first is not None
     return source.explain(sides[0], sides[1], found.first)
@@ -81,7 +81,8 @@ def test_a_border_between_places_is_no_proof_where_the_formula_is_another(
     x = normal(5, 13)
     steps = [Step("exp", Each("exp"), one, ["x"]) for one in (vectorised, other)]
     sides = [
-        Live(Doubles({"x": each}, [step])) for each, step in zip((x[:rows], x), steps, strict=True)
+        recorded(Doubles({"x": each}, [step]))
+        for each, step in zip((x[:rows], x), steps, strict=True)
     ]
     first = compare(sides[0], sides[1]).first
     assert first is not None
@@ -105,7 +106,7 @@ def test_another_formula_is_never_an_order() -> None:
 def test_numbers_beside_the_own_place_are_no_place() -> None:
     x = normal(5, 20)
     sides = [
-        Live(
+        recorded(
             Doubles(
                 {"x": x}, [Step("f", Each("f"), lambda x, n=n: x * np.abs(x[0, :n]).sum(), ["x"])]
             )

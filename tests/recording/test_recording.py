@@ -6,7 +6,7 @@ import pytest
 from probe.recorders.ndarray import Recorder
 from probe.recording import alone, difference, store
 from probe.recording.difference import compare, judge
-from probe.recording.recording import Live, digest
+from probe.recording.recording import digest, recorded
 from probe.recording.walk import walk
 from tests.recording.taped import Taped, normal
 from tests.recording.test_own import SHAPE, planted
@@ -53,7 +53,7 @@ def test_more_sources_cost_no_more_runs():
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     def told():
-        left, right = Live(Recorder(planted(), X[:rows])), Live(Recorder(planted(0, 3), X))
+        left, right = recorded(Recorder(planted(), X[:rows])), recorded(Recorder(planted(0, 3), X))
         found = compare(left, right)
         alone.find(found, left, right)
         return [one.to_json() for one in found.operations]
@@ -62,11 +62,12 @@ def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     assert [one["verdict"] for one in enough] == ["source", *["carried"] * 3]
     assert enough[-1]["own"] == rows * SHAPE[1]
     monkeypatch.setattr(store, "room", lambda: 1)
+    monkeypatch.setattr(store, "SURE", 1)
     assert told() == enough
 
 
 def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
-    left, right = Live(Recorder(planted(), X[:1])), Live(Recorder(planted(0), X))
+    left, right = recorded(Recorder(planted(), X[:1])), recorded(Recorder(planted(0), X))
     (one,) = (one for one in compare(left, right).operations if one.verdict == "source")
     pair = one.gives[0]
     rest = pair.selection._replace(right=pair.selection.right[:0], left=pair.selection.left[:0])
@@ -83,7 +84,7 @@ def test_comparing_changes_nothing_that_is_compared():
     """One side alone has the weight, and has exact zeros behind its softmax: labels need both."""
     x, w = normal(4, 6), normal(6, 5)
     sides = [
-        Live(Taped(lambda t, x=x, w=w: t.softmax(t.dense(x, t.weight(w)))))
+        recorded(Taped(lambda t, x=x, w=w: t.softmax(t.dense(x, t.weight(w)))))
         for x, w in ((x, w), (x * 1e3, w + 1))
     ]
 

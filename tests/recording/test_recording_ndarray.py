@@ -19,7 +19,7 @@ from probe.errors import InputError
 from probe.recorders.ndarray import Recorder, operation, scope
 from probe.recording import source
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import (
     Chooses,
     Contracts,
@@ -229,8 +229,8 @@ def compared(
     padded = np.concatenate([x, np.full_like(x[:, :behind], 0.5)], 1)
     mask = np.arange(length + behind) < length
     return compare(
-        Live(Recorder(left, x[:batch], mask[:length], **weights)),
-        Live(Recorder(right, padded, mask, **weights)),
+        recorded(Recorder(left, x[:batch], mask[:length], **weights)),
+        recorded(Recorder(right, padded, mask, **weights)),
     )
 
 
@@ -325,7 +325,7 @@ def test_other_weights_are_never_called_a_difference(seed: int) -> None:
     def turned(x: np.ndarray, mask: np.ndarray, w: np.ndarray) -> np.ndarray:
         return plain(x, mask, operation("turn", Turns((1, 0)))(np.transpose)(w))
 
-    sides = [Live(Recorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)]
+    sides = [recorded(Recorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)]
     assert not compare(*sides).sources
     assert not compare(*sides).outputs[0].compared
 
@@ -337,7 +337,7 @@ def test_what_a_movement_moves_is_compared_where_it_went() -> None:
     def run(x: np.ndarray) -> np.ndarray:
         return relu(x * x.dtype.type(2))
 
-    found = compare(Live(Recorder(run, x)), Live(Recorder(run, x[::-1])))
+    found = compare(recorded(Recorder(run, x)), recorded(Recorder(run, x[::-1])))
     assert found.verdict == "equal"
     assert found.outputs[0].compared == x.size
 
@@ -353,13 +353,13 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
         return np.concatenate([y, np.pad(y, ((0, 0), (0, 1), (0, 0)))], 1).sum((1, 2))
 
     recorder = Recorder(run, x, w=x[:, :6].T @ x)
-    live, seen = Live(recorder), 0
+    live, seen = recorded(recorder), 0
     for one in live.recording.operations:
         arrays = live.arrays({*one.reads, *one.gives})
         found = live.again(one.number)([arrays[n] for n in one.reads])
         for array, number in zip(found, one.gives, strict=True):
             assert array.tobytes() == arrays[number].tobytes(), one
-        lines = live.event(one.number).lines
+        lines = live.recording.operations[one.number].lines
         if lines is not None:
             names = [f"v{n}" for n in range(len(one.reads))]
             space = {"np": np, **{k: arrays[n] for k, n in zip(names, one.reads, strict=True)}}
@@ -380,7 +380,7 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
 
     made = operation("matmul", Contracts("mk,kn->mn"))(added)
     run = lambda x, w: made(x, w)  # noqa: E731
-    sides = [Live(Recorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
+    sides = [recorded(Recorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
     first = compare(*sides).first
     assert first is not None and sides[1].recording.values[1].address == offset
     (one,) = sides[1].recording.operations
@@ -390,7 +390,7 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
     cause = source.explain(*sides, first)
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     space: dict[str, Any] = {"np": np, "x0": x, "x1": w}
-    lines = sides[1].event(0).lines
+    lines = sides[1].recording.operations[0].lines
     assert lines is not None
     exec("\n".join(lines(["x0", "x1"], "y")), space)
     assert space["x1"].ctypes.data % 64 == offset and (space["x1"] == w).all()

@@ -11,7 +11,8 @@ from probe import layout, ulp
 from probe import semantics as meaning
 from probe.errors import InputError
 from probe.recording import difference, source
-from probe.recording.recording import Live
+from probe.recording.contract import Again
+from probe.recording.recording import recorded
 from tests.recording.truth import changed, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
@@ -46,7 +47,7 @@ def model(nodes, inputs, outputs, constants=None, opset=18, opened=(0,)):
 
 def compared(content, ours, theirs, **words):
     sides = [onnxruntime.Recorder(content, one, words) for one in (ours, theirs)]
-    return difference.compare(*map(Live, sides)), sides
+    return difference.compare(*map(recorded, sides)), sides
 
 
 def residual():
@@ -108,17 +109,22 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     """Eigen's sums start where whole vectors do."""
     x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]
     content = model(nodes, {"x": x}, ["y"], opened=())
-    sides = [Live(onnxruntime.Recorder(content, {"x": layout.copied(x, at)})) for at in (0, offset)]
+    sides = [
+        recorded(onnxruntime.Recorder(content, {"x": layout.copied(x, at)})) for at in (0, offset)
+    ]
     assert [one.recording.values[0].address for one in sides] == [0, offset]
     found = difference.compare(*sides)
-    lines = sides[1].event(0).lines(["x0"], "y")
+    lines = sides[1].recording.operations[0].lines(["x0"], "y")
     assert any("room" in line for line in lines) == (offset % 16 != 0)
     arrays = sides[1].arrays({0, 1})
     assert sides[1].again(0)([arrays[0]])[0].tobytes() == arrays[1].tobytes()
     if found.first is not None:
         assert source.explain(*sides, found.first).kind == "alignment"
         scope = {"x0": arrays[0]}
-        exec("\n".join(["import numpy as np", *sides[1].event(0).imports, *lines]), scope)
+        exec(
+            "\n".join(["import numpy as np", *sides[1].recording.operations[0].imports, *lines]),
+            scope,
+        )
         assert np.asarray(scope["y"]).tobytes() == arrays[1].tobytes()
 
 
@@ -391,7 +397,7 @@ def test_a_planted_difference_is_found_where_it_is():
     x = normal(2, 6)
     content = model(nodes, {"x": x}, ["y"])
     sides = [kind(content, {"x": x}) for kind in (onnxruntime.Recorder, Planted)]
-    found = difference.compare(*map(Live, sides))
+    found = difference.compare(*map(recorded, sides))
     assert [one.verdict for one in found.operations] == ["equal", "source", "healed"]
     assert found.first is not None
     assert (found.first.name, found.first.differing, found.first.max_ulp) == ("b", 12, 1)
@@ -516,13 +522,13 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
     }
     content = model([node], given, outs, constants, opset)
     every, plain = 0, {"optimisation": "none", "threads": "1"}
-    first = Live(onnxruntime.Recorder(content, given, plain))
+    first = recorded(onnxruntime.Recorder(content, given, plain))
     for name, array in given.items():
         for place in {0, array.size - 1}:
             other = array.copy()
             other.reshape(-1)[place] += np.float32(1.5)
             changed = onnxruntime.Recorder(content, {**given, name: other}, plain)
-            found = difference.compare(first, Live(changed))
+            found = difference.compare(first, recorded(changed))
             for one in found.operations:  # several, where ONNX Runtime spells the operator out
                 fine = one.verdict == "equal" or not one.compared
                 assert fine, (op, name, place, one.verdict)
@@ -543,6 +549,25 @@ def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     )
     (found,) = seen[0].again([x])
     assert found.shape == (4, 5)
+
+
+def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
+    content, x = residual()
+    plain = onnxruntime.Optimised.started
+
+    def refuses(self, nodes, *rest):
+        if len(nodes) > 1:
+            raise RuntimeError("too many")
+        return plain(self, nodes, *rest)
+
+    monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
+    recorder = onnxruntime.Recorder(content, {"x": x})
+    with pytest.raises(Again):
+        recorder.record(lambda _: None)
+    (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
+    assert not recorder.note
+    assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
+    assert found.tobytes() == recorder.plain()[0].tobytes()
 
 
 def test_what_nobody_described_is_unknown():

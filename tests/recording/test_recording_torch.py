@@ -20,11 +20,11 @@ from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
-from probe.recording.contract import WEIGHT, Event  # noqa: E402
+from probe.recording.contract import WEIGHT, Operation  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
 from probe.recording.labelling import labels_of  # noqa: E402
-from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
-from probe.reproduction import recorded  # noqa: E402
+from probe.recording.recording import Recording, Watch, digest, recorded  # noqa: E402
+from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
@@ -66,7 +66,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
 }
 
 
-def _events(function: Callable[[], Any]) -> list[tuple[Event, list[np.ndarray], list[np.ndarray]]]:
+def _events(
+    function: Callable[[], Any],
+) -> list[tuple[Operation, list[np.ndarray], list[np.ndarray]]]:
     """Returns every operation with the bits that it read and gave."""
     arrays, found = list[np.ndarray](), []
 
@@ -74,7 +76,7 @@ def _events(function: Callable[[], Any]) -> list[tuple[Event, list[np.ndarray], 
         def met(self, seen: Any, *_: Any) -> None:
             arrays.append(np.array(seen.array(), order="C"))
 
-        def done(self, event: Event, reads: Any, gives: Any) -> None:
+        def done(self, event: Operation, reads: Any, gives: Any) -> None:
             found.append((event, [arrays[n] for n in reads], [arrays[n] for n in gives]))
 
     Recorder(function).record(Noted())
@@ -90,7 +92,7 @@ def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str
     make, x = MODELS[name]
     torch.manual_seed(1)
     model = make().eval()
-    live = Live(Recorder(lambda: model(x)))
+    live = recorded(Recorder(lambda: model(x)))
     assert _bits(live.outputs) == _bits(Recorder(lambda: model(x)).plain())
     assert not [o.op for o in live.recording.operations if isinstance(o.meaning, Unknown)]
     for event, reads, gives in _events(lambda: model(x)):
@@ -119,7 +121,7 @@ def test_lines_compute_what_the_operation_computed(name: str) -> None:
 
 def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
     model = nn.Sequential(Block(), Block()).eval()
-    recording = Live(Recorder(lambda: model(X))).recording
+    recording = recorded(Recorder(lambda: model(X))).recording
     convolution = next(o for o in recording.operations if o.op == "aten.convolution")
     assert convolution.path == "0.conv"
     names = {v.name for v in recording.values if v.role == WEIGHT}
@@ -135,7 +137,7 @@ def test_a_change_through_a_view_makes_new_values() -> None:
         base[:, 2:].copy_(Y[0, :3, :2])
         return base * 1, row * 1, base.T[1] * 1
 
-    live = Live(Recorder(run))
+    live = recorded(Recorder(run))
     assert _bits(live.outputs) == _bits(Recorder(run).plain())
     renewed = [o for o in live.recording.operations if o.op == "changed through a view"]
     assert renewed
@@ -169,7 +171,7 @@ def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
             died.append(reference() is None)
         return total
 
-    live = Live(Recorder(run))
+    live = recorded(Recorder(run))
     assert all(died)
     assert len(live.recording.operations) == 1 + 20 * 4
     assert live.recording.operations[-1].reads[0] == live.recording.operations[-5].gives[0]
@@ -186,7 +188,7 @@ class Answer:
 def test_outputs_of_any_kind_are_found() -> None:
     found = tensors({"a": Answer(X, (Y, X[0])), "b": [Y[0], 3, None]})
     assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
-    live = Live(Recorder(lambda: Answer(X + 1, (Y * 2,))))
+    live = recorded(Recorder(lambda: Answer(X + 1, (Y * 2,))))
     assert len(live.outputs) == 2
     one, other = {"a": X, "b": X.exp()}, {"b": X.exp(), "a": X}
     assert probe.first_difference(lambda: one, lambda: other).verdict == "equal"
@@ -196,7 +198,7 @@ def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
     def run() -> torch.Tensor:
         return (Y.to(torch.float8_e4m3fn).to(torch.float32) * 2).to(torch.float8_e5m2)
 
-    live = Live(Recorder(run))
+    live = recorded(Recorder(run))
     kinds = [live.recording.values[one.gives[0]].dtype for one in live.recording.operations]
     assert kinds == ["uint8", "float32", "float32", "uint8"]
     assert np.array_equal(live.outputs[0], run().view(torch.uint8).numpy())
@@ -237,9 +239,33 @@ def test_inference_mode_and_random_numbers() -> None:
     assert drawn.again is None
 
 
+def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> None:
+    def drawn(*sizes: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            torch.manual_seed(0)
+            return [torch.rand(n) for n in sizes][-1] * 2
+
+        return call
+
+    assert probe.first_difference(drawn(4, 5), drawn(4, 5)).verdict == "equal"
+    found = probe.first_difference(drawn(4, 5), drawn(2, 5))
+    assert found.verdict == "unknown" and found.first is None
+    layer, x = nn.Dropout(0.5), torch.ones(4, 6)
+
+    def twice(count: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            torch.manual_seed(0)
+            return layer(layer(x[:count]))
+
+        return call
+
+    assert probe.first_difference(twice(4), twice(4)).verdict == "equal"
+    assert probe.first_difference(twice(2), twice(4)).verdict != "differs"
+
+
 def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
     z = torch.complex(X, X.flip(0))
-    every = Live(Recorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
+    every = recorded(Recorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
     found = [settled(one.meaning) for one in every if "mul" in one.op or "a" in one.op[5:7]]
     assert found == [False, True, False, True], [one.op for one in every]
 
@@ -255,12 +281,12 @@ def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> N
         model.set_weight_bias(
             torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
         )
-        return Live(Recorder(lambda: model(Y))).recording.operations[0].attributes
+        return recorded(Recorder(lambda: model(Y))).recording.operations[0].attributes
 
     assert told(1) == told(1) != told(2)
     with pytest.raises(InputError, match="it has a shape and no numbers"):
         probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
-    found = Live(Recorder(lambda: Y.to("meta").size(0) * Y)).recording
+    found = recorded(Recorder(lambda: Y.to("meta").size(0) * Y)).recording
     assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
 
 
@@ -274,7 +300,7 @@ def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
 
 
 def test_what_nothing_was_written_into_is_no_value() -> None:
-    recording = Live(Recorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
+    recording = recorded(Recorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
     assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
     assert not recording.operations[0].reads
 
@@ -342,7 +368,7 @@ def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     assert walked.first is not None
     both = walked.left, walked.right
-    made = recorded.write(tmp_path / "out", *both, walked.first, cause, times=1)
+    made = reports.write(tmp_path / "out", *both, walked.first, cause, times=1)
     assert f"{cause.differing} of 64 outputs differ" in repr(made)
 
 
@@ -359,7 +385,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
         found = opened(path, trust=True)
         assert [one.name for one in found.inputs] == [name]
         recorder = found.recorder({name: Y.numpy()})
-        assert _bits(Live(recorder).outputs) == _bits([model(Y).detach().numpy()])
+        assert _bits(recorded(recorder).outputs) == _bits([model(Y).detach().numpy()])
         with pytest.raises(InputError, match="no such input"):
             found.recorder({"other": Y.numpy()})
         with pytest.raises(InputError, match="needs it"):
@@ -382,7 +408,7 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     assert found.inputs[0].shape == (None, 6, 9, None)
     assert found.inputs[0].dtype == "float32"
     recorder = found.recorder({found.inputs[0].name: X.numpy()})
-    assert _bits(recorder.plain()) == _bits(Live(recorder).outputs)
+    assert _bits(recorder.plain()) == _bits(recorded(recorder).outputs)
     with pytest.raises(InputError, match="has shape"):
         found.recorder({found.inputs[0].name: X.numpy()[0]})
 
@@ -399,7 +425,7 @@ def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_
         return x
 
     compiled = torch.compile(loop)
-    live = Live(Recorder(lambda: compiled(Y)))
+    live = recorded(Recorder(lambda: compiled(Y)))
     assert [one.op for one in live.recording.operations] == ["aten.sin", "aten.sin"]
     assert np.array_equal(live.outputs[0], Y.sin().sin().numpy())
 
@@ -414,7 +440,7 @@ def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     except Exception as error:  # no C++ compiler here
         pytest.skip(f"torch.compile doesn't work here: {str(error)[:80]}")
     recorder = Recorder(lambda: compiled(Y) + 1)
-    live = Live(recorder)
+    live = recorded(recorder)
     assert [o.op for o in live.recording.operations] == ["compiled", "aten.add.Tensor"]
     assert _bits(live.outputs) == _bits([plain[0] + np.float32(1)])
     assert "compiled" in recorder.note
@@ -531,12 +557,12 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         return y.transpose(0, 1).reshape(-1).expand(2, -1)
 
     kept = Recorder(run)
-    Live(kept)
+    recorded(kept)
     with torch.no_grad():
         layer.weight.mul_(3)
     index.copy_(torch.tensor([5, 1, 1]))
     numbers[0] = -0.5
-    again, fresh = Live(kept), Live(Recorder(run))
+    again, fresh = recorded(kept), recorded(Recorder(run))
     assert _said(again.recording) == _said(fresh.recording)
     for one, other in zip(*labels_of(again, fresh), strict=True):
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
@@ -548,7 +574,7 @@ def test_a_view_has_the_digest_of_its_own_bits() -> None:
     for _ in range(3):
         seen = list[str]()
         kept.record(lambda event, into=seen: into.extend(digest(g.array()) for g in event.gives))
-        live = Live(kept).recording
+        live = recorded(kept).recording
         assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
         x.neg_()
 
@@ -610,11 +636,11 @@ def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def test_the_threads_are_those_that_operations_ran_on() -> None:
-    sides = [Live(Recorder(on(n, lambda: X.sin()))) for n in (1, 3)]
+    sides = [recorded(Recorder(on(n, lambda: X.sin()))) for n in (1, 3)]
     assert [one.recording.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
-    mixed = Live(Recorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
+    mixed = recorded(Recorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
     assert mixed.recording.target == "torch,threads=3"
-    lines = [mixed.event(n).lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
+    lines = [mixed.recording.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
     assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
 
 
@@ -724,8 +750,8 @@ def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
     layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
     other = x.flip(1)  # lies as x does
     with torch.no_grad():
-        recorded = [Live(Recorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
-    kinds = [[one.op for one in side.recording.operations] for side in recorded]
+        sides = [recorded(Recorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
+    kinds = [[one.op for one in side.recording.operations] for side in sides]
     assert any("native_multi_head" in op for op in kinds[0])
     found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
     assert found.verdict != "equal"

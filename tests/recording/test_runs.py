@@ -96,6 +96,7 @@ def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> No
     name = one.put(X)
     assert other.put(np.asfortranarray(X)) == name and one.bits(name) is other.bits(name)
     monkeypatch.setattr(store, "room", lambda: 0)
+    monkeypatch.setattr(store, "SURE", 0)
     far = Kept()
     turned = np.asfortranarray(W)
     found = far.bits(far.put(turned))

@@ -12,7 +12,7 @@ import pytest
 from probe import layout
 from probe.recording import judging, source
 from probe.recording.difference import Difference, compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -59,7 +59,7 @@ def explained(
     for given in (left, right):
         own = meaning if isinstance(meaning, Meaning) else meaning(given)
         sides.append(
-            Live(Doubles(given, [Step("double", own, function, list(given), again=again)]))
+            recorded(Doubles(given, [Step("double", own, function, list(given), again=again)]))
         )
     found = compare(sides[0], sides[1])
     assert found.first is not None
@@ -215,7 +215,7 @@ class TestSums:
     def test_many_differences_are_replayed_beyond_those_revealed(self) -> None:
         x, w = normal(8, 24), normal(24, 64)
         step = Step("double", Contracts("mk,kn->mn"), product, ["x", "w"])
-        sides = [Live(Doubles({"x": one, "w": w}, [step])) for one in (x[:1], x)]
+        sides = [recorded(Doubles({"x": one, "w": w}, [step])) for one in (x[:1], x)]
         found = compare(sides[0], sides[1])
         assert found.first is not None
         cause = source.explain(sides[0], sides[1], found.first, most=4)
@@ -346,7 +346,7 @@ class TestAddresses:
 
     def test_a_call_at_another_address_is_not_the_very_same_call(self) -> None:
         x, step = normal(3, 40), Step("double", Each("f"), np.tanh, ["x"])
-        sides = [Live(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
+        sides = [recorded(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
         for other, same in ((1, True), (2, False)):
             (one,) = compare(sides[0], sides[other]).operations
             assert judging.one_call(one, sides[0], sides[other]) == same
@@ -355,7 +355,7 @@ class TestAddresses:
         x, w = normal(3, 40), normal(40, 30)
         step = Step("double", Contracts("mk,kn->mn"), by_address, ["x", "w"])
         sides = [
-            Live(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
+            recorded(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
             for at in (0, 8)
         ]
         found = compare(sides[0], sides[1])
@@ -377,7 +377,7 @@ class TestAlone:
 
         x = normal(4, 50)
         step = Step("double", Each("noise"), lambda x: x * np.float32(len(x)), ["x"], again=drawn)
-        sides = [Live(Doubles({"x": one}, [step])) for one in (x[:1], x)]
+        sides = [recorded(Doubles({"x": one}, [step])) for one in (x[:1], x)]
         found = compare(sides[0], sides[1])
         assert found.first is not None
         assert source.explain(sides[0], sides[1], found.first).kind == "nondeterministic"
@@ -429,7 +429,7 @@ class TestNoWord:
     def test_nothing_is_guessed(self, meaning: Meaning, why: str) -> None:
         x = normal(4, 6)
         left, right = (
-            Live(Doubles({"x": x}, [Step("double", meaning, function, ["x"])]))
+            recorded(Doubles({"x": x}, [Step("double", meaning, function, ["x"])]))
             for function in (lambda x: x * np.float32(1.1), lambda x: x * np.float32(1.2))
         )
         found = compare(left, right)

@@ -9,7 +9,7 @@ import pytest
 
 from probe.recording import source
 from probe.recording.difference import compare
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import (
     Contracts,
     Each,
@@ -38,7 +38,7 @@ def cause(
 ) -> source.Cause:
     """Of two sums of a, b, c and d in one operation each."""
     given = {n: one.astype(dtype) for n, one in TERMS.items()}
-    runs = [Live(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
+    runs = [recorded(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
     found = compare(*runs, {4: 4})
     return source.explain(runs[0], runs[1], found.operations[0])
 
@@ -80,7 +80,11 @@ def test_no_order_is_said_of_what_is_not_known_to_be_a_sum_of_the_same(name) -> 
 X, W = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((6, 20), (20, 3)))
 SCALE, SHIFT = RANDOM.standard_normal((2, 3)).astype(np.float32)
 GIVEN = {"x": X, "w": W, "s": SCALE, "b": SHIFT, "folded": W * SCALE}
-GIVEN |= {"w3": W[None], "other": np.nextafter(W, np.float32(9))[None]}
+GIVEN |= {
+    "ones": np.ones(3, np.float32),
+    "w3": W[None],
+    "other": np.nextafter(W, np.float32(9))[None],
+}
 
 
 def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -99,7 +103,7 @@ def shifted(number: int) -> Step:
 
 def formulas(left: list[Step], right: list[Step]) -> source.Cause:
     """Of two formulas, whose results are taken for the same."""
-    runs = [Live(Doubles(GIVEN, steps)) for steps in (left, right)]
+    runs = [recorded(Doubles(GIVEN, steps)) for steps in (left, right)]
     found = compare(*runs, {runs[0].recording.outputs[0]: runs[1].recording.outputs[0]})
     (one,) = [one for one in found.operations if one.gives and one.differing]
     assert one.joint and one.assumed
@@ -169,7 +173,8 @@ def test_sums_of_the_same_products_that_are_written_differently_differ_by_their_
         Step("reshape", Reshapes(), lambda y: y.reshape(6, 3), [1]),
         shifted(2),
     ]
-    cause = formulas([PRODUCT, shifted(0)], steps)
+    once = Step("scale", Each("multiply", "clears"), np.multiply, [0, "ones"])  # changes nothing
+    cause = formulas([PRODUCT, once, shifted(1)], steps)
     if weights == "w3":
         assert cause.kind == "order" and cause.explained and "same products" in cause.why
         assert cause.examined == cause.replayed == cause.differing > 0

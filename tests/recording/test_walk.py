@@ -13,7 +13,7 @@ from probe.answers.first_difference import Asked, Walked
 from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
 from probe.recording.assumed import in_common
-from probe.recording.recording import Live
+from probe.recording.recording import recorded
 from probe.semantics import Contracts, Each, Moves, Reshapes
 from tests.recording import causes
 from tests.recording.doubles import Doubles, Step, added
@@ -244,7 +244,7 @@ def test_other_operations_on_the_same_inputs_have_outputs_compared():
 
 
 def test_the_tape_itself_is_watched_without_a_change():
-    side = Live(network(X))
+    side = recorded(network(X))
     assert side.outputs[0].tobytes() == network(X).plain()[0].tobytes()
     assert isinstance(network(X).program(Tape(None)), np.ndarray)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe.recording.labelling import labels_of
-from probe.recording.recording import Live
+from probe.recording.recording import Run, recorded
 from probe.semantics import Unknown
 from probe.semantics.labels import ZERO, Labels, agreeing
 from tests.recording import exact
@@ -22,13 +22,13 @@ NEAR = 1e-9
 """Relative to the larger number, or to 1: a thousand times what float64 sums of this size lose."""
 
 
-Sides = list[tuple[Live, Any, list[Labels]]]
+Sides = list[tuple[Run, Any, list[Labels]]]
 """(run, numbers, labels) of either side."""
 
 
-def watched(recorder: Any) -> tuple[Live, list[np.ndarray]]:
+def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
     """Returns a run and the numbers of all its values."""
-    live = Live(recorder)
+    live = recorded(recorder)
     found = live.arrays(set(range(len(live.recording.values))))
     return live, [found[n] for n in range(len(found))]
 

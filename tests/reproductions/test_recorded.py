@@ -16,8 +16,8 @@ import pytest
 from probe.errors import InputError, NotReproduced
 from probe.recording import source
 from probe.recording.difference import Aligned, compare
-from probe.recording.recording import Live
-from probe.reproduction import recorded
+from probe.recording.recording import recorded
+from probe.reproduction import recorded as reports
 from probe.semantics import Contracts, Each, Unknown
 from tests.recording.doubles import Doubles, Step, added
 
@@ -41,7 +41,7 @@ def normal(*shape: int) -> np.ndarray:
 
 def found(step: Step, left: np.ndarray, right: np.ndarray, w: Any = None) -> tuple[Any, ...]:
     more = {} if w is None else {"w": w}
-    sides = [Live(Doubles({"x": one} | more, [step])) for one in (left, right)]
+    sides = [recorded(Doubles({"x": one} | more, [step])) for one in (left, right)]
     first = compare(sides[0], sides[1]).first
     assert first is not None
     return sides[0], sides[1], first, source.explain(sides[0], sides[1], first)
@@ -60,7 +60,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_script_shows_the_recorded_bits_anywhere_and_can_be_published(tmp_path: Path) -> None:
     left, right, first, cause = planted()
-    made = recorded.write(tmp_path / "out", left, right, first, cause, times=1)
+    made = reports.write(tmp_path / "out", left, right, first, cause, times=1)
     again = run(tmp_path / "out")
     assert again.returncode == 1 and again.stdout == made.ran.printed  # type: ignore[union-attr]
     assert f"{first.differing} of {first.compared} outputs differ" in again.stdout
@@ -75,7 +75,7 @@ def test_the_script_shows_the_recorded_bits_anywhere_and_can_be_published(tmp_pa
 
 def test_what_is_too_large_for_a_script_stands_beside_it(tmp_path: Path) -> None:
     left, right, first, cause = planted(70, 80)
-    made = recorded.write(tmp_path, left, right, first, cause, times=1)
+    made = reports.write(tmp_path, left, right, first, cause, times=1)
     assert "operands.npz" in made.files and "order.png" not in made.files
     with np.load(tmp_path / "operands.npz", allow_pickle=False) as arrays:
         assert {"x0", "x1", "x0_right"} <= set(arrays)
@@ -85,7 +85,9 @@ def test_what_is_too_large_for_a_script_stands_beside_it(tmp_path: Path) -> None
 def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
     x = normal(3, 5)
     left, right = (
-        Live(Doubles({"x": x}, [Step("strange", Unknown("nobody said"), function, ["x"], text)]))
+        recorded(
+            Doubles({"x": x}, [Step("strange", Unknown("nobody said"), function, ["x"], text)])
+        )
         for function, text in (
             (lambda x: x + x, "{y} = {0} + {0}"),
             (lambda x: x * np.float32(1.5), "{y} = {0} * np.float32(1.5)"),
@@ -93,7 +95,7 @@ def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
     )
     first = compare(left, right).first
     assert first is not None
-    made = recorded.write(tmp_path, left, right, first, times=1)
+    made = reports.write(tmp_path, left, right, first, times=1)
     assert made.ran is not None and made.ran.verdict == "still there"
     assert "not classified yet" in (tmp_path / "report.md").read_text()
 
@@ -101,16 +103,16 @@ def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
 def test_a_script_that_says_otherwise_is_not_written(tmp_path: Path) -> None:
     left, right, first, cause = planted(text="{y} = {0} @ {1} * 0")
     with pytest.raises(NotReproduced, match="fresh process"):
-        recorded.write(tmp_path / "out", left, right, first, cause, times=1)
+        reports.write(tmp_path / "out", left, right, first, cause, times=1)
     assert not (tmp_path / "out").exists()
-    made = recorded.write(tmp_path, left, right, first, cause, times=1, unproved=True)
+    made = reports.write(tmp_path, left, right, first, cause, times=1, unproved=True)
     assert made.ran is None and "reproduce.py" not in made.files
     assert "There is no script" in (tmp_path / "report.md").read_text()
 
 
 def test_a_recorder_without_lines_gives_its_operands(tmp_path: Path) -> None:
     left, right, first, cause = planted(text="")
-    made = recorded.write(tmp_path, left, right, first, cause, unproved=True)
+    made = reports.write(tmp_path, left, right, first, cause, unproved=True)
     assert "operands.npz" in made.files and "no lines" in made.why
 
 
@@ -119,12 +121,12 @@ def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
     name = 'x"""\nimport os; os.abort()\n"""\\'
     text = "{y} = {0} * np.float32(len({0}))"
     step = Step(name, Each("f"), lambda x: x * np.float32(len(x)), ["x"], text)
-    sides = [Live(Doubles({"x": one}, [step])) for one in (x[:1], x)]
+    sides = [recorded(Doubles({"x": one}, [step])) for one in (x[:1], x)]
     for side in sides:
         side.recording.operations[0].path = name
     first = compare(sides[0], sides[1]).first
     assert first is not None
-    made = recorded.write(tmp_path, sides[0], sides[1], first, times=1)
+    made = reports.write(tmp_path, sides[0], sides[1], first, times=1)
     named = {
         node.names[0].name
         for node in ast.walk(ast.parse(made.script))
@@ -139,10 +141,10 @@ def test_a_folder_with_files_and_a_place_without_a_difference_are_refused(tmp_pa
     left, right, first, cause = planted()
     (tmp_path / "mine").write_text("")
     with pytest.raises(InputError, match="files"):
-        recorded.write(tmp_path, left, right, first, cause)
+        reports.write(tmp_path, left, right, first, cause)
     equal = Aligned("a", "a", "", 0, 0)
     with pytest.raises(InputError, match="no output of it differs"):
-        recorded.write(tmp_path / "out", left, right, equal, cause)
+        reports.write(tmp_path / "out", left, right, equal, cause)
 
 
 def test_sides_with_other_variables_run_in_processes_of_their_own(
@@ -152,7 +154,7 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
     text = "{y} = {0} * np.float32(os.environ.get('TF_PLANTED', '1'))"
     step = Step("planted", Each("f"), lambda x: x, ["x"], text)
     other = Step("planted", Each("f"), lambda x: x * np.float32(3), ["x"], text)
-    left, right = (Live(Doubles({"x": x}, [one])) for one in (step, other))
+    left, right = (recorded(Doubles({"x": x}, [one])) for one in (step, other))
     first = compare(left, right).first
     assert first is not None
     right = replace(right, recording=replace(right.recording, target="numpy,three=1"))
@@ -160,5 +162,5 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
         "probe.reproduction.recorded_script._variables",
         lambda one: {"TF_PLANTED": "3" if "three" in one.side.recording.target else "1"},
     )
-    made = recorded.write(tmp_path, left, right, first, times=1)
+    made = reports.write(tmp_path, left, right, first, times=1)
     assert made.ran is not None and '"TF_PLANTED": "3"' in made.script
