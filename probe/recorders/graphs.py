@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
@@ -330,7 +331,8 @@ class Graph(ABC):
             size = sum(one.size for one in piece.nodes)
             size += sum(self.nbytes(self.constants[key]) for key in held)
             if total + size <= self.KEPT and all(map(self.joins, piece.nodes)):
-                piece.run = self.start(piece)
+                with suppress(Exception):  # what can't start together is apart when it is to run
+                    piece.run = self.start(piece)
                 total += size
 
     def runs(self, pieces: list[Piece]) -> None:

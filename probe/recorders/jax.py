@@ -322,8 +322,7 @@ class _Trace(Base):  # type: ignore[misc]
                 ins = [*map(core.typeof, given)]
                 means: Meaning = Program(one.primitive, one.params, ins, behind, contents)
             else:
-                nth = functools.partial(_nth, given)
-                means = meaning(one.called(lambda n, nth=nth: functools.partial(nth, n)))  # type: ignore[misc]
+                means = meaning(one.called(functools.partial(_content, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
             told = Told(means, attributes(one.params), None, None)
             self._visit(one.primitive.name, path, reads, gives, told)
@@ -395,8 +394,8 @@ WEIGHING = ("dot_general", "conv_general_dilated")
 """Operations whose second input is taken for weights where no operation gave it."""
 
 
-def _nth(values: Sequence[Any], number: int) -> np.ndarray:
-    return _bits(values[number])
+def _content(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
+    return lambda: _bits(values[number])
 
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")

@@ -21,16 +21,10 @@ from jax.extend import core
 from probe.semantics.call import Call, Operand
 
 INNER = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
+    **dict.fromkeys(("jit", "pjit", "checkpoint", "remat2", "shard_map"), "jaxpr"),
+    **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call"), "call_jaxpr"),
     "custom_vjp_call": "call_jaxpr",
     "custom_vmap_call": "call",
-    "checkpoint": "jaxpr",
-    "remat2": "jaxpr",
-    "shard_map": "jaxpr",
 }
 """Primitives that run a jaxpr once, and the parameter that has it."""
 
@@ -44,6 +38,7 @@ MOST_STEPS = 512
 # arrays
 
 
+@functools.cache
 def is_key(dtype: Any) -> bool:
     """Returns whether it is the format of random keys, which are arrays of integers inside."""
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
@@ -61,13 +56,6 @@ def described(aval: Any) -> tuple[tuple[int, ...], str]:
     return tuple(getattr(aval, "shape", ())), _name(dtype)
 
 
-def container(array: np.ndarray) -> np.ndarray:
-    """An array's bits as a container array; formats that NumPy hasn't as unsigned integers."""
-    if array.dtype.kind in "biufc":
-        return array
-    return array.view(f"u{array.dtype.itemsize}")
-
-
 GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 """Random generators, by what the dtype of their keys says: ``key<fry>``."""
 
@@ -83,8 +71,10 @@ def _taken(array: np.ndarray, dtype: Any) -> Any:
 
 
 def bits(value: Any) -> np.ndarray:
-    """Returns the bits of JAX's array as a container array; a random key's are its data."""
-    return container(np.asarray(jax.random.key_data(value) if is_key(value.dtype) else value))
+    """Returns the bits of an array as a container array: those of formats that NumPy hasn't as
+    unsigned integers, a random key's as its data."""
+    array = np.asarray(jax.random.key_data(value) if is_key(value.dtype) else value)
+    return array if array.dtype.kind in "biufc" else array.view(f"u{array.dtype.itemsize}")
 
 
 def number(atom: Any) -> np.ndarray:
@@ -392,30 +382,28 @@ class Opened:
 # compared
 
 
-class Unlike(Exception):
-    """Two programs whose equations are others."""
-
-
-def differing(one: Flat, two: Flat) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the numbers and parameters in which two programs differ: a name and both values.
-    Raises Unlike."""
+def differing(one: Flat, two: Flat) -> list[tuple[str, Any, Any]] | None:
+    """Returns the numbers and parameters in which two programs differ: a name and both values.
+    None where their equations are others."""
     if len(one.equations) != len(two.equations) or _wired(one.outputs) != _wired(two.outputs):
-        raise Unlike
+        return None
     for a, b in zip(one.consts, two.consts, strict=True):
         if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
-            raise Unlike
+            return None
+    found: list[tuple[str, Any, Any]] = []
     for mine, other in zip(one.equations, two.equations, strict=True):
         name = mine.primitive.name
         heads = [(e.primitive, _wired(e.reads), *map(str, e.ins)) for e in (mine, other)]
         if heads[0] != heads[1] or (name in LOOPS and str(mine.params) != str(other.params)):
-            raise Unlike
+            return None
         for place, (a, b) in enumerate(zip(mine.reads, other.reads, strict=True), 1):
             if not isinstance(a, int) and str(a.val) != str(b.val):
-                yield f"operand {place} of {name}", float(number(a)), float(number(b))
+                found.append((f"operand {place} of {name}", float(number(a)), float(number(b))))
         theirs = attributes(other.params)
         for key, value in attributes(mine.params).items():
             if " at 0x" not in str(value) and value != theirs.get(key):
-                yield f"{key} of {name}", value, theirs.get(key)
+                found.append((f"{key} of {name}", value, theirs.get(key)))
+    return found
 
 
 def _wired(reads: Sequence[Any]) -> list[int | None]:
@@ -525,32 +513,31 @@ def written(
         first, others = ", ".join(reads[:1]), ", ".join(reads[1:])
         return form.format(reads=", ".join(reads), first=first, others=others, **words)
 
-    return text if _is(text, primitive, params, ins) else None
+    given = tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins)
+    code = text([f"x{n}" for n in range(len(ins))])
+    wanted = "add" if primitive.name == "add_any" else primitive.name
+    return text if _is(code, wanted, frozenset(words.items()), given) else None
 
 
-def _is(
-    text: Callable[[Sequence[str]], str],
-    primitive: Any,
-    params: Mapping[str, Any],
-    ins: Sequence[Any],
-) -> bool:
-    """Returns whether a text, traced, is one equation with this primitive and these parameters."""
-    names = [f"x{n}" for n in range(len(ins))]
-    given = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in ins]
+@functools.lru_cache(4096)
+def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[Any, ...]) -> bool:
+    """Returns whether a text, traced, is one equation of this primitive and these parameters."""
+
+    def traced(*args: Any) -> Any:
+        return eval(code, SPACE, {f"x{n}": one for n, one in enumerate(args)})
+
     try:
-        code = compile(text(names), "<text>", "eval")
-        traced = lambda *x: eval(code, SPACE, dict(zip(names, x, strict=True)))  # noqa: E731
         found = Flat(jax.make_jaxpr(traced)(*given))
     except Exception:  # whatever the function says of words that aren't its own
         return False
     if not found.equations:  # of what stays as it is
-        return found.outputs == list(range(len(ins)))
-    one, wanted = found.equations[0], "add" if primitive.name == "add_any" else primitive.name
-    keys = {*params, *one.params}.difference(BESIDE)
+        return found.outputs == list(range(len(given)))
+    one = found.equations[0]
+    apart = words ^ {(key, plain(each)) for key, each in one.params.items()}
     return (
         found.direct
-        and one.primitive.name == wanted
-        and all(plain(one.params.get(key)) == plain(params.get(key)) for key in keys)
+        and one.primitive.name == name
+        and all(key in BESIDE or text == "None" for key, text in apart)
     )
 
 

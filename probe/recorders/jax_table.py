@@ -18,10 +18,8 @@ from probe.recorders.jax_programs import (
     LOOPS,
     Equation,
     Flat,
-    Unlike,
     attributes,
     bits,
-    container,
     described,
     differing,
     flat,
@@ -44,9 +42,7 @@ from probe.semantics import (
     Passes,
     Reduces,
     Same,
-    Scans,
     Shapes,
-    Splits,
     Step,
     Steps,
     Turns,
@@ -410,7 +406,7 @@ TABLE: dict[str, Row] = {
     "reduce_window_max": _pool("max"),
     "reduce_window_min": _minimum_pool,
     **rows("reduce_window select_and_scatter_add select_and_gather_add", _windowed),
-    **rows(SCANS, lambda c: Scans(c["axis"], c.op, c["reverse"])),
+    **rows(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
     "sort": _sort,
     "top_k": lambda c: o.along("top_k", c.rank(), (c.get("axis", -1),), (c["k"],)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
@@ -473,52 +469,45 @@ def folded(program: Flat, one: Equation) -> Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
     or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
     second. The sum is the program's, whose moves only rename axes. None where it is neither."""
-    if program.consts or len(program.outputs) != 1 or len(one.gives) != 1:
+    means, last = meaning(one.called()), program.equations[-1]
+    if program.consts or list(last.gives) != program.outputs:
         return None
-    means = meaning(one.called())
-    if isinstance(means, Contracts) and means.bias is None and "." not in means.equation:
+    if isinstance(means, Contracts) and means.bias is None:
         return _transposed(program, one, means)
-    if isinstance(means, Reduces) and one.reads == (0,) and len(program.ins) == 1:
-        return _keeping(program, one, means)
+    if isinstance(means, Reduces) and not means.keep and last.reads == one.gives:
+        shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
+        kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+        if len(program.equations) == 2 and one.reads == (0,) and last.outs[0].shape == kept:
+            return replace(means, keep=True)
     return None
 
 
 def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | None:
     """Returns a product whose operands and outputs are transposed by the equations around it."""
     texts, out = means.equation.split("->")
-    places = {n: (n, tuple(range(len(aval.shape)))) for n, aval in enumerate(program.ins)}
+    # what stands at the axes of each value: (input, axis) before the product, letters behind it
+    axes: dict[Any, list[Any]] = {
+        n: [(n, axis) for axis in range(len(aval.shape))] for n, aval in enumerate(program.ins)
+    }
     for each in program.equations:
-        if each is one:
-            places[each.gives[0]] = -1, tuple(range(len(out)))
+        given = [axes.get(n) if isinstance(n, int) else None for n in each.reads]
+        if each is one and all(given):
+            pairs = [
+                sorted(zip(given[n] or [], text, strict=True))
+                for n, text in zip(means.reads, texts.split(","), strict=True)
+            ]
+            axes[each.gives[0]] = list(out)
             continue
-        turn, (read, *_) = meaning(each.called()), each.reads
-        if not isinstance(turn, Turns) or read not in places:
+        turn = meaning(each.called())
+        if not isinstance(turn, Turns) or not given[0]:
             return None
-        number, axes = places[read]
-        places[each.gives[0]] = number, tuple(axes[axis] for axis in turn.axes)
-    if not all(isinstance(n, int) and places[n][0] >= 0 for n in one.reads):
+        axes[each.gives[0]] = [given[0][axis] for axis in turn.axes]
+    result = axes[program.equations[-1].gives[0]]
+    if not all(isinstance(letter, str) for letter in result):
         return None
-    number, axes = places.get(program.outputs[0], (0, ()))
-    if number != -1:
-        return None
-    letters, reads = [], []
-    for text, read in zip(texts.split(","), means.reads, strict=True):
-        source, order = places[one.reads[read]]
-        letters.append("".join(text[order.index(axis)] for axis in range(len(text))))
-        reads.append(source)
-    spelled = f"{letters[0]},{letters[1]}->{''.join(out[axis] for axis in axes)}"
-    return replace(means, equation=spelled, reads=(reads[0], reads[1]))
-
-
-def _keeping(program: Flat, one: Equation, means: Reduces) -> Meaning | None:
-    """Returns a sum behind which its axes are put back with size 1."""
-    *_, last = program.equations
-    if len(program.equations) != 2 or list(last.gives) != program.outputs or means.keep:
-        return None
-    shape, to = program.ins[0].shape, last.outs[0].shape
-    axes = {axis % len(shape) for axis in means.axes}
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    return replace(means, keep=True) if last.reads == one.gives and to == kept else None
+    one_text, two_text = ("".join(letter for _, letter in some) for some in pairs)
+    reads = pairs[0][0][0][0], pairs[1][0][0][0]
+    return replace(means, equation=f"{one_text},{two_text}->{''.join(result)}", reads=reads)
 
 
 class Known(NamedTuple):
@@ -546,8 +535,8 @@ class _Writing:
         def step(place: int, one: Equation, reads: list[Known]) -> list[Known]:
             return self._step(one, reads, inside.get(place))
 
-        consts = [self.behind.get(id(one)) or self._constant(one) for one in program.consts]
-        return program.run(given, consts, step, self._literal)[1]
+        consts = [self.behind.get(id(one)) or self._held(bits(one)) for one in program.consts]
+        return program.run(given, consts, step, lambda atom: self._held(bits(number(atom))))[1]
 
     def run(self, closed: Any, given: Sequence[Known]) -> list[Known]:
         """As of ``looped``."""
@@ -556,10 +545,8 @@ class _Writing:
     def lines(self, value: Known) -> list[Known]:
         """As of ``looped``."""
         count, *rest = value.shape
-        contents = [None] * count if value.content is None else [*value.content]
-        return self._entered(
-            Splits(0, (1,) * count, drop=True), [value], [tuple(rest)] * count, contents
-        )
+        contents = None if value.content is None else [*value.content]
+        return self._entered(o.unstack(0, count), [value], [tuple(rest)] * count, contents)
 
     def stacked(self, values: Sequence[Known]) -> Known:
         """As of ``looped``."""
@@ -585,17 +572,10 @@ class _Writing:
         first = self.count - len(shapes)
         return [Known(n, *both) for n, both in enumerate(every, first)]
 
-    def _held(self, content: np.ndarray, known: bool = True) -> Known:
-        kept = [content] if known else None
-        return self._entered(Holds(content), (), [content.shape], kept)[0]
-
-    def _literal(self, atom: Any) -> Known:
-        return self._held(container(number(atom)))
-
-    def _constant(self, value: Any) -> Known:
-        content = bits(value)
+    def _held(self, content: np.ndarray) -> Known:
+        """Enters what is known by its content, which is kept as a run keeps it."""
         plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
-        return self._held(content, plain)
+        return self._entered(Holds(content), (), [content.shape], [content] if plain else None)[0]
 
     def _step(self, one: Equation, reads: list[Known], zeros: np.ndarray | None) -> list[Known]:
         name = one.primitive.name
@@ -618,7 +598,7 @@ class _Writing:
         if means.exact or not any("float" in dtype for dtype in call.dtypes):  # as a run keeps them
             contents = self._computed(call, reads)
         if contents is not None and all(map(exact, contents, call.dtypes)):
-            return [self._held(each) for each in contents]
+            return [self._held(each)._replace(content=each) for each in contents]
         op = (name, repr(attributes(one.params))) if isinstance(means, Unknown) else (name,)
         return self._entered(
             means, reads, call.gives, contents, op, zeros if means.notices else None
@@ -684,14 +664,11 @@ class Program(Meaning):
     def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
         """Returns numbers and parameters in which two programs of the same equations differ: a name
         and both values each. None where their equations are others."""
-        one, two = inner(self.primitive, self.params), inner(other.primitive, other.params)
+        one, two = (inner(each.primitive, each.params) for each in (self, other))
         if one is None or two is None:
             alike = str(self.params) == str(other.params)
             return [] if alike and self.primitive is other.primitive else None
-        try:
-            return list(differing(flat(one), flat(two)))
-        except Unlike:
-            return None
+        return differing(flat(one), flat(two))
 
 
 def noticed(program: Flat, given: Sequence[Any]) -> dict[int, np.ndarray]:

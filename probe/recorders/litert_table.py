@@ -6,10 +6,7 @@ Those that converters write of Keras and TensorFlow models. Channels are last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-
-import numpy as np
 
 from probe.semantics import (
     Each,
@@ -18,8 +15,8 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Passes,
+    Quantised,
     Scans,
-    Shapes,
     Step,
     Steps,
     Unknown,
@@ -30,7 +27,6 @@ from probe.semantics import operations as o
 from probe.semantics.asked import moved
 from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
 from probe.semantics.call import meaning as by_table
-from probe.semantics.labels import Labels, joined, tag
 
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
 """How a tensor's integers are meant: scales and zero points."""
@@ -249,27 +245,6 @@ def meaning(c: Call) -> Meaning:
     number = int(c.get("fusedActivationFunction") or 0)
     found, inside = by_table(TABLE, c), TABLE.get(c.op) is _recurrent
     return chain(c, found, FUSED[number]) if number and not inside else found
-
-
-@dataclass(frozen=True)
-class Quantised(Meaning):
-    """What computes with integers that stand for other numbers: zero is none of them, as a rule."""
-
-    inner: Meaning
-    reads: tuple[Scale | None, ...]
-    gives: tuple[Scale | None, ...]
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        given = [_meant(*both) for both in zip(reads, self.reads, strict=True)]
-        word = tag(self.inner.word) if self.inner.word else what
-        found = self.inner.labels(given, shapes, word)
-        return [_meant(*both) for both in zip(found, self.gives, strict=True)]
-
-
-def _meant(one: Labels, scale: Scale | None) -> Labels:
-    if scale is None:
-        return one
-    return one._replace(array=joined(one.array, tag("quantised", scale)))
 
 
 def quantised(

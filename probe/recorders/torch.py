@@ -264,12 +264,13 @@ class _Mode(TorchDispatchMode):
         places: list[Place] = []
         same: Hashable = signed(args, kwargs, reads, places, place)
         into: Sequence[torch.Tensor] = ()
-        ordinary, read = known.reads_only, [True] * len(reads)
+        read: Sequence[bool] | None = None
+        ordinary = known.reads_only
         for one in places:
-            if one.lay.meta:  # shapes without numbers
-                return func(*args, **kwargs)
             if one.memory.hollow or not one.lay.plain:
                 ordinary = False
+                if one.lay.meta:  # shapes without numbers
+                    return func(*args, **kwargs)
         if known.of_others and all(one.lay.plain for one in places):
             return called_for(func, args, kwargs, self)
         if not ordinary:
@@ -278,11 +279,12 @@ class _Mode(TorchDispatchMode):
             places = [one for one, is_read in zip(places, read, strict=True) if is_read]
             if known.view and any(values.unwritten(one) for one in places):
                 return func(*args, **kwargs)
-        path = self.paths.now()
-        seen = [
-            values.read(one, at, path, bool(into) and _among(one, into))
-            for one, at in zip(reads, places, strict=True)
-        ]
+        path, both = self.paths.now(), zip(reads, places, strict=True)
+        if into:
+            seen = [values.read(one, at, path, _among(one, into)) for one, at in both]
+        else:
+            seen = [values.read(one, at, path) for one, at in both]
+        states = _states(kwargs.get("generator")) if known.random else ()
         given = func(*args, **kwargs)
         every = [given] if type(given) is torch.Tensor else tensors(given)
         returned = len(every)
@@ -311,9 +313,16 @@ class _Mode(TorchDispatchMode):
             if told is None:
                 told = self._told(same, func, args, kwargs, read, every, returned, at)
             gives = [values.given(every[n], after[n]) for n in at]
+            attributes = told.attributes
+            if states and told.again is None:  # the same numbers come from the same states alone
+                drawn = [digest(one.numpy()) for one in states]
+                attributes = {
+                    **attributes,
+                    "drawn": [str([tuple(one.shape) for one in every]), *drawn],
+                }
             self.visit(
                 Operation(
-                    *(told.op, path, seen, gives, told.meaning, told.attributes),
+                    *(told.op, path, seen, gives, told.meaning, attributes),
                     *(told.again, told.lines, IMPORTS, told.view),
                 )
             )
@@ -327,7 +336,7 @@ class _Mode(TorchDispatchMode):
         func: Any,
         args: Any,
         kwargs: Any,
-        read: Sequence[bool],
+        read: Sequence[bool] | None,
         every: Sequence[torch.Tensor],
         returned: int,
         at: Sequence[int],
@@ -369,6 +378,14 @@ class _Mode(TorchDispatchMode):
         return given
 
 
+def _states(given: torch.Generator | None) -> list[torch.Tensor]:
+    """Returns the states of what an operation may draw random numbers from."""
+    every = [given] if given is not None else [torch.default_generator]
+    if given is None and torch.cuda.is_initialized():
+        every += torch.cuda.default_generators
+    return [one.get_state() for one in every]
+
+
 def _among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(one is other for other in others)
 
@@ -401,13 +418,18 @@ class Opened:
         self._check(arrays)
         names = [one.name for one in self.inputs if one.name in arrays]
         given = {name: self._argument(name, arrays[name]) for name in names}
-        stateful = self._stateful(given)
 
-        def run() -> Any:
-            model = copy.deepcopy(self.model) if stateful else self.model
-            return model(**given) if len(given) > 1 or not names else model(*given.values())
+        def call(model: Callable[..., Any]) -> Any:
+            return model(*given.values()) if len(given) == 1 else model(**given)
 
-        recorder = Recorder(run)
+        # whether a second run gives something else; TorchScript watches two before it compiles
+        kept, runs = copy.deepcopy(self.model), list[list[bytes]]()
+        for _ in range(3):
+            with torch.no_grad():
+                runs.append([array(one).tobytes() for one in tensors(call(kept))])
+        stateful = any(one != runs[0] for one in runs)
+        model = self.model
+        recorder = Recorder(lambda: call(copy.deepcopy(model) if stateful else model))
         recorder.note = STATE if stateful else ""
         return recorder
 
@@ -436,16 +458,6 @@ class Opened:
         if wanted == "bfloat16" and plain.dtype == torch.uint16:
             return plain.view(torch.bfloat16)
         return plain
-
-    def _stateful(self, given: Mapping[str, Any]) -> bool:
-        """Whether a second run of the same model gives something else; it also warms it up."""
-        model = copy.deepcopy(self.model)
-        found = []
-        for _ in range(3):  # TorchScript watches two runs before it compiles
-            with torch.no_grad():
-                out = model(**given) if len(given) > 1 else model(*given.values())
-            found.append([array(one).tobytes() for one in tensors(out)])
-        return any(one != found[0] for one in found)
 
 
 def opened(path: str | Path, trust: bool = False) -> Opened:

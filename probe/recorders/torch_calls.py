@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import repeat
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tag
 
 from probe.layout import BOUNDARY
-from probe.recorders.torch_private import of_others, packed
+from probe.recorders.torch_private import of_others, overload, packed, schema
 from probe.recorders.torch_values import (
     Place,
     Slot,
@@ -70,8 +71,8 @@ def facts(func: Any) -> Facts:
 
 
 def _facts(func: Any) -> Facts:
-    base = func._schema.name.removeprefix("aten::")  # others keep their library's name in front
-    arguments = func._schema.arguments
+    base = schema(func).name.removeprefix("aten::")  # others keep their library's name in front
+    arguments = schema(func).arguments
     random = Tag.nondeterministic_seeded in func.tags
     empty = "empty" in base or base == "set_"
     writes = {a.name for a in arguments if a.alias_info and a.alias_info.is_write}
@@ -216,7 +217,7 @@ def called(
     func: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    read: Sequence[bool],
+    read: Sequence[bool] | None,
     every: Sequence[torch.Tensor],
     returned: int,
     at: Sequence[int],
@@ -224,11 +225,12 @@ def called(
     """Returns a call that has run, its lines, and what runs it alone; None where its operands are
     not plain memory, or objects of C++.
 
-    ``read``: of each of its tensors, in order, whether it is read; ``every``: what it gave and
-    changed, of which the first so many are ``returned``; ``at``: which of these are new values.
-    Neither lines nor what runs it keep a tensor.
+    ``read``: of each of its tensors, in order, whether it is read, None: all are; ``every``: what
+    it gave and changed, of which the first so many are ``returned``; ``at``: which of these are new
+    values. Neither lines nor what runs it keep a tensor.
     """
-    known, left, reads = facts(func), iter(read), list[torch.Tensor]()
+    known, reads = facts(func), list[torch.Tensor]()
+    left = repeat(True) if read is None else iter(read)
 
     def slot(one: Any) -> Any:
         if not isinstance(one, torch.Tensor):
@@ -241,9 +243,10 @@ def called(
     tree = replaced((tuple(args), dict(kwargs)), slot)
     slots, looked = [slot_of(one) for one in reads], list[bool]()
     attributes = bound(known, *tree)
-    alike = [next(n for n, other in enumerate(reads) if other is one) for one in reads]
-    repeat = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
-    again = None if known.random and attributes.get("dropout_p", 1) != 0 else repeat
+    first = dict[int, int]()
+    alike = [first.setdefault(id(one), n) for n, one in enumerate(reads)]
+    alone = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
+    again = None if known.random and attributes.get("dropout_p", 1) != 0 else alone
     beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
     lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
@@ -373,9 +376,9 @@ def _writer(
     base = facts(func).base
     # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
     own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
-    returns = func._schema.returns
+    returns = schema(func).returns
     several = len(returns) > 1 or any(str(one.type).startswith("List") for one in returns)
-    called = f"torch.{base}" if own and func._overloadname in OVERLOADS else f"torch.ops.{func}"
+    called = f"torch.{base}" if own and overload(func) in OVERLOADS else f"torch.ops.{func}"
 
     def lines(names: Sequence[str], result: str) -> list[str]:
         found = [one for both in zip(names, reads, strict=True) for one in _laid(*both)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -133,10 +134,14 @@ def weights(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         yield from ((name, one) for name, one in every.items() if one is not None)
 
 
-def storage_of(tensor: torch.Tensor) -> int:
-    """Returns the address of a storage, which tells it from others while it lives."""
-    return tensor.untyped_storage()._cdata
+storage_address = attrgetter("_cdata")
+"""Returns what tells a storage from others while it lives."""
 
+schema = attrgetter("_schema")
+"""Returns an operation's schema: its name, arguments and results."""
+
+overload = attrgetter("_overloadname")
+"""Returns which of the operations of its name an operation is."""
 
 _EXPIRED, _FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 

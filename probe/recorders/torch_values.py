@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import count
 from math import prod
 from typing import Any, NamedTuple
 
@@ -23,10 +21,9 @@ import torch
 
 from probe.errors import InputError
 from probe.layout import BOUNDARY
-from probe.recorders.torch_private import Held, storage_of
+from probe.recorders.torch_private import Held, storage_address
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
-from probe.semantics import Moves, Shapes, Unknown
-from probe.semantics.labels import Labels, joined, tag
+from probe.semantics import Moves, Unknown, Written
 
 # bits
 
@@ -379,7 +376,7 @@ class Named(NamedTuple):
 
 def address(tensor: torch.Tensor) -> int:
     """Returns what tells a tensor's memory from others while it lives."""
-    return storage_of(tensor) if plain(tensor) else -id(tensor)
+    return storage_address(tensor.untyped_storage()) if plain(tensor) else -id(tensor)
 
 
 class Values:
@@ -416,7 +413,7 @@ class Values:
             )
             return Place(memory, (memory.number, memory.changes, lay.number), lay)
         storage = tensor.untyped_storage()
-        at = storage._cdata
+        at = storage_address(storage)
         memory = self.memories.get(at) or self._met(storage, at)
         lay = self.lays.strided(tensor)
         found = memory.places.get(lay)
@@ -550,22 +547,3 @@ def _flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """All elements, and a zero behind them: the element -1, where none was written."""
     every = [np.asarray(one).reshape(-1) for one in arrays]
     return np.concatenate([*every, np.zeros(1, every[0].dtype)])
-
-
-NEVER = count()
-
-
-@dataclass(frozen=True)
-class Written(Moves):
-    """A value of which a part was never written: each of those elements has a label of its own.
-
-    ``index``: of each element among all that is read; -1 where it was never written.
-    """
-
-    index: Any = None
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (found,) = super().labels(reads, shapes, what)
-        mark = joined(tag("never written", next(NEVER)), np.arange(1, self.index.size + 1))
-        array = np.where(self.index < 0, mark.reshape(self.index.shape), found.full())
-        return [found._replace(array=array)]

@@ -20,6 +20,7 @@ from probe.semantics.contract import (
     Exact,
     Meaning,
     Numbers,
+    Quantised,
     Shapes,
     Step,
     Steps,
@@ -47,6 +48,7 @@ from probe.semantics.moving import (
     Same,
     Splits,
     Turns,
+    Written,
 )
 from probe.semantics.sums import (
     Accumulates,
@@ -90,6 +92,7 @@ __all__ = [
     "Pads",
     "Passes",
     "Picks",
+    "Quantised",
     "Reduces",
     "Reshapes",
     "Same",
@@ -103,6 +106,7 @@ __all__ = [
     "Vanishes",
     "Whole",
     "Windows",
+    "Written",
     "functions",
     "of_complex",
     "of_number",

@@ -154,3 +154,24 @@ class Steps(Meaning):
             given = [values[n] for n in one.reads]
             values += one.labels(given, np.uint64(joined(what, tag(number))[()]))
         return [values[n] for n in self.gives or (len(values) - 1,)]
+
+
+@dataclass(frozen=True)
+class Quantised(Meaning):
+    """What computes with integers that stand for other numbers: zero is none of them, as a rule.
+
+    ``reads``, ``gives``: by what scale and zero each stands for them; None of those that don't.
+    """
+
+    inner: Meaning
+    reads: tuple[Any, ...]
+    gives: tuple[Any, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        def meant(one: Labels, scale: Any) -> Labels:
+            mark = joined(one.array, tag("quantised", scale))
+            return one if scale is None else one._replace(array=mark)
+
+        word = tag(self.inner.word) if self.inner.word else what
+        found = self.inner.labels(list(map(meant, reads, self.reads)), shapes, word)
+        return list(map(meant, found, self.gives))

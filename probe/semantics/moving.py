@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -54,6 +55,25 @@ class Moves(Exact):
             np.asarray(one, np.int64).reshape(to) - 1 for one, to in zip(every, shapes, strict=True)
         ]
         return tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
+
+
+NEVER = count()
+
+
+@dataclass(frozen=True)
+class Written(Moves):
+    """A value of which a part was never written: each of those elements has a label of its own.
+
+    ``index``: of each element among all that is read; -1 where it was never written.
+    """
+
+    index: Any = None
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        (found,) = super().labels(reads, shapes, what)
+        mark = joined(tag("never written", next(NEVER)), np.arange(1, self.index.size + 1))
+        array = np.where(self.index < 0, mark.reshape(self.index.shape), found.full())
+        return [found._replace(array=array)]
 
 
 @dataclass(frozen=True)

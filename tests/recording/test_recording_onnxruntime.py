@@ -11,6 +11,7 @@ from probe import layout, ulp
 from probe import semantics as meaning
 from probe.errors import InputError
 from probe.recording import difference, source
+from probe.recording.contract import Again
 from probe.recording.recording import recorded
 from tests.recording.truth import changed, shares, told
 
@@ -548,6 +549,25 @@ def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     )
     (found,) = seen[0].again([x])
     assert found.shape == (4, 5)
+
+
+def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
+    content, x = residual()
+    plain = onnxruntime.Optimised.started
+
+    def refuses(self, nodes, *rest):
+        if len(nodes) > 1:
+            raise RuntimeError("too many")
+        return plain(self, nodes, *rest)
+
+    monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
+    recorder = onnxruntime.Recorder(content, {"x": x})
+    with pytest.raises(Again):
+        recorder.record(lambda _: None)
+    (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
+    assert not recorder.note
+    assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
+    assert found.tobytes() == recorder.plain()[0].tobytes()
 
 
 def test_what_nobody_described_is_unknown():
