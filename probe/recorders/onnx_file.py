@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, printer
+from onnx import helper, numpy_helper, parser, printer
 
 from probe.errors import InputError
 from probe.recorders.graphs import Fed, Node, ordered
@@ -318,14 +318,17 @@ def piece(
 def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
     """Returns lines of Python that make a model. ``weights``: names of its constants, with
     arrays."""
-    return [
-        "model = parser.parse_model('''",
-        *printer.to_text(model).splitlines(),
-        "''')",
-        *(
-            f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
-            for name, array in weights
-        ),
+    text = printer.to_text(model)
+    again = parser.parse_model(text)
+    for one in again.graph.node:
+        if not one.domain:  # which the parser writes down
+            one.ClearField("domain")
+    lines = ["model = parser.parse_model('''", *text.splitlines(), "''')"]
+    if again != model:  # what releases before 1.17 print has no names, and six digits of a number
+        lines = [f"model = onnx.load_model_from_string({model.SerializeToString()!r})"]
+    return lines + [
+        f'model.graph.initializer.append(numpy_helper.from_array({array}, "{name}"))'
+        for name, array in weights
     ]
 
 

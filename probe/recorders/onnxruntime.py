@@ -95,7 +95,12 @@ class Optimised(Graph):
     iterations are recorded."""
 
     BY_SHAPE = frozenset(("Shape", "Size"))
-    IMPORTS = ("import numpy as np", "import onnxruntime", "from onnx import numpy_helper, parser")
+    IMPORTS = (
+        "import numpy as np",
+        "import onnxruntime",
+        "import onnx",
+        "from onnx import numpy_helper, parser",
+    )
     LAID = True
 
     def __init__(

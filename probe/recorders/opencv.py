@@ -348,6 +348,7 @@ class Layers(Graph):
 
     IMPORTS = (
         *("import os", "import cv2", "import numpy as np"),
+        "import onnx",
         "from onnx import numpy_helper, parser",
     )
 

@@ -284,6 +284,7 @@ class _Mode(TorchDispatchMode):
             seen = [values.read(one, at, path, _among(one, into)) for one, at in both]
         else:
             seen = [values.read(one, at, path) for one, at in both]
+        states = _states(kwargs.get("generator")) if known.random else ()
         given = func(*args, **kwargs)
         every = [given] if type(given) is torch.Tensor else tensors(given)
         returned = len(every)
@@ -312,9 +313,16 @@ class _Mode(TorchDispatchMode):
             if told is None:
                 told = self._told(same, func, args, kwargs, read, every, returned, at)
             gives = [values.given(every[n], after[n]) for n in at]
+            attributes = told.attributes
+            if states and told.again is None:  # the same numbers come from the same states alone
+                drawn = [digest(one.numpy()) for one in states]
+                attributes = {
+                    **attributes,
+                    "drawn": [str([tuple(one.shape) for one in every]), *drawn],
+                }
             self.visit(
                 Operation(
-                    *(told.op, path, seen, gives, told.meaning, told.attributes),
+                    *(told.op, path, seen, gives, told.meaning, attributes),
                     *(told.again, told.lines, IMPORTS, told.view),
                 )
             )
@@ -368,6 +376,14 @@ class _Mode(TorchDispatchMode):
         why = "it is compiled, so its operations can't be recorded"
         self.visit(Operation("compiled", path, seen, gives, Compiled(why)))
         return given
+
+
+def _states(given: torch.Generator | None) -> list[torch.Tensor]:
+    """Returns the states of what an operation may draw random numbers from."""
+    every = [given] if given is not None else [torch.default_generator]
+    if given is None and torch.cuda.is_initialized():
+        every += torch.cuda.default_generators
+    return [one.get_state() for one in every]
 
 
 def _among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:

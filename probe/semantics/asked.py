@@ -160,7 +160,9 @@ class Mapped(Exact):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         data = [reads[n] for n in self.data]
-        both = zip(self.maps, self.still, shapes, strict=True)
+        left_out = any(one.array.shape != one.shape for one in data)
+        still = self.still if left_out else [[] for _ in self.maps]  # else it is of no use
+        both = zip(self.maps, still, shapes, strict=True)
         return [self._moved(data, one, pairs, to) for one, pairs, to in both]
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import pi, prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,17 @@ SIXTH = (("alpha", float(np.float32(1 / 6))), ("beta", 0.5))
 COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]], ...]] = {
     ("silu", ()): (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
     ("softplus", ()): (("exp", (), (0,)), ("add", (), (1, 1.0)), ("log", (), (2,))),
+    ("log_sigmoid", ()): (("sigmoid", (), (0,)), ("log", (), (1,))),
+    ("gelu", ()): (
+        *(("multiply", (), (0, 0.5)), ("negative", (), (0,)), ("multiply", (), (2, 0.5**0.5))),
+        *(("erfc", (), (3,)), ("multiply", (), (1, 4))),
+    ),
+    ("gelu_tanh", ()): (
+        *(("multiply", (), (0, 0.5)), ("power", (), (0, 3.0))),
+        *(("multiply", (), (2, 0.044715)), ("add", (), (0, 3))),
+        *(("multiply", (), (4, (2 / pi) ** 0.5)), ("tanh", (), (5,)), ("add", (), (6, 1.0))),
+        ("multiply", (), (1, 7)),
+    ),
     ("mish", ()): (("softplus", (), (0,)), ("tanh", (), (1,)), ("multiply", (), (0, 2))),
     ("softsign", ()): (("absolute", (), (0,)), ("add", (), (1, 1.0)), ("divide", (), (0, 2))),
     ("hard_sigmoid", SIXTH): (

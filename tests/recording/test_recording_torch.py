@@ -239,6 +239,30 @@ def test_inference_mode_and_random_numbers() -> None:
     assert drawn.again is None
 
 
+def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> None:
+    def drawn(*sizes: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            torch.manual_seed(0)
+            return [torch.rand(n) for n in sizes][-1] * 2
+
+        return call
+
+    assert probe.first_difference(drawn(4, 5), drawn(4, 5)).verdict == "equal"
+    found = probe.first_difference(drawn(4, 5), drawn(2, 5))
+    assert found.verdict == "unknown" and found.first is None
+    layer, x = nn.Dropout(0.5), torch.ones(4, 6)
+
+    def twice(count: int) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            torch.manual_seed(0)
+            return layer(layer(x[:count]))
+
+        return call
+
+    assert probe.first_difference(twice(4), twice(4)).verdict == "equal"
+    assert probe.first_difference(twice(2), twice(4)).verdict != "differs"
+
+
 def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
     z = torch.complex(X, X.flip(0))
     every = recorded(Recorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
