@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,8 +47,88 @@ PAD_WITH = ("nothing", "zeros")
 """What padding can put into a pooling window."""
 
 
+class Summed(ABC):
+    """What the engine has to know of sums of products: a case, or what a recorded operation adds
+    (:class:`probe.recording.sums.Sum`).
+
+    An output is at a batch entry, a place of each spatial axis, and a filter. It multiplies the
+    channels of its filter's group at the places that ``windows`` says with the filter's weights,
+    and adds a bias unless that is None. ``kernel``: taps along each spatial axis; ``weighted``:
+    False where there are no weights to choose; ``pool``: empty, unless it is a pool's case.
+    ``windows``: :class:`probe.geometry.Windows`, or what has its ``outputs``, ``pads``, ``reads``.
+    """
+
+    op: str
+    dtype: str
+    batch: int
+    in_channels: int
+    filters: int
+    groups: int
+    if TYPE_CHECKING:  # attributes of some, properties of others
+
+        @property
+        def kernel(self) -> tuple[int, ...]: ...
+        @property
+        def bias(self) -> Any: ...
+        @property
+        def weighted(self) -> bool: ...
+        @property
+        def pool(self) -> str: ...
+        @property
+        def windows(self) -> Any: ...
+        @property
+        def spatial_rank(self) -> int: ...
+
+    @abstractmethod
+    def spatial(self, length: int | None = None) -> tuple[int, ...]:
+        """Returns sizes of all spatial axes."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """Returns what a session is told to run it."""
+
+    @abstractmethod
+    def drawn(self, kind: str, seed: int) -> Summed:
+        """Returns the same sums of other generated operands; a bias is generated, too."""
+
+    @abstractmethod
+    def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Returns x, w and b."""
+
+    @property
+    def group_channels(self) -> int:
+        """Returns how many input channels one filter reads."""
+        return self.in_channels // self.groups
+
+    @property
+    def summands(self) -> int:
+        """Returns the number of products in each output, including padding, without the bias."""
+        return math.prod(self.kernel) * self.group_channels
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        """(*kernel, in_channels / groups, filters)."""
+        return (*self.kernel, self.group_channels, self.filters)
+
+    def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
+        """(batch, *spatial, in_channels); None takes the case's own."""
+        return (batch or self.batch, *self.spatial(length), self.in_channels)
+
+    def output_spatial(self, length: int | None = None) -> tuple[int, ...]:
+        """Output positions on each spatial axis; 0 where no window fits."""
+        return self.windows.outputs(self.spatial(length))
+
+    def pads(self, length: int | None = None) -> tuple[Pair, ...]:
+        """Padding (before, after) of each spatial axis; ``length=None`` takes the case's own."""
+        return self.windows.pads(self.spatial(length))
+
+    def output_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
+        """(batch, *output positions, filters); None takes the case's own."""
+        return (batch or self.batch, *self.output_spatial(length), self.filters)
+
+
 @dataclass(frozen=True, init=False)
-class Case(Layer):
+class Case(Layer, Summed):  # type: ignore[misc]
     """Describes one computation. Every argument is checked; a wrong one raises InputError.
 
     ``kernel``, ``stride`` and ``dilation`` take an int (for every spatial axis), ``"1x5"`` or a
@@ -219,21 +300,6 @@ class Case(Layer):
         """Returns the smallest length that has an output."""
         return self._shortest(self.spatial_rank - 1) if self.spatial_rank else 1
 
-    @property
-    def group_channels(self) -> int:
-        """Returns how many input channels one filter reads."""
-        return self.in_channels // self.groups
-
-    @property
-    def summands(self) -> int:
-        """Returns the number of products in each output, including padding, without the bias."""
-        return math.prod(self.kernel) * self.group_channels
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        """(*kernel, in_channels / groups, filters)."""
-        return (*self.kernel, self.group_channels, self.filters)
-
     def spatial(self, length: int | None = None) -> tuple[int, ...]:
         """Returns sizes of all spatial axes; ``length=None`` takes the case's own.
         Raises InputError."""
@@ -241,22 +307,6 @@ class Case(Layer):
         if length is None:
             raise InputError("length", None, "the case has no length", "give one, length=N")
         return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
-
-    def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
-        """(batch, *spatial, in_channels); None takes the case's own."""
-        return (batch or self.batch, *self.spatial(length), self.in_channels)
-
-    def output_spatial(self, length: int | None = None) -> tuple[int, ...]:
-        """Output positions on each spatial axis; 0 where no window fits."""
-        return self.windows.outputs(self.spatial(length))
-
-    def pads(self, length: int | None = None) -> tuple[Pair, ...]:
-        """Padding (before, after) of each spatial axis; ``length=None`` takes the case's own."""
-        return self.windows.pads(self.spatial(length))
-
-    def output_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
-        """(batch, *output positions, filters); None takes the case's own."""
-        return (batch or self.batch, *self.output_spatial(length), self.filters)
 
     def drawn(self, kind: str, seed: int) -> Case:
         """Returns the same sums of other generated operands; a bias is generated, too."""

@@ -19,11 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from probe import floats, memory
+from probe.case import Summed
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.order.tree import Tree
 from probe.progress import VOICE
-from probe.window import Summed
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 

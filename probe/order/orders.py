@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from probe import floats, operands, ulp, window
+from probe.case import Summed
 from probe.errors import Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.order import zero
@@ -28,7 +29,6 @@ from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
 from probe.order.rounding import Revealed, reveal_roundings
 from probe.order.summation import Row, Summation, ranges
 from probe.order.tree import BIAS, Tree
-from probe.window import Summed
 
 CHUNK = 4096  # outputs replayed at once
 ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add

@@ -112,7 +112,7 @@ def _clamp(c: Call) -> Meaning:
     """The bounds come first and last; numbers, as a rule."""
     bounds = [_known(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
     if any(one is None for one in bounds):
-        return Each("clamp")
+        return Each("clamp", reads=(1, 0, 2))
     low, high = (float(one.reshape(-1)[0]) for one in bounds if one is not None)
     return o.clip(low, high, (1,))
 
@@ -132,11 +132,6 @@ def _select(c: Call) -> Meaning:
     if c.shape(0) not in ((), c.shape(1)):
         return Unknown("one condition for whole arrays")
     return Chooses((0, 2, 1))
-
-
-def _bits(c: Call) -> Meaning:
-    same = c.shape() == c.gives[0]
-    return Each("bits", "", (c.dtypes[0],)) if same else Unknown("bits of a different size")
 
 
 # sums and windows
@@ -387,7 +382,7 @@ TABLE: dict[str, Row] = {
     "clamp": _clamp,
     "round": _rounded,
     "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
-    "bitcast_convert_type": _bits,
+    "bitcast_convert_type": lambda c: o.bits(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
     "select_n": _select,
@@ -404,7 +399,7 @@ TABLE: dict[str, Row] = {
     **rows("reduce_window select_and_scatter_add select_and_gather_add", _windowed),
     **rows(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
     "sort": _sort,
-    "top_k": lambda c: o.along("top_k", c.rank(), (c.get("axis", -1),), (c["k"],)),
+    "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
     "fft": _fourier,
     **rows(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),

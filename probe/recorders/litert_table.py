@@ -24,7 +24,7 @@ from probe.semantics import (
     placed,
 )
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
 from probe.semantics.call import meaning as by_table
 
@@ -35,7 +35,7 @@ FUNCTIONS = named(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
-    "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS REAL IMAG BITWISE_XOR RIGHT_SHIFT "
+    "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
     "STABLEHLO_ABS:abs STABLEHLO_FLOOR:floor STABLEHLO_LOG:log STABLEHLO_LOGISTIC:logistic "
     "STABLEHLO_RSQRT:rsqrt STABLEHLO_TANH:tanh STABLEHLO_CBRT:cbrt STABLEHLO_ADD:add "
     "STABLEHLO_SUBTRACT:subtract STABLEHLO_MULTIPLY:multiply STABLEHLO_DIVIDE:divide "
@@ -151,7 +151,7 @@ def _written(c: Call) -> Meaning:
 
 def _resize(c: Call) -> Meaning:
     numbers = c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]
-    return reading(c, Whole(((0, 0), (3, 3)), "resize", numbers), 0)
+    return resized(c, (1, 2), numbers)
 
 
 def _everything(c: Call) -> Meaning:
@@ -161,8 +161,6 @@ def _everything(c: Call) -> Meaning:
 def _rows_of(*kept: int) -> Row:
     return lambda c: Whole(tuple((a, a) for a in kept), c.op.lower(), c.numbers())
 
-
-LRN = ("radius", "bias", "alpha", "beta")
 
 TABLE: dict[str, Row] = {
     **worded(FUNCTIONS, lambda c, word: o.function(word)),
@@ -196,12 +194,14 @@ TABLE: dict[str, Row] = {
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
     "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
     "L2_NORMALIZATION": lambda c: Normalises((-1,), "l2_normalised"),
-    "LOCAL_RESPONSE_NORMALIZATION": lambda c: Normalises((3,), "lrn", c.numbers(*LRN)),
+    "LOCAL_RESPONSE_NORMALIZATION": lambda c: o.lrn(
+        3, 2 * c["radius"] + 1, c["alpha"], c["beta"], c["bias"]
+    ),
     **worded(
         named("ARG_MAX:argmax ARG_MIN:argmin"),
         lambda c, word: reading(c, o.reduced(word, c.integers(1), places=True), 0),
     ),
-    "TOPK_V2": lambda c: o.along("top_k", c.rank(), (-1,)),
+    "TOPK_V2": lambda c: reading(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
     "CUMSUM": lambda c: reading(
         c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
     ),

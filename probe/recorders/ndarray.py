@@ -22,7 +22,7 @@ from probe.errors import InputError
 from probe.floats import FORMATS
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Laid, Operation, Seen, Visit, laid
 from probe.recording.inputs import restored
-from probe.semantics import Meaning, Same, Unknown, Whole, functions
+from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
 from probe.semantics.call import Call, NotSettled, Operand, named
@@ -419,6 +419,9 @@ def _reduced(
 def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
     if axis is None:
         return Unknown(f"{c.op} of all axes")
+    if not words:  # places are what a sort gives besides
+        each = o.sort(len(a.shape), axis)
+        return each if c.op == "sort" else Steps((Step(each, (0,), a.shape, (a.shape,)),), (2,))
     return o.along(c.op, len(a.shape), (axis,), tuple(sorted(words.items())))
 
 
@@ -474,8 +477,8 @@ def _take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise"
 
 
 def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
-    kept = tuple((axis, axis) for axis in range(len(a.shape) - 2))
-    return Whole(kept, c.op, tuple(sorted(words.items())))
+    word = "inverse" if c.op == "inv" else c.op  # elsewhere that is a reciprocal
+    return o.matrices(word, len(a.shape), *(name for name, one in sorted(words.items()) if one))
 
 
 Row = Callable[..., Meaning]

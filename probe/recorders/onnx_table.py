@@ -29,7 +29,7 @@ from probe.semantics import (
     placed,
 )
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import Call, NotSettled, Row, chain, named, reading, rows, worded
 from probe.semantics.call import meaning as by_table
 
@@ -274,6 +274,12 @@ def _largest(c: Call) -> Meaning:
     return o.along(snake(c.op), c.rank(), (axis,), c.numbers(), keep)
 
 
+def _top_k(c: Call) -> Meaning:
+    count = int(c["k"]) if "k" in c.attributes else int(c.integers(1)[0])
+    words = (int(c.get("axis", -1)), _on(c, "largest", 1), _on(c, "sorted", 1))
+    return reading(c, o.top_k(c.rank(), count, *words), 0)
+
+
 def _cumulated(c: Call) -> Meaning:
     (axis,) = c.integers(1)
     scan = o.cumulated(c.op.lower(), axis, _on(c, "reverse"), _on(c, "exclusive"))
@@ -379,7 +385,8 @@ def _attention(c: Call) -> Meaning:
         return Whole(((0, 0),), "attention", c.numbers())
     if any(c.has(n) for n in range(4 if biased else 3, len(c.reads))) or len(c.gives) > 1:
         return Unknown("it has a mask or a past")
-    plain = not set(c.attributes) - {"scale", "is_causal"} and c.shape(0)[:2] == c.shape(1)[:2]
+    others = {name for name, one in c.attributes.items() if one} - {"scale", "is_causal"}
+    plain = not others and c.shape(0)[:2] == c.shape(1)[:2]
     if c.op == "Attention" and c.rank() == 4 and plain:
         scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
         return Attends(_on(c, "is_causal"), (scale,), dtype=c.dtype())
@@ -417,7 +424,9 @@ def _resize(c: Call) -> Meaning:
     place = 1 if c.op == "Upsample" else 2  # factors, which outputs of whole sizes need not have
     scales = c.value(place).reshape(-1).tolist() if c.has(place) else []
     numbers = (*c.numbers(), tuple(scales or c.get("scales", ())), c.gives[0][2:])
-    return reading(c, Whole(((0, 0), (1, 1)), "resize", numbers), 0)
+    if c.get("coordinate_transformation_mode") == "tf_crop_and_resize":  # zeros beyond its box
+        return reading(c, Whole(((0, 0), (1, 1)), "resize", numbers), 0)
+    return resized(c, range(2, c.rank()), numbers)
 
 
 def _taken(c: Call) -> Meaning:
@@ -446,6 +455,17 @@ def _scattered(c: Call) -> Meaning:
     else:
         places = placed.along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
     return placed.written(c, places, updates=2, into=0, adds=how == "add")
+
+
+def _sampled(c: Call) -> Meaning:
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(c.get("mode", "linear"), c.get("mode"))
+    words = mode or "linear", c.get("padding_mode", "zeros"), _on(c, "align_corners")
+    return o.grid_sample(*words)
+
+
+def _grid(c: Call) -> Meaning:
+    """Of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too."""
+    return reading(c, o.affine_grid(c.gives[0][1:-1], _on(c, "align_corners")), 0)
 
 
 def _rotated(c: Call) -> Meaning:
@@ -490,12 +510,14 @@ TABLE: dict[str, Row] = {
     **rows("QLinearConv ConvInteger", _whole(0)),
     **rows("MatMulInteger QLinearMatMul", _whole(-1)),
     **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _whole()),
-    "LRN": _whole(0, 2, 3),
+    "LRN": lambda c: o.lrn(
+        *(1, c["size"], c.get("alpha", 1e-4) / c["size"], c.get("beta", 0.75), c.get("bias", 1.0))
+    ),
     "DFT": _fourier,
     "STFT": _stft,
     **worded(REDUCES, _reduced),
     **rows("ArgMax ArgMin", _largest),
-    "TopK": lambda c: o.along("top_k", c.rank(), (int(c.get("axis", -1)),), c.numbers()),
+    "TopK": _top_k,
     **rows("CumSum CumProd", _cumulated),
     **rows("Softmax LogSoftmax Hardmax", _softmax),
     "BatchNormalization": _batch_norm,
@@ -509,7 +531,7 @@ TABLE: dict[str, Row] = {
     "MeanVarianceNormalization": lambda c: Normalises(
         tuple(c.get("axes", (0, 2, 3))), "mean_variance_normalised"
     ),
-    "Det": lambda c: Whole(tuple((a, a) for a in range(c.rank() - 2)), "det"),
+    "Det": lambda c: o.matrices("det", c.rank()),
     **rows("LSTM GRU RNN", _recurrent),
     **rows("Attention MultiHeadAttention", _attention),
     **rows(MOVES, moved),
@@ -534,10 +556,10 @@ TABLE: dict[str, Row] = {
     "OneHot": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
     **rows(MADE, _whole()),
     **rows("RoiAlign MaxRoiPool", _regions),
-    "GridSample": _whole(0, beside=(1,)),
+    "GridSample": _sampled,
     "DeformConv": _whole(0, beside=(2, 4)),
     "Col2Im": _whole(0),
-    "AffineGrid": _whole(0, reads=(0,)),
+    "AffineGrid": _grid,
     "RotaryEmbedding": _rotated,
 }
 """What each operator computes."""

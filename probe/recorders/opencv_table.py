@@ -17,7 +17,6 @@ from probe.semantics import (
     Contracts,
     Each,
     Meaning,
-    Normalises,
     Passes,
     Same,
     Scans,
@@ -27,7 +26,7 @@ from probe.semantics import (
     Whole,
 )
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import Call, Row, named, reading, rows, worded
 
 FUNCTIONS = named(
@@ -197,8 +196,9 @@ def _batch_norm(c: Call) -> Meaning:
 def _lrn(c: Call) -> Meaning:
     if "WITHIN" in str(c.get("norm_region", "")):
         return Whole(((0, 0), (1, 1)), "lrn")
-    names = ("local_size", "alpha", "beta", "k", "bias", "norm_by_size")
-    return Normalises((1,), "lrn", tuple(c.get(name) for name in names))
+    size, alpha = int(c.get("local_size", 5)), float(c.get("alpha", 1.0))
+    alpha = alpha / size if c.get("norm_by_size", True) else alpha
+    return o.lrn(1, size, alpha, float(c.get("beta", 0.75)), float(c.get("bias", 1.0)))
 
 
 def _norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> Meaning:
@@ -287,8 +287,7 @@ def _plane(c: Call) -> Meaning:
     """Resize: every output reads its own channel's plane."""
     if c.rank() != 4 or c.shape()[:2] != c.gives[0][:2]:
         return Unknown("it changes the batch or the channels")
-    whole = Whole(((0, 0), (1, 1)), "resize", (*_words(c), c.shape()[2:], c.gives[0][2:]))
-    return reading(c, whole, 0)
+    return resized(c, (2, 3), (*_words(c), c.shape()[2:], c.gives[0][2:]))
 
 
 def _recurrent(c: Call) -> Meaning:

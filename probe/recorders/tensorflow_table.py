@@ -25,7 +25,7 @@ from probe.semantics import (
     placed,
 )
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
 from probe.semantics.call import meaning as by_table
 
@@ -267,7 +267,7 @@ def _segments(c: Call) -> Meaning:
 
 
 def _solved(c: Call) -> Meaning:
-    shapes, to, said = [c.shape(0), c.shape(1)], c.gives[0], c.numbers("adjoint")
+    shapes, to, said = [c.shape(0), c.shape(1)], c.gives[0], ("adjoint",) * bool(c["adjoint"])
     return o.solved("linalg_solve", c.count, c.places(0, 1), shapes, (2, 2), to[:-2], [to], said)
 
 
@@ -287,7 +287,7 @@ def _losses(c: Call) -> Meaning:
 def _plane(c: Call, *names: str) -> Meaning:
     """Every output reads all of its channel's plane."""
     sizes = c.shape()[1:3], c.gives[0][1:3]
-    return Whole(((0, 0), (3, 3)), c.op.lower(), (*c.numbers(*names), *sizes))
+    return resized(c, (1, 2), (c.op, *c.numbers(*names), *sizes))
 
 
 def _boxes(c: Call) -> Meaning:
@@ -326,7 +326,7 @@ TABLE: dict[str, Row] = {
     "LeakyRelu": lambda c: o.leaky_relu(c["alpha"]),
     "LeakyReluGrad": _numbered("leaky_relu_grad", "alpha"),
     "_UnaryOpsComposition": _chained,
-    "AddN": lambda c: o.function("add") if c.count == 2 else Each("add_n", zero="adds"),
+    "AddN": lambda c: o.several("add", c.count),
     **rows("BiasAdd BiasAddV1", _added),
     "BiasAddGrad": lambda c: o.reduced(
         "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _last(c) else 1)]
@@ -373,16 +373,22 @@ TABLE: dict[str, Row] = {
     "Softmax": lambda c: o.softmax((-1,)),
     "LogSoftmax": lambda c: o.log_softmax((-1,)),
     **rows("FusedBatchNormV3 FusedBatchNormV2 FusedBatchNorm _FusedBatchNormEx", _normalised),
-    "LRN": lambda c: Normalises((3,), "lrn", c.numbers("depth_radius", "bias", "alpha", "beta")),
+    "Bitcast": lambda c: o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
+    "LRN": lambda c: o.lrn(3, 2 * c["depth_radius"] + 1, c["alpha"], c["beta"], c["bias"]),
     **worded(
         named("ArgMax ArgMin"), lambda c, word: o.reduced(word, c.integers(1)[:1], places=True)
     ),
     "L2Loss": lambda c: o.reduced("l2_loss", range(c.rank())),
-    **worded(named("Cumsum Cumprod CumulativeLogsumexp:logcumsumexp"), _cumulated),
-    "TopKV2": lambda c: o.along("top_k", c.rank(), (-1,), () if c["sorted"] else ("any order",)),
+    **worded(named("Cumsum Cumprod CumulativeLogsumexp:cumlogsumexp"), _cumulated),
+    "TopKV2": lambda c: reading(
+        c, o.top_k(c.rank(), c.integers(1)[0], ordered=bool(c["sorted"])), 0
+    ),
     **rows("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", _losses),
     **rows("HSVToRGB RGBToHSV Cross", lambda c: _own(c, 1)),
-    **rows(MATRICES, lambda c: _own(c, 2, "adjoint", "lower")),
+    **rows(
+        MATRICES,
+        lambda c: o.matrices(c.op.lower(), c.rank(), *filter(c.get, ("adjoint", "lower"))),
+    ),
     "MatrixSolve": _solved,
     "MatrixTriangularSolve": _triangular,
     **rows(

@@ -16,7 +16,7 @@ from probe.recorders.torch_calls import Call
 from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, placed
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
+from probe.semantics.asked import moved, resized
 from probe.semantics.call import meaning as by_table
 from probe.semantics.call import reading
 
@@ -114,7 +114,7 @@ def _loss(c: Call) -> Meaning:
 
 def _viewed(c: Call) -> Meaning:
     if c.get("dtype") is not None:
-        return Unknown("the bits are read as a different type")
+        return o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
     return o.reshape()
 
 
@@ -318,6 +318,9 @@ def _reduces(c: Call) -> Meaning:
         return o.variance(c.op, _axes(c), keep, 1 if c["correction"] is None else c["correction"])
     places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
+    if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):
+        order = c.get("ord", c.get("p"))
+        return o.vector_norm(_axes(c), 2 if order is None else order, keep)
     return o.reduced(c.op, _axes(c), keep, more, places)
 
 
@@ -329,6 +332,10 @@ def _aminmax(c: Call) -> Meaning:
 
 def _sorts(c: Call) -> Meaning:
     keep = c.op not in ("kthvalue", "mode") or bool(c["keepdim"])
+    if c.op == "sort":
+        return o.sort(c.rank(), c["dim"], bool(c["descending"]))
+    if c.op == "topk":
+        return o.top_k(c.rank(), c["k"], c["dim"], bool(c["largest"]), bool(c["sorted"]))
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
@@ -339,6 +346,12 @@ def _whole(kept: Callable[[Call], Any] = lambda c: (), *rows: int) -> Row:
 
 
 EVERYTHING = _whole()
+
+
+def _sampled(c: Call) -> Meaning:
+    mode = ("linear", "nearest", "cubic")[c["interpolation_mode"]]
+    padding = ("zeros", "border", "reflection")[c["padding_mode"]]
+    return o.grid_sample(mode, padding, bool(c["align_corners"]))
 
 
 def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
@@ -547,28 +560,6 @@ def _folded(c: Call) -> Meaning:
     return placed.written(c, at, 0, adds=True)
 
 
-def _interpolates(c: Call) -> Meaning:
-    """Along each axis alone the operation is asked what it does to each element."""
-    shape, to = c.shape(), c.gives[0]
-    rank = len(shape) - 2
-    if any(n * m > 1 << 22 for n, m in zip(shape[2:], to[2:], strict=True)):
-        return Whole(_kept(0, 1), c.op, c.more())
-    taps = []
-    for axis in range(rank):
-        size = shape[axis + 2]
-        plane = torch.eye(size, dtype=torch.float64)
-        lengths = [size if k == axis else n for k, n in enumerate(shape[2:])]
-        plane = plane.reshape(size, 1, *(size if k == axis else 1 for k in range(rank)))
-        wide = plane.expand(size, 1, *lengths)
-        found = c.func(wide, *c.args[1:], **c.kwargs)
-        line = found[(slice(None), 0, *(slice(None) if k == axis else 0 for k in range(rank)))]
-        matrix = line.numpy().T
-        most = int((matrix != 0).sum(1).max(initial=1))
-        index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
-        taps.append((axis + 2, index, np.take_along_axis(matrix, index, 1)))
-    return s.Blends(tuple(taps))
-
-
 def _halves(c: Call) -> Meaning:
     halves = (Step(o.function(word), (0,), c.shape()) for word in ("real", "imag"))
     return Steps((*halves, Step(o.stack(-1), (1, 2), c.gives[0])))
@@ -582,7 +573,8 @@ def _of_halves(c: Call) -> Meaning:
 def _gated(c: Call) -> Meaning:
     half = c.gives[0]
     halves = Step(o.split(c["dim"], (half, half)), (0,), half, (half,))
-    return Steps((halves, Step(Each("glu"), (1, 2), half)))
+    gate = Step(o.function("sigmoid"), (2,), half)
+    return Steps((halves, gate, Step(o.function("multiply"), (1, 3), half)))
 
 
 def _rows(names: str, row: Row) -> dict[str, Row]:
@@ -614,11 +606,12 @@ TABLE: dict[str, Row] = {
     **_rows("adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool3d"
             " adaptive_max_pool2d adaptive_max_pool3d", _adaptive),
     **_rows("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
-            " _upsample_bilinear2d_aa _upsample_bicubic2d_aa", _interpolates),
-    **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback fractional_max_pool2d"
-            " fractional_max_pool3d", _whole(lambda c: (0, 1), 1)),
+            " _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
+            lambda c: resized(c, range(2, c.rank()), (c.op, *c.more()))),
+    **_rows("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback", _sampled),
+    **_rows("fractional_max_pool2d fractional_max_pool3d", _whole(lambda c: (0, 1), 1)),
     "affine_grid_generator":
-        lambda c: Whole(_kept(0), "affine_grid", (*c["size"][2:], c["align_corners"])),
+        lambda c: o.affine_grid(c["size"][2:], c["align_corners"]),
     # norms, attention, recurrence
     **_rows("native_layer_norm _fused_rms_norm", _norm),
     "native_group_norm": _group_norm,
@@ -651,7 +644,7 @@ TABLE: dict[str, Row] = {
     **_rows("linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
             " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
             " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf",
-            _whole(lambda c: range(c.rank() - 2))),
+            lambda c: o.matrices(c.op, c.rank(), *map(str, c.more()))),
     "_linalg_solve_ex": _stacked("A", "B"),
     "linalg_lu_solve": _stacked("LU", "pivots", "B", own=(2, 1, 2)),
     "linalg_ldl_solve": _stacked("LD", "pivots", "B", own=(2, 1, 2)),

@@ -36,7 +36,6 @@ from probe.semantics import (
     Each,
     Exact,
     Meaning,
-    Reduces,
     Unknown,
     Windows,
 )
@@ -110,16 +109,6 @@ def _counts(one: Aligned, left: Run) -> bool:
     return isinstance(op.meaning, Each) and not any(value.floating for value in values)
 
 
-def adds(meaning: Meaning) -> bool:
-    """Returns whether an operation is a sum, perhaps with more behind it."""
-    first = first_of(meaning)
-    if isinstance(first, Reduces):
-        return first.word in ("sum", "mean")
-    return isinstance(first, Contracts | Convolution) or (
-        isinstance(first, Windows) and first.kind != "max"
-    )
-
-
 def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Judges an operation of both runs over the pairs of ``one.gives``.
 
@@ -131,7 +120,7 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     if settled(meaning) or _counts(one, left) or one_call(one, left, right):
         return Judged("exact", certified=True)
     why = ""
-    if adds(meaning):
+    if meaning.sums:
         found = judged_sums(one, left, right, known)
         if found.how:
             return found
@@ -311,7 +300,7 @@ def by_order(
     for one in difference.operations:
         why = _in_the_way(difference, one)
         told = None
-        if not why and adds(_meaning(difference, one)) and one.compared:
+        if not why and _meaning(difference, one).sums and one.compared:
             if time.monotonic() - begun > seconds:
                 why = f"{seconds:.0f} seconds were over"
             else:
@@ -348,7 +337,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return "it is one of several operations that together match several others"
     if not one.compared:
         return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"
-    if adds(meaning) or settled(meaning):
+    if meaning.sums or settled(meaning):
         return ""
     return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
 

@@ -17,7 +17,6 @@ import numpy as np
 import xxhash
 
 from probe import memory
-from probe.errors import InputError
 
 SURE, MOST, PART = 1 << 25, 1 << 27, 64
 """Bytes of arrays that all stores together hold in memory: a part of what is free, in bounds. What
@@ -112,29 +111,34 @@ class _Everywhere:
         found = self.arrays.get(name)
         if found is None:
             size = self.size + array.nbytes
-            if size <= SURE or (size <= MOST and size <= room()):  # asking takes half a ms
+            inside = size <= SURE or (size <= MOST and size <= room())  # asking takes half a ms
+            found = None if inside else self._on_disk(array)
+            if found is None:
                 found = np.empty(array.nbytes, np.uint8)
                 np.copyto(found.view(array.dtype).reshape(array.shape), array)
                 found.flags.writeable = False
                 self.size += found.nbytes
                 weakref.finalize(found, self._gone, found.nbytes).atexit = False
-            else:
-                found = self._on_disk(array)
             self.arrays[name] = found
         return found
 
     def _gone(self, size: int) -> None:
         self.size -= size
 
-    def _on_disk(self, array: np.ndarray) -> np.ndarray:
-        """Returns an array's bytes, mapped from a file."""
+    def _on_disk(self, array: np.ndarray) -> np.ndarray | None:
+        """Returns an array's bytes, mapped from a file; None where there is no room for it."""
         segment, size = self.segment(), array.nbytes
         if segment is None or self.taken + size > len(segment):
-            self.file, segment = _segment(max(size, SEGMENT))
+            try:
+                self.file, segment = _segment(max(size, SEGMENT))
+            except OSError:
+                return None
             self.segment, self.taken = weakref.ref(segment), 0  # goes with the last array in it
         assert self.file is not None
         self.file.seek(self.taken)
-        self.file.write(_bytes(array).data)  # through the map it would take memory too
+        rest = _bytes(array).data
+        while len(rest):  # Linux writes 2 GB at once; through the map it would take memory too
+            rest = rest[self.file.write(rest) :]
         found = segment[self.taken : self.taken + size]
         self.taken += -(-size // ALIGNED) * ALIGNED
         return found
@@ -142,18 +146,17 @@ class _Everywhere:
 
 def _segment(size: int) -> tuple[IO[bytes], np.ndarray]:
     """Returns a file without a name, which the system removes when nothing has it open, and its
-    bytes, mapped. InputError: there is no room for it."""
+    bytes, mapped. OSError: there is no room for it."""
     file = tempfile.TemporaryFile(prefix="probe-", buffering=0)  # noqa: SIM115
     try:
-        if hasattr(os, "posix_fallocate"):
+        if hasattr(os, "posix_fallocate"):  # else a full disk ends the process when it is written
             os.posix_fallocate(file.fileno(), 0, size)
         else:
             os.ftruncate(file.fileno(), size)
-    except OSError as error:
-        why = f"{tempfile.gettempdir()} has no room for {size:,} bytes ({error.strerror})"
-        todo = "set TMPDIR to a folder with more room, or compare a smaller model"
-        raise InputError("values", size, why, todo) from None
-    segment = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
+        segment = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
+    except OSError:
+        file.close()
+        raise
     weakref.finalize(segment, file.close)
     return file, segment
 

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 from probe import budget, floats, operands, ulp, window
 from probe.backends.contract import Operator
+from probe.case import Summed
 from probe.errors import InputError
 from probe.launch import Answer
 from probe.layout import CONTIGUOUS
@@ -79,9 +80,24 @@ class Part:
         return np.array(turned.transpose(back), order="C").reshape(self.whole)
 
 
+class Listed(NamedTuple):
+    """Windows, as of :class:`probe.geometry.Windows`: what each output reads along each axis."""
+
+    taken: tuple[np.ndarray, ...]
+
+    def outputs(self, sizes: Sequence[int]) -> Shape:
+        return tuple(map(len, self.taken))
+
+    def pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        return ((0, 0),) * len(self.taken)  # the index says where nothing is read
+
+    def reads(self, axis: int, size: int) -> np.ndarray:
+        return self.taken[axis]
+
+
 @dataclass(frozen=True, eq=False)
-class Sum:
-    """One side's operation: what the engine has to know of it (:class:`probe.window.Summed`), and
+class Sum(Summed):
+    """One side's operation: what the engine has to know of it (:class:`probe.case.Summed`), and
     where operands and outputs are.
 
     ``index``: for each spatial axis which place every output reads at each tap, int64 (outputs,
@@ -127,18 +143,6 @@ class Sum:
         return tuple(one.shape[1] for one in self.index)
 
     @property
-    def group_channels(self) -> int:
-        return self.in_channels // self.groups
-
-    @property
-    def summands(self) -> int:
-        return prod(self.kernel) * self.group_channels
-
-    @property
-    def weight_shape(self) -> Shape:
-        return (*self.kernel, self.group_channels, self.filters)
-
-    @property
     def spatial_rank(self) -> int:
         return len(self.sizes)
 
@@ -150,24 +154,9 @@ class Sum:
     def spatial(self, length: int | None = None) -> Shape:
         return self.sizes
 
-    def input_shape(self) -> Shape:
-        return (self.batch, *self.sizes, self.in_channels)
-
-    def output_shape(self) -> Shape:
-        return (self.batch, *self.outputs(self.sizes), self.filters)
-
     @property
-    def windows(self) -> Sum:
-        return self  # as of probe.window.Sliding, whose methods are these three
-
-    def outputs(self, sizes: Sequence[int]) -> Shape:
-        return tuple(map(len, self.index))
-
-    def pads(self, sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        return ((0, 0),) * len(self.index)  # the index says where nothing is read
-
-    def reads(self, axis: int, size: int) -> np.ndarray:
-        return self.index[axis]
+    def windows(self) -> Listed:
+        return Listed(self.index)
 
     def drawn(self, kind: str, seed: int) -> Sum:
         return replace(self, kind=kind, seed=seed)

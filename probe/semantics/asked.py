@@ -18,9 +18,10 @@ import numpy as np
 
 from probe import floats
 from probe.semantics import mixing
-from probe.semantics.call import Call, NotSettled
+from probe.semantics.call import Call, NotSettled, reading
 from probe.semantics.contract import Exact, Meaning, Run, Shapes, Unknown
 from probe.semantics.labels import Labels, Name, of_content
+from probe.semantics.sums import Blends, Whole
 
 BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7, "int64": 62, "int32": 30,
         "uint32": 30, "uint64": 62, "int16": 14, "uint16": 15, "int8": 6, "uint8": 7, "bool": 1,
@@ -159,7 +160,9 @@ class Mapped(Exact):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         data = [reads[n] for n in self.data]
-        both = zip(self.maps, self.still, shapes, strict=True)
+        left_out = any(one.array.shape != one.shape for one in data)
+        still = self.still if left_out else [[] for _ in self.maps]  # else it is of no use
+        both = zip(self.maps, still, shapes, strict=True)
         return [self._moved(data, one, pairs, to) for one, pairs, to in both]
 
     @staticmethod
@@ -233,24 +236,83 @@ def moved(call: Call, *slots: int) -> Meaning:
     """Returns that an operation moves the elements of the operands in these slots (the first, if
     none is named) and computes nothing. NotSettled where another operand isn't known."""
     chosen = set(call.places(*(slots or (0,))))
-    if call.run is None:
-        raise NotSettled(f"{call.op} can't be run alone")
-    held: dict[int, Any] = {}
+    run, held = _alone(call, chosen)
     operands = {one.at: one for one in call.reads if one is not None and one.at >= 0}
     size = max(prod(shape) for shape in (*call.gives, *(operands[n].shape for n in chosen)))
     if size > MOST:
         raise NotSettled(f"it moves {size:,} elements, and is asked where of at most {MOST:,}")
-    for at, one in sorted(operands.items()):
-        if at in chosen:
-            held[at] = None
-        elif one.content is None:
-            raise NotSettled(f"{call.op} reads sizes or indices that floating-point numbers decide")
-        else:
-            held[at] = np.array(one.content())
     every = sorted(operands)
     return Asked(
-        call.run,
+        run,
         tuple(held[at] for at in every),
         tuple(operands[at].shape for at in every),
         tuple(operands[at].dtype for at in every),
     )
+
+
+def _alone(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
+    """Returns what runs an operation, and its operands but these. NotSettled: they aren't known."""
+    if call.run is None:
+        raise NotSettled(f"{call.op} can't be run alone")
+    held: dict[int, Any] = {}
+    for one in sorted((one for one in call.reads if one is not None), key=lambda one: one.at):
+        if one.at < 0:
+            continue
+        if one.at in chosen:
+            held[one.at] = None
+        elif one.content is None:
+            raise NotSettled(f"{call.op} reads sizes or indices that floating-point numbers decide")
+        else:
+            held[one.at] = np.array(one.content())
+    return call.run, held
+
+
+FINE = 18
+"""Bits behind the point of a weight that is asked: libraries round it in formats of their own."""
+
+
+def resized(call: Call, axes: Sequence[int], numbers: tuple[Any, ...]) -> Meaning:
+    """Returns a resize of the first operand along these axes by weights that the operation tells;
+    where it can't be asked, that each output reads its plane. ``numbers``: what decides then."""
+    try:
+        if call.dtype() not in floats.FORMATS:
+            raise NotSettled("it rounds to integers")
+        return reading(call, blended(call, axes), 0)
+    except NotSettled:
+        kept = tuple((axis, axis) for axis in range(call.rank()) if axis not in axes)
+        return reading(call, Whole(kept, "resize", numbers), 0)
+
+
+def blended(call: Call, axes: Sequence[int]) -> Blends:
+    """Returns a resize of the first operand along these axes, of which the operation itself tells
+    the weights: each axis has its own, and those of one output add up to 1. NotSettled where there
+    are too many elements, or where its other operands aren't known."""
+    shape, to, rank = call.shape(), call.gives[0], call.rank()
+    others = [axis for axis in range(rank) if axis not in axes]
+    planes, at = prod(shape[axis] for axis in others), call.at(0)
+    if [shape[axis] for axis in others] != [to[axis] for axis in others]:
+        raise NotSettled("it resizes the batch or the channels")
+    runs = sum(-(-shape[axis] // max(planes, 1)) for axis in axes)
+    if not planes or runs * max(prod(shape), prod(to)) > MOST:
+        raise NotSettled(f"it blends too many elements to be asked how: {prod(shape):,}")
+    run, held = _alone(call, {at})
+    # every plane has a one at another place of the axis, and zeros: it becomes a column of weights
+    number = np.arange(planes).reshape([shape[a] if a in others else 1 for a in range(rank)])
+    taps = []
+    for axis in axes:
+        place = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
+        columns = []
+        for start in range(0, shape[axis], planes):
+            ones = np.broadcast_to((number + start == place).astype(np.float64), shape)
+            held[at] = _held(ones, call.dtype())
+            found = np.asarray(run([held[n] for n in sorted(held)])[0])
+            found = floats.widen(found, "bfloat16") if call.dtype() == "bfloat16" else found
+            first = tuple(0 if a in axes and a != axis else slice(None) for a in range(rank))
+            line = np.moveaxis(found[first], sum(a < axis for a in others), -1)
+            columns.append(line.reshape(planes, to[axis])[: shape[axis] - start])
+        matrix = np.concatenate(columns).T.astype(np.float64)
+        matrix = np.round(matrix * 2.0**FINE) / 2.0**FINE
+        most = int((matrix != 0).sum(1).max(initial=1))
+        index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
+        taps.append((axis, index, np.take_along_axis(matrix, index, 1)))
+    return Blends(tuple(taps))

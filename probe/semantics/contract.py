@@ -56,6 +56,12 @@ class Meaning(ABC):
         known = [n for n in each if n is not None]
         return sum(known) if len(each) == len(known) > 0 and sum(known) < 2 else None
 
+    @property
+    def sums(self) -> bool:
+        """Whether each result is a sum of what is read, or of products, perhaps with more behind:
+        then the order of additions says how it is computed."""
+        return False
+
     @abstractmethod
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
@@ -147,6 +153,10 @@ class Steps(Meaning):
 
     def parts(self) -> Sequence[Meaning]:
         return [one.meaning for one in self.steps]
+
+    @property
+    def sums(self) -> bool:
+        return bool(self.steps) and self.steps[0].meaning.sums
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         values = list(reads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import pi, prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,17 @@ SIXTH = (("alpha", float(np.float32(1 / 6))), ("beta", 0.5))
 COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]], ...]] = {
     ("silu", ()): (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
     ("softplus", ()): (("exp", (), (0,)), ("add", (), (1, 1.0)), ("log", (), (2,))),
+    ("log_sigmoid", ()): (("sigmoid", (), (0,)), ("log", (), (1,))),
+    ("gelu", ()): (
+        *(("multiply", (), (0, 0.5)), ("negative", (), (0,)), ("multiply", (), (2, 0.5**0.5))),
+        *(("erfc", (), (3,)), ("multiply", (), (1, 4))),
+    ),
+    ("gelu_tanh", ()): (
+        *(("multiply", (), (0, 0.5)), ("power", (), (0, 3.0))),
+        *(("multiply", (), (2, 0.044715)), ("add", (), (0, 3))),
+        *(("multiply", (), (4, (2 / pi) ** 0.5)), ("tanh", (), (5,)), ("add", (), (6, 1.0))),
+        ("multiply", (), (1, 7)),
+    ),
     ("mish", ()): (("softplus", (), (0,)), ("tanh", (), (1,)), ("multiply", (), (0, 2))),
     ("softsign", ()): (("absolute", (), (0,)), ("add", (), (1, 1.0)), ("divide", (), (0, 2))),
     ("hard_sigmoid", SIXTH): (
@@ -76,8 +87,8 @@ class Each(Meaning):
             used.insert(place, Labels((), np.asarray(of_number(value, dtype))))
         if (self.word, self.numbers) in COMPOSITES:
             return self._in_steps(used, shapes)
-        if self.word == "multiply" and any(map(_is_one, used)):  # x * 1 is x, bit for bit
-            (kept, *_) = [one for one in used if not _is_one(one)] or used
+        if self.word == "multiply" and any(map(_single_one, used)):  # x * 1 is x, bit for bit
+            (kept, *_) = [one for one in used if not _single_one(one)] or used
             return [fitted(kept, to, n) for n, to in enumerate(shapes)]
         what = extended(what, self.numbers)
         if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
@@ -111,14 +122,6 @@ class Each(Meaning):
 
 def _of_float(value: float) -> Labels:
     return Labels((), np.asarray(of_number(value, "float32")))
-
-
-def _is_one(one: Labels) -> bool:
-    """Whether labels say that a single number is 1."""
-    dtypes = ("float32", "float16", "bfloat16", "float64")
-    return one.array.size == prod(one.shape) == 1 and one.array.item() in {
-        int(of_number(1, dtype)) for dtype in dtypes
-    }
 
 
 def of_complex(meaning: Meaning) -> Meaning:
@@ -163,6 +166,23 @@ def of_number(value: Any, dtype: str) -> np.uint64:
         bits = np.array(value, np.float32).view(np.uint32) >> 16  # of numbers that it has
         return np.uint64(of_content(bits.astype(np.uint16)).array[()])
     return np.uint64(of_content(np.array(value, dtype)).array[()])
+
+
+ONES = {int(of_number(1, dtype)) for dtype in ("float32", "float16", "bfloat16", "float64")}
+
+
+def is_one(one: Labels) -> bool:
+    """Whether labels say that all numbers are 1."""
+    return bool(one.array.size) and set(np.unique(one.array).tolist()) <= ONES
+
+
+def is_zero(one: Labels) -> bool:
+    """Whether labels say that all numbers are 0."""
+    return bool((one.array == ZERO).all())
+
+
+def _single_one(one: Labels) -> bool:
+    return one.array.size == prod(one.shape) == 1 and is_one(one)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ bitwise_and: moves commutes
 bitwise_or: moves commutes
 bitwise_xor: moves commutes
 bitwise_not: moves: invert
+left_shift: moves: bitwise_left_shift shift_left
+right_shift: moves: bitwise_right_shift shift_right_arithmetic
 isnan: moves: is_nan
 isinf: moves: is_inf
 isfinite: moves: is_finite
@@ -141,6 +143,19 @@ celu: keeps
 mish: keeps
 hard_swish: keeps: hardswish
 hard_sigmoid: : hardsigmoid
+bessel_i0e: : i0e special_i0e
+bessel_i1e: keeps: i1e special_i1e
+igamma: : gammainc
+igammac: : gammaincc
+zeta: : special_zeta
+nextafter: moves: next_after
+population_count: moves
+
+det: : _linalg_det determinant matrixdeterminant
+inverse: : linalg_inv_ex matrixinverse
+cholesky: : linalg_cholesky_ex
+top_k: : topk
+cumlogsumexp: : logcumsumexp cumulativelogsumexp
 """
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.contract import LeavesZeros, Meaning, Shapes
-from probe.semantics.elementwise import TRUE, fitted
+from probe.semantics.elementwise import TRUE, fitted, is_one, is_zero
 from probe.semantics.labels import ZERO, Labels, extended, joined, of_content, tag
 from probe.semantics.sums import numbered
 
@@ -47,10 +47,11 @@ class Normalises(LeavesZeros):
         what: np.uint64,
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
+        reads, numbers = self._needed(reads)
         one, axes, rank = self._split(reads[0])
         if self.apart and self.along is not None:
             one = one._replace(array=one.full([self.along % rank]))
-        what = extended(what, self.numbers)
+        what = extended(what, numbers)
         counted = zeros is None and not self.vanishes
         sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO
         # in full wherever zeros may be left out: a row without one has to have a batch's labels
@@ -71,6 +72,21 @@ class Normalises(LeavesZeros):
             one.names,
         )
         return [labels] + [self._means(means, to, n) for n, to in enumerate(shapes[1:], 1)]
+
+    def _needed(self, reads: Sequence[Labels]) -> tuple[Sequence[Labels], tuple[Any, ...]]:
+        """Returns what counts: a scale of ones and a shift of zeros, as files have them of norms
+        without any, are none. A norm's numbers are eps, and whether it has them."""
+        flags = self.numbers[1:]
+        named = len(flags) == 2 and all(isinstance(one, bool) for one in flags)
+        if not named or len(reads) - 1 != sum(flags):
+            return reads, self.numbers
+        kept, left, given = [reads[0]], [], iter(reads[1:])
+        for flag, same in zip(flags, (is_one, is_zero), strict=True):
+            one = next(given) if flag else None
+            needed = one is not None and not same(one)
+            kept += [one] if one is not None and needed else []
+            left.append(needed)
+        return kept, (self.numbers[0], *left)
 
     def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
         rank = len(one.shape)

@@ -183,6 +183,14 @@ def cast(
     return function("cast", reads, to=after, **words)
 
 
+def bits(before: str, after: str, whole: bool = True) -> Meaning:
+    """Returns the bits of one dtype read as another. ``whole``: of the same size, so that the
+    places stay."""
+    if not whole:
+        return Unknown("bits of a different size")
+    return Same() if before == after else function("bits", to=after)
+
+
 def reduced(
     word: str,
     axes: Sequence[int],
@@ -192,6 +200,8 @@ def reduced(
 ) -> Reduces:
     """Returns a reduction over ``axes``; ``keep``: they stay, of size 1. Other arguments as of
     ``Reduces``."""
+    if word in NORMS:
+        return vector_norm(axes, NORMS[word], keep)
     name = REDUCTIONS.get(word, word)
     if name == "max" and not places:
         return Maximum(tuple(axes), name, keep, numbers=numbers)
@@ -206,13 +216,20 @@ REDUCTIONS = {
     "ave": "mean",
     "var": "variance",
     "std": "deviation",
-    "linalg_vector_norm": "norm",
     "log_sum_exp": "logsumexp",
 }
 """What libraries call reductions, where the one name is another."""
 
-ADDS = ("sum", "euclidean_norm")
+ADDS = ("sum",)
 """Reductions that zeros among what they read do not change."""
+
+NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
+"""Orders of vector norms that have names."""
+
+
+def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
+    """Returns a vector norm over ``axes``, of any order."""
+    return Reduces(tuple(axes), "norm", keep, bool(order > 0), (number(float(order)),))
 
 
 def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
@@ -416,7 +433,45 @@ def along(
     gone = {axis % max(rank, 1) for axis in axes}
     kept = [axis for axis in range(rank) if axis not in gone]
     places = kept if keep else range(len(kept))
-    return Whole(tuple(zip(kept, places, strict=True)), word, numbers)
+    return Whole(tuple(zip(kept, places, strict=True)), functions.canonical(word), numbers)
+
+
+def matrices(word: str, rank: int, *flags: str) -> Whole:
+    """Returns what reads all of a matrix, of a stack along the first axes: its determinant, its
+    inverse. ``flags``: that are set."""
+    kept = tuple((axis, axis) for axis in range(rank - 2))
+    return Whole(kept, functions.canonical(word), flags)
+
+
+def sort(rank: int, axis: int, descending: bool = False) -> Whole:
+    """Returns elements in their order along an axis."""
+    return along("sort", rank, (axis,), ("descending",) * descending)
+
+
+def top_k(
+    rank: int, count: int, axis: int = -1, largest: bool = True, ordered: bool = True
+) -> Whole:
+    """Returns the largest elements along an axis, or the smallest."""
+    words = ("smallest",) * (not largest) + ("any order",) * (not ordered)
+    return along("top_k", rank, (axis,), (int(count), *words))
+
+
+def lrn(axis: int, size: int, alpha: float, beta: float, bias: float = 1.0) -> Normalises:
+    """Returns a local response normalisation over ``size`` neighbours; ``alpha``: of each of their
+    squares, not of their mean."""
+    given = (int(size), *(float(f"{one:.6g}") for one in (alpha, beta, bias)))
+    return Normalises((axis,), "lrn", given)
+
+
+def affine_grid(sizes: Sequence[int], align_corners: bool) -> Whole:
+    """Returns the places that each matrix of a batch gives to a picture of these ``sizes``."""
+    return Whole(((0, 0),), "affine_grid", (tuple(map(int, sizes)), bool(align_corners)))
+
+
+def grid_sample(mode: str, padding: str, align_corners: bool) -> Whole:
+    """Returns pictures at places, (batch, ..., axes): each reads its own picture's channel."""
+    words = (mode, padding, bool(align_corners))
+    return Whole(((0, 0), (1, 1)), "grid_sample", words, rows=(1,))
 
 
 def solved(
@@ -477,7 +532,9 @@ def triangular_solve(
 
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:
     """Returns a cumulative sum or product."""
-    return Unknown("it leaves out its own element") if exclusive else Scans(axis, word, reverse)
+    if exclusive:
+        return Unknown("it leaves out its own element")
+    return Scans(axis, functions.canonical(word), reverse)
 
 
 # movement whose meaning sizes of 1 leave open: which of two such axes is which, no position tells

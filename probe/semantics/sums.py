@@ -26,6 +26,7 @@ class Blends(Meaning):
     """
 
     taps: tuple[tuple[int, np.ndarray, np.ndarray], ...]
+    word: str = "resize"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
@@ -54,6 +55,10 @@ class Contracts(Meaning):
     bias: int | None = None
     word: str = "product"
     numbers: tuple[Any, ...] = ()
+
+    @property
+    def sums(self) -> bool:
+        return True
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         what = extended(what, self.numbers) if self.numbers else what
@@ -101,6 +106,10 @@ class Reduces(Meaning):
     @property
     def rounds(self) -> int | None:
         return functions.of(self.word).rounds
+
+    @property
+    def sums(self) -> bool:
+        return self.word in ("sum", "mean")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]

@@ -127,6 +127,10 @@ class Windows(Meaning):
         return 0 if self.kind == "max" else None
 
     @property
+    def sums(self) -> bool:
+        return self.kind != "max"
+
+    @property
     def pool(self) -> bool:
         """Returns whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")
@@ -207,6 +211,10 @@ class Convolution(Meaning):
     holes: tuple[int, ...]
     batches: int = 1
     word: str = "convolution"
+
+    @property
+    def sums(self) -> bool:
+        return True
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         (one, *rest), shape = reads, shapes[0]

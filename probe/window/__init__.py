@@ -17,7 +17,7 @@ from probe.window.agreement import (
     value_of,
 )
 from probe.window.conversion import FRAMEWORKS, Equivalent, equivalent
-from probe.window.geometry import Geometry, Summed, columns, gather, padded, read_classes, scale
+from probe.window.geometry import Geometry, columns, gather, padded, read_classes, scale
 
 __all__ = [
     "FRAMEWORKS",
@@ -25,7 +25,6 @@ __all__ = [
     "Agreement",
     "Equivalent",
     "Geometry",
-    "Summed",
     "agreement",
     "axis_of",
     "case_at",

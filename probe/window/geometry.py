@@ -7,76 +7,15 @@ A *leaf* is one product of an output, counted row by row over (*kernel, in_chann
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from probe import floats, operands
-from probe.case import Case
+from probe.case import Case, Summed
 from probe.errors import InputError
 from probe.geometry import Pair
-
-
-class Sliding(Protocol):
-    """Where windows lie: :class:`probe.geometry.Windows`, or a list of what each output reads."""
-
-    def pads(self, sizes: Sequence[int]) -> tuple[Pair, ...]:
-        """Returns the padding (before, after) of every axis."""
-
-    def outputs(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Returns how many outputs there are on every axis."""
-
-    def reads(self, axis: int, size: int) -> np.ndarray:
-        """Returns what each output reads along an axis, int64 (outputs, taps); outside of [0, size)
-        is padding."""
-
-
-class Summed(Protocol):
-    """What the engine has to know of sums of products: a :class:`probe.case.Case`, or what a
-    recorded operation adds (:class:`probe.recording.sums.Sum`).
-
-    An output is at a batch entry, a place of each spatial axis, and a filter. It multiplies the
-    channels of its filter's group at the places that ``windows`` says with the filter's weights,
-    and may add a bias. ``weighted``: False where there are no weights to choose. ``spec``: what a
-    session is told to run it; ``drawn``: the same with other operands, which ``operands`` gives.
-    """
-
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def in_channels(self) -> int: ...
-    @property
-    def filters(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def group_channels(self) -> int: ...
-    @property
-    def summands(self) -> int: ...
-    @property
-    def weight_shape(self) -> tuple[int, ...]: ...
-    @property
-    def spatial_rank(self) -> int: ...
-    @property
-    def weighted(self) -> bool: ...
-    @property
-    def bias(self) -> Any: ...
-    @property
-    def op(self) -> str: ...
-    @property
-    def pool(self) -> str: ...
-    @property
-    def windows(self) -> Sliding: ...
-    def spatial(self, length: int | None = None) -> tuple[int, ...]: ...
-    def input_shape(self) -> tuple[int, ...]: ...
-    def output_shape(self) -> tuple[int, ...]: ...
-    def spec(self) -> dict[str, Any]: ...
-    def drawn(self, kind: str, seed: int) -> Summed: ...
-    def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]: ...
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ OPSET = 20
 NUMBERED = set(
     "relu6 clip clamp where select_n bits sign_bit complex cast leaky_relu prelu scaled_silu gelu "
     "gelu_tanh elu selu celu hard_swish hard_sigmoid softplus real imag conj "
-    "max min argmax argmin any all".split()
+    "max min argmax argmin any all det inverse cholesky top_k cumlogsumexp".split()
 )
 """Functions with numbers of their own, of complex numbers, of bits or axes: rows by hand."""
 
 TWO = {name for name, one in functions.FUNCTIONS.items() if one.commutes} | set(
     "less less_equal greater greater_equal subtract divide divide_no_nan multiply_no_nan power "
-    "squared_difference floor_divide truncate_divide floor_mod truncate_mod atan2".split()
+    "squared_difference floor_divide truncate_divide floor_mod truncate_mod atan2 "
+    "left_shift right_shift igamma igammac zeta nextafter".split()
 )
 """Functions of two operands."""
 
@@ -40,10 +41,18 @@ def operands(name: str) -> tuple[np.ndarray, ...]:
     """Returns operands that a function is defined on."""
     if name in ("and", "or", "xor"):
         return X > 0, Y > 0
-    if name.startswith("bitwise"):
+    if name.endswith("shift"):
+        return WHOLE[0], WHOLE[1] % 5
+    if name.startswith("bitwise") or name == "population_count":
         return tuple(WHOLE) if name in TWO else (WHOLE[0],)
     if name in TWO:
-        near = name in ("power", "floor_divide", "truncate_divide", "floor_mod", "truncate_mod")
+        near = name in ("igamma", "igammac", "zeta") or name in (
+            "power",
+            "floor_divide",
+            "truncate_divide",
+            "floor_mod",
+            "truncate_mod",
+        )
         return (POSITIVE, np.abs(Y) + np.float32(0.5)) if near else (X, Y)
     if name == "not":
         return (X > 0,)

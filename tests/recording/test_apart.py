@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,12 @@ def jax(x):
     jnp = jax.numpy
     y = jax.nn.softmax(jnp.tanh(jnp.asarray(x) @ jnp.asarray(drawn(64, 65))), -1)
     return jnp.concatenate([y, y[:, ::-1]], 1).sum(-1)
+
+def counted(x):
+    import torch
+    with open("runs.txt", "a") as file:
+        print(len(x), file=file)
+    return torch.relu(torch.from_numpy(x) @ torch.from_numpy(drawn(64, 65))).sum(1).cumsum(0)
 
 made = []
 
@@ -111,3 +118,11 @@ def test_a_file_is_compared_and_explained_there_as_here(nets: Any) -> None:
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), nets / "model.onnx")
     told = same(nets / "model.onnx", "onnxruntime")
     assert told["examined"] >= 2
+
+
+def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
+    pytest.importorskip("torch")
+    more = {"vary": "batch", "at": 1, "against": 8, "shapes": {"x": (8, 64)}}
+    found = probe.network("given_nets:counted", **more, against_target="torch")
+    runs = Counter((nets / "runs.txt").read_text().split())
+    assert found.verdict in ("equal", "differs") and max(runs.values()) <= 3, runs

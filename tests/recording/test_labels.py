@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest
+from probe.semantics import Moves, Picks, Splits
+from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest, tag
 from probe.semantics.mixing import aligned, groups, product, reshaped, whole
+from probe.semantics.operations import function
 
 RNG = np.random.default_rng(4)
 
@@ -153,3 +155,32 @@ def test_equal_labels_are_found_at_the_same_place_first_and_then_anywhere() -> N
             assert wanted == [(n, n) for n in range(len(theirs))]
         else:
             assert list(zip(chosen.left.tolist(), chosen.right.tolist(), strict=True)) == wanted
+
+
+def test_labels_of_what_is_moved_do_not_depend_on_how_it_is_said():
+    """A slice by a function, by the same with its axes named, by an index, and as a part."""
+    one, shape, none = of_digest((4, 6, 8), "w"), (4, 3, 8), np.uint64(0)
+    ways = [
+        Moves(lambda a: a[:, 1:4]).labels([one], [shape], none)[0],
+        Moves(lambda a: a[:, 1:4], kept=(0, 2)).labels([one], [shape], none)[0],
+        Picks(axis=1, index=np.arange(1, 4)).labels([one], [shape], none)[0],
+        Splits(1, (1, 3, 2)).labels([one], [(4, 1, 8), shape, (4, 2, 8)], none)[1],
+    ]
+    for other in ways[1:]:
+        assert np.array_equal(ways[0].array, other.array)
+        assert np.array_equal(ways[0].full(), other.full())
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_what_adds_nothing_or_multiplies_by_one_leaves_labels_as_they_are(shape):
+    """Converters add biases of zeros, and libraries multiply by a slope of one."""
+    one = of_digest((2, 3), "x")
+    for word, number in (("add", 0), ("multiply", 1)):
+        other = of_content(np.full(shape, number, np.float32))
+        for reads in ([one, other], [other, one]):
+            (found,) = function(word).labels(reads, [(2, 3)], tag(word))
+            assert np.array_equal(found.full(), one.full()) and found.implicit(1)
+        (found,) = function(word).labels(
+            [one, of_content(np.full(shape, 2.0))], [(2, 3)], tag(word)
+        )
+        assert not np.array_equal(found.full(), one.full())

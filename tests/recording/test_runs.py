@@ -107,6 +107,21 @@ def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> No
             bits[0] = 1
 
 
+def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
+    from probe.recording import store
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "SURE", 0)
+    monkeypatch.setattr(store, "room", lambda: 0)
+    monkeypatch.setattr(store, "_segment", full)
+    fresh = Kept()
+    other = X + np.float32(1)
+    found = fresh.bits(fresh.put(other))
+    assert found is not None and found.tobytes() == other.tobytes()
+
+
 def test_what_no_run_holds_any_more_is_given_up() -> None:
     from probe.recording.store import _everywhere
     from tests.recording.taped import network

@@ -80,6 +80,7 @@ def elements(x: Given) -> list[Any]:
     found += [raw.Equal(x=i, y=j), raw.NotEqual(x=i, y=j), raw.Equal(x=a, y=b)]
     found += [raw.LeakyRelu(features=a, alpha=n) for n in (0.2, 0.4)]
     found += [raw.Cast(x=a, DstT=to) for to in (tf.float16, tf.int32, tf.float64, tf.bfloat16)]
+    found += [raw.Bitcast(input=a, type=tf.int32 if a.dtype == tf.float32 else tf.int64)]
     found += [raw.ClipByValue(t=a, clip_value_min=-0.5, clip_value_max=n) for n in (0.5, 0.9)]
     found += [
         raw.AddN(inputs=[a, b, u]),

@@ -368,8 +368,28 @@ def activated(name):
     return chain((6, 6, 3), layers.Conv2D(8, 3), layers.Activation(name), layers.Conv2D(4, 3))
 
 
-WHOLE = {"squeezed": squeezed, "concatenated": concatenated, "dilated": dilated}
-NAMES = "relu6 elu silu tanh sigmoid softplus hard_swish mish softmax leaky_relu softsign".split()
+def attending():
+    """A layer of an encoder, whose GELU LiteRT has in one operation."""
+    import keras
+
+    layers = keras.layers
+    x = keras.Input((7, 16))
+    y = layers.LayerNormalization()(x)
+    y = layers.Add()([x, layers.MultiHeadAttention(2, 8)(y, y)])
+    z = layers.Dense(32, activation="gelu")(layers.LayerNormalization()(y))
+    return keras.Model(x, layers.Add()([y, layers.Dense(16)(z)]))
+
+
+WHOLE = {
+    "squeezed": squeezed,
+    "concatenated": concatenated,
+    "dilated": dilated,
+    "attending": attending,
+}
+NAMES = (
+    *("relu6", "elu", "gelu", "silu", "tanh", "sigmoid", "log_sigmoid", "softplus", "hard_swish"),
+    *("mish", "softmax", "leaky_relu", "softsign"),
+)
 
 
 @pytest.mark.slow
