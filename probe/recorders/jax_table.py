@@ -94,7 +94,8 @@ def _function(c: Call, word: str) -> Meaning:
     if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
         word = f"bitwise_{word}"
     # how accurate it is, or the format of its result, where a call says that
-    numbers: dict[str, Any] = {key: repr(n) for key, n in c.attributes.items() if n is not None}
+    said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
+    numbers: dict[str, Any] = {key: repr(one) for key, one in said.items() if one is not None}
     return o.function(word, **numbers)
 
 
