@@ -94,8 +94,8 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
         model = calibrated(name, size)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
-        (given,) = litert.File(content).graph.inputs
-        named = litert.File(content).name(int(given))
+        (given,) = litert.File(content).ins
+        named = litert.File(content).name(given)
 
         def run(batch: int | None, _: int | None, threads: int = 2) -> Any:
             return litert.Recorder(content, {named: x[: batch or ALL]}, {"threads": str(threads)})
@@ -132,7 +132,7 @@ def plain(size: int) -> Callable[[Path], Any]:
         model = keras.Model(x, y)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         array = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
-        named = litert.File(content).name(int(litert.File(content).graph.inputs[0]))
+        named = litert.File(content).name(litert.File(content).ins[0])
 
         def both(_one: Variation) -> tuple[Any, Any]:
             tensor = tensorflow.constant(array)

@@ -2,14 +2,15 @@
 
 The process stays, so that single operations can be run again where they were recorded: explaining
 them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``plain``, ``again``, ``lines`` and ``written``.
+``plain``, ``again`` and ``written``.
 """
 
 from __future__ import annotations
 
+import io
 import os
-import re
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from probe import backends, target
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
 from probe.launch import Arrays, Session
 from probe.recording.alone import computed
+from probe.recording.contract import Isolated
 from probe.recording.folder import Stored, new, read, write
 from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
@@ -81,18 +83,8 @@ class Apart:
         more = {"out": there, "most": most, "target": self.where.text, "what": what}
         header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
         self.gradients = header["gradients"]
-        run = read(out)
-        able, written = set(header["able"]), set(header["written"])
-        operations = [
-            replace(
-                one,
-                again=_There(self, out, one.number) if one.number in able else None,
-                lines=_Said(self, there, one.number) if one.number in written else None,
-                imports=header["imports"].get(str(one.number), ()),
-            )
-            for one in run.recording.operations
-        ]
-        return replace(run, recording=replace(run.recording, operations=operations), untried="")
+        run, able = read(out), set(header["able"])
+        return _running(run, {n: _There(self, out, n) for n in able})
 
     def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
         """Runs the model unwatched, on any inputs; returns its outputs."""
@@ -171,22 +163,6 @@ class _There:
         return self.process.again(self.folder, self.number, list(given), self.addresses)
 
 
-@dataclass(frozen=True)
-class _Said:
-    """An operation of a recording, written as lines in the process that recorded it."""
-
-    process: Apart
-    folder: str
-    number: int
-
-    def __call__(self, names: Sequence[str], out: str) -> list[str]:
-        request = {"do": "lines", "of": self.folder, "number": self.number}
-        found: list[str] = self.process.session.request(
-            {**request, "names": list(names), "out": out}
-        )[0]["lines"]
-        return found
-
-
 class Trusted:
     """A recording whose operations may be run: by their lines, on its target, in another process.
 
@@ -209,30 +185,45 @@ class Trusted:
             self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
         except ProbeError as error:
             run.made.notes.append(f"{where}: {error}")
-        values = run.recording.values
-        operations = [
-            self._able(one, [values[n].dtype for n in one.reads])
-            for one in run.recording.operations
-        ]
-        return replace(run, recording=replace(run.recording, operations=operations), untried="")
+        if self.session is None:
+            return _running(run, {})
+        calls, values = dict[int, Isolated](), run.recording.values
+        for n, (lines, imports) in self.stored.lines.items():
+            dtypes = [values[read].dtype for read in run.recording.operations[n].reads]
+            calls[n] = _Written(self.session, lines, imports, dtypes)
+        return _running(run, calls)
 
     def __exit__(self, *_: object) -> None:
         if self.session is not None:
             self.session.__exit__()
 
-    def _able(self, one: Operation, dtypes: list[str]) -> Operation:
-        known, imports = self.stored.lines.get(one.number, ([], []))
-        if not known:
-            return one
-        again = _Written(self.session, known, imports, dtypes) if self.session else None
-        return replace(one, again=again, lines=partial(_renamed, known), imports=imports)
+
+def _running(run: Run, calls: Mapping[int, Isolated]) -> Run:
+    """Returns a recording whose operations are run by these calls, and written by its lines."""
+    assert isinstance(run.store, Stored)
+    operations = []
+    for one in run.recording.operations:
+        known, imports = run.store.lines.get(one.number, ([], []))
+        lines = partial(_renamed, known) if known else None
+        again = calls.get(one.number)
+        operations.append(replace(one, again=again, lines=lines, imports=imports))
+    return replace(run, recording=replace(run.recording, operations=operations), untried="")
 
 
 def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
-    """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names."""
-    to = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}
-    word = re.compile(rf"\b({'|'.join(to)})\b")
-    return [word.sub(lambda found: to[found[0]], line) for line in known]
+    """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names; not inside of
+    texts: bytes of a model are there as text. SyntaxError: they are not Python."""
+    text = "\n".join(known)
+    to, found = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}, text.split("\n")
+    try:
+        every = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except tokenize.TokenError as error:
+        raise SyntaxError(str(error.args[0])) from None
+    for one in reversed(every):
+        if one.type == tokenize.NAME and one.string in to:
+            (row, start), (_, end) = one.start, one.end
+            found[row - 1] = found[row - 1][:start] + to[one.string] + found[row - 1][end:]
+    return found
 
 
 @dataclass(frozen=True)
@@ -368,7 +359,6 @@ class Recording(child.Worker):
             "record": self._record,
             "plain": self._plain,
             "again": self._again,
-            "lines": self._lines,
             "written": self._written,
         }
         name = str(request.get("do"))
@@ -415,8 +405,6 @@ class Recording(child.Worker):
         return {
             "gradients": getattr(inner, "gradients", None),
             "able": [one.number for one in every if one.again is not None],
-            "written": [one.number for one in every if one.lines is not None],
-            "imports": {one.number: list(one.imports) for one in every if one.imports},
             "done": True,
         }, {}
 
@@ -439,11 +427,6 @@ class Recording(child.Worker):
         lines, dtypes = request["lines"], request["dtypes"]
         found = computed(request["imports"], lines, given, dtypes, space)
         return {"done": True}, {str(n): one for n, one in enumerate(found)}
-
-    def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        one = self.operations[request["of"]][request["number"]]
-        assert one.lines is not None
-        return {"lines": one.lines(request["names"], request["out"]), "done": True}, {}
 
 
 if __name__ == "__main__":

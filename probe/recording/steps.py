@@ -47,6 +47,9 @@ LETTERS = "abcdefgh"
 
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
+LISTED = 1 << 22
+"""Products that are listed one by one, to find those of one side on the other."""
+
 BAD, OPEN, GOOD = 0, 1, 2
 """An element that did not come out again, was not asked about, came out: the least of all that
 something is computed from is its own."""
@@ -94,12 +97,19 @@ def of_formulas(
     against = f"{said[0]} on the left, {said[1]} on the right"
     if words[0] != words[1]:
         kind, what = "algorithm", f"two formulas: {against}"
-    elif kind := _of_one_sum(told, np.flatnonzero(examined)):
+    elif kind := _of_one_sum(told, which := _listed(told, np.flatnonzero(examined))):
+        count = came = len(which)
         what = f"the same products are added in different ways: {against}"
     else:
         return None
     all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
     return Placed(kind, f"{what}; {all_of}", count, came)
+
+
+def _listed(told: Sequence[_Told], which: np.ndarray) -> np.ndarray:
+    """Returns those of the outputs whose products are listed, evenly among them."""
+    cost = sum(adds.sum.summands for one in told for adds, _ in one.sums)
+    return adding.evenly(which, max(1, LISTED // max(cost, 1)))
 
 
 def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:

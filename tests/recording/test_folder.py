@@ -246,6 +246,16 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
         assert side.recording.operations[0].lines is None
 
 
+def test_names_are_put_into_recorded_lines_but_not_into_texts():
+    from probe.recording.apart import _renamed
+
+    known = ["model = decode('x0;y+x1')", "y = run(model, x0,", "    x1)"]
+    wanted = ["model = decode('x0;y+x1')", "out = run(model, a,", "    y)"]
+    assert _renamed(known, ["a", "y"], "out") == wanted
+    with pytest.raises(SyntaxError):
+        _renamed(["y = (x0"], ["a"], "out")
+
+
 def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
     inputs = {"x": layout.copied(normal(3, 4), 20)}
     step = Step("double", Moves(lambda x: x), np.negative, ["x"])
