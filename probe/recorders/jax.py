@@ -255,12 +255,7 @@ class _Trace(Base):  # type: ignore[misc]
         within, behind = inner(primitive, params), constants(params)
         one = None if within is None else self._only(within)
         reads = self._reads(primitive if one is None else one.primitive, [*args, *behind])
-        contents = {
-            n: _bits(value)
-            for n, (value, seen) in enumerate(zip(args, reads, strict=False))
-            if self.values.plain[seen.key]
-        }
-        program = Program(primitive, params, [*map(core.typeof, args)], behind, contents)
+        program = self._meant(primitive, params, args, behind, reads)
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
@@ -268,7 +263,7 @@ class _Trace(Base):  # type: ignore[misc]
                     return _own(one.primitive, one.params, args, gives, value)
                 if (means := folded(flat(within), one)) is not None:
                     return means
-                for n in contents:  # it has them, and is another one where they are
+                for n in program.contents:  # it has them, and is another one where they are
                     value(n)
                 return program
 
@@ -291,13 +286,16 @@ class _Trace(Base):  # type: ignore[misc]
             means = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
             program.inside = self.recorder.noticed.get(call, {})
-        told = Told(
-            means,
-            attributes(params),
-            Alone(primitive, params, program.ins),
-            lines(primitive, params, program.ins),
-        )
+        told = _said(primitive, params, program.ins, means)
         self._visit(name, self._path(), reads, gives, told)
+
+    def _meant(
+        self, primitive: Any, params: Any, args: Sequence[Any], behind: Any, reads: Sequence[Seen]
+    ) -> Program:
+        """Returns what a program means, given what of its arguments comes from integers alone."""
+        every = enumerate(zip(args, reads, strict=False))
+        contents = {n: _bits(value) for n, (value, seen) in every if self.values.plain[seen.key]}
+        return Program(primitive, params, [*map(core.typeof, args)], behind, contents)
 
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
@@ -316,11 +314,7 @@ class _Trace(Base):  # type: ignore[misc]
             if one.primitive.name in LOOPS:
                 behind = constants(one.params)
                 reads += [self.values.seen(each) for each in behind]
-                contents = {
-                    n: _bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]
-                }
-                ins = [*map(core.typeof, given)]
-                means: Meaning = Program(one.primitive, one.params, ins, behind, contents)
+                means: Meaning = self._meant(one.primitive, one.params, given, behind, reads)
             else:
                 means = meaning(one.called(functools.partial(_content, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
@@ -375,12 +369,7 @@ class _Trace(Base):  # type: ignore[misc]
             looked.append(number)
             return _bits(args[number])
 
-        told = Told(
-            means(value),
-            attributes(shown),
-            Alone(primitive, params, ins),
-            lines(primitive, params, ins),
-        )
+        told = _said(primitive, params, ins, means(value))._replace(attributes=attributes(shown))
         if same is not None and not looked:
             self.recorder.told[same] = told
         return told
@@ -388,6 +377,12 @@ class _Trace(Base):  # type: ignore[misc]
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]
         self.visit(Operation(op, path, reads, made, *told, IMPORTS))
+
+
+def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Told:
+    """Returns what is said of a primitive, or a program."""
+    again, text = Alone(primitive, params, ins), lines(primitive, params, ins)
+    return Told(means, attributes(params), again, text)
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")

@@ -73,7 +73,7 @@ REDUCES = named("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod r
                 "reduce_or:any reduce_xor:xor argmax argmin")  # fmt: skip
 SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
 MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
-"""What reads one matrix of a stack, or several that are stacked alike."""
+"""What reads one matrix of a stack."""
 
 SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "ormqr": (2, 1, 2),
           "cholesky_update": (2, 1), "symmetric_product": (2, 2)}  # fmt: skip
@@ -94,7 +94,8 @@ def _function(c: Call, word: str) -> Meaning:
     if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
         word = f"bitwise_{word}"
     # how accurate it is, or the format of its result, where a call says that
-    numbers: dict[str, Any] = {key: repr(n) for key, n in c.attributes.items() if n is not None}
+    said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
+    numbers: dict[str, Any] = {key: repr(one) for key, one in said.items() if one is not None}
     return o.function(word, **numbers)
 
 
@@ -198,8 +199,9 @@ def _convolution(c: Call) -> Meaning:
 def _slid(c: Call) -> list[int]:
     """Returns the axes along which a window slides."""
     names = "window_dimensions", "window_strides", "padding"
-    ends = enumerate(zip(*(c[name] for name in names), strict=True))
-    return [axis for axis, (size, step, pads) in ends if (size, step, *pads) != (1, 1, 0, 0)]
+    ends = zip(*(c[name] for name in names), c.shape(), c.gives[0], strict=True)
+    frames = [(size, step, *pads, a - b) for size, step, pads, a, b in ends]
+    return [axis for axis, frame in enumerate(frames) if frame != (1, 1, 0, 0, 0)]
 
 
 def _pool(kind: str) -> Row:
@@ -250,23 +252,18 @@ def _sort(c: Call) -> Meaning:
 
 
 def _fourier(c: Call) -> Meaning:
-    lengths = c["fft_lengths"]
-    numbers = (str(c["fft_type"]), tuple(lengths))
-    return o.along("fft", c.rank(), range(-len(lengths), 0), numbers)
+    lengths = tuple(c["fft_lengths"])
+    return o.along("fft", c.rank(), range(-len(lengths), 0), (str(c["fft_type"]), lengths))
 
 
 # stacks of matrices
 
 
-def _matrices(c: Call) -> Meaning:
-    if c.count > 1:
-        return _stacked(c, [c.rank(slot) - c.rank() + 2 for slot in range(c.count)])
-    return o.along(c.op, c.rank(), (-2, -1), c.numbers())
-
-
-def _stacked(c: Call, own: Sequence[int]) -> Meaning:
-    shapes = [c.shape(slot) for slot in range(c.count)]
-    lead = c.gives[0][: len(c.gives[0]) - own[-1]] if len(own) == 1 else shapes[0][: -own[0]]
+def _stacked(c: Call) -> Meaning:
+    """A stack of systems, or one system beside stacks of others' parts."""
+    own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
+    leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
+    lead = max(leads, key=len)
     return o.solved(c.op, c.count, range(c.count), shapes, own, lead, c.gives, c.numbers())
 
 
@@ -406,9 +403,9 @@ TABLE: dict[str, Row] = {
     "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
     "fft": _fourier,
-    **rows(MATRICES, _matrices),
+    **rows(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
     "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **rows(SOLVES, lambda c: _stacked(c, SOLVES[c.op])),
+    **rows(SOLVES, _stacked),
     "triangular_solve": _triangular,
     "custom_linear_solve": _solved,
     **rows("dynamic_slice tile", _moved(0)),

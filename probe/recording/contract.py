@@ -82,9 +82,6 @@ class Operation:
     number: int = -1
 
 
-Event = Operation  # until nobody's branch has it
-
-
 @dataclass(frozen=True)
 class Laid:
     """Runs an operation of NumPy's arrays alone: ``run`` on copies that begin at ``addresses``, as

@@ -391,6 +391,4 @@ def repeated(recorder: Recorder, run: Run) -> Repeat:
     return found
 
 
-Side, Live = Run, recorded  # until nobody's branch has them
-
-__all__ = ["WEIGHT", "Live", "Operation", "Recording", "Run", "Side", "Value", "Watch", "digest"]
+__all__ = ["WEIGHT", "Operation", "Recording", "Run", "Value", "Watch", "digest"]
