@@ -204,9 +204,7 @@ def compare_pairs(before: Path, after: Path, part: str = "pairs") -> Found:
         found.lost.extend(f"{key}: {why}" for why in lost)
         found.other.extend(f"{key}: {why}" for why in other)
         same += not lost and not other
-    ran = {key.partition(":")[0] for key in two}
-    absent = [key for key in one if key not in two and key.partition(":")[0] in ran]
-    found.other.extend(f"{key}: not recorded after" for key in absent)
+    found.other.extend(f"{key}: not recorded after" for key in one if key not in two)
     return found._replace(same=same)
 
 

@@ -350,6 +350,7 @@ def _invoked(made: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.nda
     long as they do."""
     for one, array in zip(made.get_input_details(), arrays, strict=True):
         made.set_tensor(one["index"], array)
+    made.reset_all_variables()  # states of recurrent operators stay from one run to the next
     made.invoke()
     gives = [one["index"] for one in made.get_output_details()]
     return [made.tensor(n)() if once else made.get_tensor(n) for n in gives]

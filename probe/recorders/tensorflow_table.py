@@ -368,7 +368,9 @@ TABLE: dict[str, Row] = {
     "DepthwiseConv2dNativeBackpropInput": lambda c: reading(
         c, Whole(((0, 0),), c.op.lower(), c.numbers(*WINDOW)), 2, 1
     ),
-    "Dilation2D": lambda c: _plane(c, "strides", "rates", "padding"),
+    "Dilation2D": lambda c: Whole(
+        ((0, 0), (3, 3)), "dilation2d", (*c.numbers("strides", "rates", "padding"), c.gives[0][1:3])
+    ),
     # groups of elements
     "Softmax": lambda c: o.softmax((-1,)),
     "LogSoftmax": lambda c: o.log_softmax((-1,)),

@@ -19,7 +19,7 @@ import numpy as np
 from probe import floats, ulp
 from probe.recording import arguments, matching
 from probe.recording.arguments import Argued
-from probe.recording.labelling import Both, known, matched_labels
+from probe.recording.labelling import Both, Known, known, matched_labels
 from probe.recording.matching import Runs
 from probe.recording.recording import Recording, Run
 from probe.semantics import Passes
@@ -216,15 +216,12 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
     """
     ours, theirs = left.recording, right.recording
     given = known(left, right)
-    match = _Regions(ours, theirs, *matched_labels((ours, theirs), given, close or {}))
-    found = match.difference()
+    found = _Regions((ours, theirs), given, close or {}).difference()
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = arguments.every(ours, theirs, aligned)
     alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
     if argued.keys() - alike:  # else labels say the same of both, as of another momentum
-        like = {other: one for (_, other), one in argued.items()}
-        labels, same = matched_labels((ours, theirs), given, close or {}, like)
-        found = _Regions(ours, theirs, labels, same, argued).difference()
+        found = _Regions((ours, theirs), given, close or {}, argued).difference()
     every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
     judge(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
@@ -265,22 +262,23 @@ def _alike(one: Aligned) -> bool:
 class _Regions:
     """Regions of two runs, with what must agree of the values between them; nothing is compared.
 
-    ``same``: from the left's values to those of the right that are taken for the same.
+    ``given``, ``close``: as of labels; ``same``: which close values are taken for the same, as
+    their labels differ.
     """
 
     def __init__(
         self,
-        ours: Recording,
-        theirs: Recording,
-        labels: Both,
-        same: Mapping[int, int],
+        runs: Runs,
+        given: tuple[Known, Known],
+        close: Mapping[int, int],
         argued: Argued | None = None,
     ) -> None:
-        self.runs, self.labels, self.same = (ours, theirs), labels, same
-        self.argued = argued or {}
+        self.runs, self.argued = runs, argued or {}
+        like = {other: one for (_, other), one in self.argued.items()}
+        self.labels, self.same = matched_labels(runs, given, close, like)
         self.pairs: dict[tuple[int, int], Pair] = {}
         shares = lambda *both: not self.pair(*both).selection.empty  # noqa: E731
-        self.match = matching.matched(self.runs, labels, same, shares)
+        self.match = matching.matched(runs, self.labels, close, shares)
 
     def pair(self, mine: int, other: int) -> Pair:
         """Returns what must agree of two values."""

@@ -73,12 +73,12 @@ def computes(one: Operation) -> bool:
 def matched(
     sides: Runs,
     labels: tuple[list[Labels], list[Labels]],
-    assumed: Mapping[int, int],
+    close: Mapping[int, int],
     shares: Callable[[int, int], bool] | None = None,
 ) -> Match:
     """Matches operations by labels, and by names and order where these say nothing else.
 
-    ``assumed``: from the left's values to those of the right that are taken for the same.
+    ``close``: from the left's values to those of the right that are close; they have one label.
     ``shares``: whether two values have a label in common, where that is known already.
     """
     shares = shares or (lambda n, m: not agreeing(labels[0][n], labels[1][m]).empty)
@@ -96,7 +96,7 @@ def matched(
     right = [b for a, b in aligned if b is not None and (a, b) not in settled]
     new, back = dict[int, int](), dict[int, int]()
     if left or right:
-        for n, m in assumed.items():
+        for n, m in close.items():
             one, two = sides[0].values[n].given, sides[1].values[m].given
             if one in left and two in right and one not in new and two not in new.values():
                 new[one] = two

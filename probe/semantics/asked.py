@@ -311,6 +311,8 @@ def blended(call: Call, axes: Sequence[int]) -> Blends:
             line = np.moveaxis(found[first], sum(a < axis for a in others), -1)
             columns.append(line.reshape(planes, to[axis])[: shape[axis] - start])
         matrix = np.concatenate(columns).T.astype(np.float64)
+        if not np.allclose(matrix.sum(1), 1, atol=1e-3):
+            raise NotSettled("its weights do not add up to 1: it is no resize")
         matrix = np.round(matrix * 2.0**FINE) / 2.0**FINE
         most = int((matrix != 0).sum(1).max(initial=1))
         index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]

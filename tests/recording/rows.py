@@ -4,7 +4,8 @@
 
 ``rows``: operations that a table describes. ``proved``: run on two batches that differ in the order
 of rows and in one element, where everything with equal labels was the same number, in whatever run
-or operation it stood, and what is said to be exact had the bits that IEEE 754 asks for.
+or operation it stood, what is said to be exact had the bits that IEEE 754 asks for, and what isn't
+said to read an element kept its bits where that was changed.
 ``refuted``: where that wasn't so. ``not reached``: that no sample runs; those that can't be run
 here (another release's, or what a library makes of others) the tests name with their reasons.
 """

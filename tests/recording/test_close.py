@@ -12,7 +12,7 @@ from probe.recording import close
 from probe.recording.close import paired
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import recorded
-from probe.semantics import Unknown
+from probe.semantics import Joins, Unknown
 from tests.recording.doubles import Doubles, Step
 
 RANDOM = np.random.default_rng(3)
@@ -140,6 +140,17 @@ def test_two_runs_are_compared_once_more_at_most(monkeypatch: pytest.MonkeyPatch
     assert len(calls) == 1
     compared(step_by_step, step_by_step)
     assert len(calls) == 1
+
+
+def test_what_joins_close_values_is_compared_by_another_name_too() -> None:
+    """Labels say that it is the same: nothing is assumed of it."""
+    sides = []
+    for name, of in (("cube", lambda x: x**3), ("product", lambda x: x * x * x * UP)):
+        join = Step(f"join {name}", Joins(1), lambda y, x: np.concatenate([y, x], 1), (0, "x"))
+        sides.append([step(name, of), join, step("tanh", np.tanh, 1)])
+    found = compared(*sides)
+    assert [one.verdict for one in found.operations] == ["source", "carried", "carried"]
+    assert [one.assumed for one in found.operations] == [True, False, False]
 
 
 def test_what_only_has_the_same_name_is_compared_with_what_comes_before_it() -> None:

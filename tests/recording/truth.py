@@ -7,15 +7,15 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.recording.labelling import labels_of
+from probe.recording.labelling import given_labels, labels_of
 from probe.recording.recording import Run, recorded
-from probe.semantics import Unknown
-from probe.semantics.labels import ZERO, Labels, agreeing
+from probe.semantics import Passes, Unknown, Windows
+from probe.semantics.labels import ZERO, Labels, agreeing, tag
 from tests.recording import exact
 
 NEAR = 1e-9
@@ -88,12 +88,63 @@ def told(left: Any, right: Any, near: float = NEAR) -> Sides:
                 op.meaning, [values[n] for n in op.reads], values[op.gives[0]]
             ):
                 refuted[op.op] = f"{op.meaning} gives other numbers than NumPy"
+            if why := read_after_all(live, op, values, own):
+                refuted[op.op] = why
     for a, b in wrong:
         refuted[_op(sides, b)] = f"{_said(sides, a)} / {_said(sides, b)}"
     PROOFS.append(Proof(known, refuted))
     assert not refuted, refuted
     assert not np.abs(numbers[words == ZERO]).any()
     return sides
+
+
+CONVOLUTION = 1e-4
+"""By how much a convolution may change where it reads nothing that is changed: Winograd's computes
+a tile of outputs from sums over a tile of inputs."""
+
+
+def read_after_all(run: Run, op: Any, values: Sequence[np.ndarray], labels: list[Labels]) -> str:
+    """Returns which operand's element an operation reads that it is said not to read: one element
+    of each is changed, and the outputs whose labels don't say so must keep their bits."""
+    if op.again is None or isinstance(op.meaning, Unknown | Passes) or op.meaning.notices:
+        return ""  # of a function whose operations are recorded, its result is passed on
+    if op.op.startswith("aten._fft"):
+        return ""  # frames of a short Fourier transform share memory
+    given = [np.array(values[n]) for n in op.reads]
+    full = {n: Labels(labels[n].shape, labels[n].full(), labels[n].known) for n in op.reads}
+    before: list[np.ndarray] = []
+    for at, number in enumerate(op.reads):
+        array = given[at]
+        if array.dtype.kind != "f" or array.size < 2 or op.reads.count(number) > 1:
+            continue
+        if (array == np.rint(array)).all():  # sizes and indices, which the meaning holds
+            continue
+        place = np.unravel_index(array.size * 2 // 3, array.shape)
+        marked = full[number].array.copy()
+        marked[place] = tag("changed")
+        told = full | {number: full[number]._replace(array=marked)}
+        both = [given_labels(run.recording, op, each) for each in (full, told)]
+        stays = [one.full() == two.full() for one, two in zip(*both, strict=True)]
+        if not any(one.any() for one in stays):
+            continue
+        other = array.copy()
+        other[place] += 1
+        try:
+            before = before or [np.array(one) for one in op.again([one.copy() for one in given])]
+            after = op.again([other if n == at else one.copy() for n, one in enumerate(given)])
+        except Exception:  # a library's own: of an operation that doesn't run on such copies
+            return ""
+        for one, two, same in zip(before, after, stays, strict=True):
+            two = np.asarray(two)
+            if one.shape != two.shape:  # factors of a size, of which the meaning holds the result
+                continue
+            if one.dtype.kind == "f" and isinstance(op.meaning, Windows):
+                close = np.abs(one - two) <= CONVOLUTION * np.maximum(1, np.abs(one))
+            else:
+                close = (one == two) | ((one != one) & (two != two))
+            if not close[same.reshape(close.shape)].all():
+                return f"operand {at}: an element of {array.shape} is read that isn't said to be"
+    return ""
 
 
 def _table(sides: Sides) -> tuple[np.ndarray, ...]:
