@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from probe.answers.record import Recorded
-    from probe.semantics.labels import Selection
 
 
 @dataclass(repr=False)
@@ -452,15 +451,25 @@ def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _chosen(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
-    """Returns the elements of a side's output that must agree, as rows of decisions."""
-    taken = one.selection.taken(array, side)
-    return taken if _rows(one.selection, array.ndim) else np.atleast_1d(taken)[:, None]
+    """Returns the elements of a side's output that must agree, as rows of decisions: as lines
+    along the last axis, where whole ones are selected, so that a largest one is decided."""
+    chosen, rank = one.selection, array.ndim
+    taken = chosen.taken(array, side)
+    if rank and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes)):
+        return taken
+    size = array.shape[-1] if rank else 0
+    named = chosen.flat or chosen.axes == tuple(range(rank))
+    if named and all(_lines(index, size) for index in (chosen.left, chosen.right)):
+        return taken.reshape(-1, size)
+    return np.atleast_1d(taken)[:, None]
 
 
-def _rows(chosen: Selection, rank: int) -> bool:
-    """Returns whether whole lines along the last axis are selected, so that a largest one is
-    decided."""
-    return rank > 0 and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes))
+def _lines(index: np.ndarray | None, size: int) -> bool:
+    """Returns whether flat indices are whole lines of ``size`` elements, each in its order."""
+    if index is None or not size or not len(index) or len(index) % size:
+        return False
+    lines = index.reshape(-1, size)
+    return bool((lines == lines[:, :1] + np.arange(size)).all() and not (lines[:, 0] % size).any())
 
 
 def _decided(left: np.ndarray, right: np.ndarray, dtype: str) -> Iterator[comparison.Decision]:

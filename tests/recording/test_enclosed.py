@@ -157,3 +157,19 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     order = np.argsort(-wide, axis=1)[:, 0]
     proved = enclosed.kept(found, "argmax")
     assert (np.argmax(rows, axis=1)[proved] == order[proved]).all()
+
+
+def test_rows_of_a_batch_decide_which_is_the_largest() -> None:
+    """However labels say which elements are the same: rows by their number, or each by itself."""
+    for rows in (1, 3):
+        (output,) = told(o.matmul(), wrong(product) if rows == 1 else rounded, W, rows=rows)[
+            "outputs"
+        ]
+        taken = {one["decision"]: one["taken"] for one in output["decisions"]}
+        assert taken == {"argmax": rows, "top-5": rows, "threshold": rows * 16}
+
+
+def rounded(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Rows times weights, an ulp off in a batch of all rows."""
+    y = x @ w
+    return y if len(x) < len(X) else np.nextafter(y, np.float32(99))
