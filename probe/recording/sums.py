@@ -32,10 +32,12 @@ from probe.semantics import (
     Convolution,
     Each,
     Meaning,
+    Picks,
     Reduces,
     Reshapes,
     Same,
     Step,
+    Steps,
     Windows,
 )
 
@@ -250,8 +252,8 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     InputError: what is behind is not of this kind.
     """
     count, functions = len(shapes), list[Function]()
-    steps = _without_shapes(getattr(meaning, "steps", ()), count)
-    first = first_of(meaning)
+    steps = _without_shapes(_on_operands(getattr(meaning, "steps", ()), shapes), count)
+    first = steps[0].meaning if steps else meaning
     if steps and steps[0].reads != tuple(range(len(steps[0].reads))):
         raise InputError("operation", type(first).__name__, "several operations in one", "")
     for number, step in enumerate(steps[1:], count):
@@ -267,6 +269,33 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
         else:
             raise InputError("operation", one.word, "it is computed after the sum", "")
     return first, tuple(functions)
+
+
+def _on_operands(steps: Sequence[Step], shapes: Sequence[Shape]) -> Sequence[Step]:
+    """Leaves out steps that give an operand another shape and keep the order of its elements: the
+    bias of a depthwise convolution, which Keras reshapes and TensorFlow's graphs squeeze again."""
+    count, kept = len(shapes), list[Step]()
+    numbers = {n: n for n in range(count)}
+    if any(one.more for one in steps):
+        return steps
+    for number, one in enumerate(steps, count):
+        reads = tuple(numbers[n] for n in one.reads)
+        alone = len(reads) == 1 and reads[0] < count
+        if alone and _keeps_order(one.meaning) and prod(one.shape) == prod(shapes[reads[0]]):
+            numbers[number] = reads[0]
+            continue
+        numbers[number] = count + len(kept)
+        kept.append(replace(one, reads=reads))
+    return kept
+
+
+def _keeps_order(meaning: Meaning) -> bool:
+    """Returns whether elements stay in their order, if none is left out."""
+    if isinstance(meaning, Steps):
+        return not meaning.gives and all(_keeps_order(one.meaning) for one in meaning.steps)
+    if isinstance(meaning, Picks):  # one index of an axis; with no element left out of size 1
+        return np.ndim(meaning.index) == 0
+    return isinstance(meaning, Reshapes | Same)
 
 
 def _without_shapes(steps: Sequence[Step], count: int) -> Sequence[Step]:
