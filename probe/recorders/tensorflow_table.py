@@ -16,7 +16,6 @@ from probe.semantics import (
     Contracts,
     Each,
     Meaning,
-    Normalises,
     Same,
     Step,
     Steps,
@@ -148,9 +147,7 @@ def _normalised(c: Call) -> Meaning:
         if mode != "Identity" or c.get("exponential_avg_factor", 1.0) != 1:
             return Unknown("it mixes means of the batch with others, as in training")
         channels = along or c.rank() - 1
-        axes, eps = [a for a in range(c.rank()) if a != channels], o.number(c["epsilon"])
-        numbers = "training", True, True, eps
-        norm = Normalises(tuple(axes), "batch_norm", numbers, along=channels, apart=True)
+        norm = o.batch_norm_in_training(c.rank(), c["epsilon"], along=channels)
         return reading(c, norm, 0, 1, 2)
     first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []

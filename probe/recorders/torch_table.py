@@ -247,8 +247,7 @@ def _batch_norm(c: Call) -> Meaning:
     present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
     if not c.get("training", c.op.endswith("with_update")):
         return o.batch_norm(eps, *present, along=1)
-    axes = tuple(axis for axis in range(c.rank()) if axis != 1)
-    norm = s.Normalises(axes, "batch_norm", ("training", *present, eps), along=1, apart=True)
+    norm = o.batch_norm_in_training(c.rank(), eps, *present)
     if c.shape()[0] == 1:  # as InstanceNorm calls it, with the batch among the channels
         norm = o.instance_norm(c.rank(), eps, *present)
     if not c.has("running_mean"):

@@ -279,6 +279,16 @@ def batch_norm(
     return Each("batch_norm", "", (number(eps), bool(scale), bool(shift)), reads, along)
 
 
+def batch_norm_in_training(
+    rank: int, eps: float, scale: bool = True, shift: bool = True, along: int = 1
+) -> Normalises:
+    """Returns a batch norm by the means and variances of what it reads, over all axes but
+    ``along``."""
+    axes = tuple(axis for axis in range(rank) if axis != along)
+    numbers = ("training", bool(scale), bool(shift), number(eps))
+    return Normalises(axes, "batch_norm", numbers, along=along, apart=True)
+
+
 # sliding windows
 
 
