@@ -453,7 +453,7 @@ class Recorder(ABC):
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it node by node, and calls ``visit`` behind each. ``Again`` where nodes in a row are
-        found to give other bits than each alone."""
+        found to give different bits from each alone."""
         if self.graph is None and not self.whole:
             self._check()
         if self.graph is None:

@@ -55,7 +55,7 @@ FUNCTIONS = _words(
 
 APPROXIMATE = named("Reciprocal Inv:reciprocal Sqrt")
 """Eigen refines the processor's estimate (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps:
-up to 2 ulp off, and other bits on another processor. Roots only where it is built for AVX-512;
+up to 2 ulp off, and different on another processor. Roots only where it is built for AVX-512;
 quotients are the processor's own everywhere, and so correctly rounded."""
 
 NARROW = ("float16", "bfloat16")

@@ -103,8 +103,8 @@ with torch.inference_mode():
 
 def called_for(func: Any, args: Any, kwargs: Any, mode: TorchDispatchMode) -> Any:
     """Calls these others under a mode, as PyTorch's own dispatch does: its ``decompose`` takes
-    Python's formulas where there are some, as of GRU, which have other bits; and inside a mode the
-    views of weights ask for no gradients, by which ``matmul`` chooses its kernel."""
+    Python's formulas where there are some, as of GRU, which give different bits; and inside a mode
+    the views of weights ask for no gradients, by which ``matmul`` chooses its kernel."""
     with ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch._C._ForceDispatchKeyGuard(*_INFERENCE))

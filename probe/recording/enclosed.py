@@ -5,6 +5,7 @@ outputs stays the same whatever the orders of all its sums."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
@@ -22,6 +23,10 @@ from probe.semantics import Each
 
 MOST = 1 << 27
 """Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""
+
+
+FLUSHED = 16
+"""Smallest normal numbers by which results may be off where steps on the way become zero."""
 
 
 def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Rounding:
@@ -57,10 +62,8 @@ def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     dtype = one.value.dtype
     if dtype not in floats.FORMATS or one.output:
         return nothing
-    try:
+    with suppress(InputError):  # it is no sum
         return _of_sums(one, some)
-    except InputError:
-        pass
     shapes = [one.side.recording.values[n].shape for n in one.operation.gives]
     if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
         return nothing
@@ -70,16 +73,25 @@ def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     found = enclosed(one.operation.meaning, given, shapes, dtype)
     if found is None:
         return nothing
-    return _inside(Interval(*(one.taken(end)[some] for end in found)), one.outputs[some], dtype)
+    # what reads subnormal numbers as zeros may give anything that follows from that
+    tiny = floats.tiny(dtype)
+    subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for each in given for end in each)
+    by = np.full(len(some), np.inf if subnormal else FLUSHED * tiny)
+    found = Interval(*(one.taken(end)[some] for end in found))
+    return _inside(found, one.outputs[some], dtype, by)
 
 
-def _inside(found: Interval, values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+def _inside(
+    found: Interval, values: np.ndarray, dtype: str, flushed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Judges results. ``flushed``: how far off subnormal numbers that become zero may take them."""
     y = floats.widen(values, dtype)
     with np.errstate(invalid="ignore"):
         inside = (found.low <= y) & (y <= found.high)
+        near = (found.low - flushed <= y) & (y <= found.high + flushed) & ~inside
     finite = np.isfinite(y) & np.isfinite(found.low) & np.isfinite(found.high)
     verdict = np.where(finite, np.where(inside, WITHIN, BEYOND), UNKNOWN)
-    return verdict, np.zeros(len(y), bool)
+    return np.where(near, UNKNOWN, verdict), near & finite
 
 
 def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +125,8 @@ def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if made is None:
             return verdict, flush
         behind = made
-    verdict[: len(first)], flush[: len(first)] = _inside(behind, values, dtype)
+    both = _inside(behind, values, dtype, FLUSHED * (found.flushed + floats.tiny(dtype)))
+    verdict[: len(first)], flush[: len(first)] = both
     return verdict, flush
 
 

@@ -186,7 +186,7 @@ class Run:
         return self.recording.operations[number].again
 
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
-        """Returns the same run with other bits of a few values."""
+        """Returns the same run with a few values replaced."""
         store, values = Kept(self.store), list(self.recording.values)
         for number, array in arrays.items():
             name = store.put(np.asarray(array))

@@ -173,3 +173,16 @@ def rounded(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Rows times weights, an ulp off in a batch of all rows."""
     y = x @ w
     return y if len(x) < len(X) else np.nextafter(y, np.float32(99))
+
+
+@pytest.mark.parametrize("factor", [1e-39, 1e-45])
+def test_subnormal_results_that_one_side_flushes_are_not_called_beyond(factor: float) -> None:
+    """TensorFlow's and XLA's kernels do so: that is no rounding, and no bug either."""
+    w = np.full(48, factor, np.float32)
+
+    def function(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        y = x * w
+        return np.where(np.abs(y) < np.finfo(np.float32).tiny, 0, y) if len(x) == 1 else y
+
+    found = told(o.function("multiply"), function, w)["rounding"]
+    assert found["beyond"] == 0
