@@ -39,6 +39,7 @@ from probe.recording.recording import (
     recorded,
     repeated,
 )
+from probe.recording.store import Store
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -130,13 +131,13 @@ def walk(
     return compared(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
 
 
-def watched(recorder: Recorder, what: str) -> tuple[Run, list[str]]:
+def watched(recorder: Recorder, what: str, store: Store | None = None) -> tuple[Run, list[str]]:
     """Runs it unwatched, watched, and watched once more. Returns the first watched run, and what is
-    to be said of it. Raises Nondeterministic.
+    to be said of it. Raises Nondeterministic. ``store``: where its values are kept.
 
     Where watching changes the bits it is run unwatched twice more: is that steady by itself?
     """
-    run = recorded(recorder)
+    run = recorded(recorder, store=store)
     inner: Any = getattr(recorder, "inner", recorder)
     if (plain := getattr(inner, "already", None)) is not None:
         inner.already = None  # it says nothing of runs with gradients, say
