@@ -6,6 +6,7 @@ loops, sums go through its pairwise summation, and bfloat16 it does not have.
 """
 
 import ctypes
+from typing import Tuple
 
 import numpy as np
 
@@ -71,8 +72,14 @@ class Arrays(Writing):
     module = "numpy"
     keys = KEYS
     doc = "NumPy: x @ w, np.dot, np.sum"
-    suggestions = (",threads=1", ",isa=avx2", ",isa=sse41", ",core=Haswell", ",cpu=x86_v3")
-    layouts = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
+    suggestions: Tuple[str, ...] = (
+        ",threads=1",
+        ",isa=avx2",
+        ",isa=sse41",
+        ",core=Haswell",
+        ",cpu=x86_v3",
+    )
+    layouts: Tuple[str, ...] = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
     title = "NumPy"
     version_text = "np.__version__"
 

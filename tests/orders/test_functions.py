@@ -127,10 +127,6 @@ def kahan(x):
     return total
 
 
-def in_float64(f):
-    return lambda x: x.dtype.type(f(x.astype(np.float64)))
-
-
 @pytest.mark.parametrize("n", [3, 4, 9, 40])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
@@ -143,10 +139,8 @@ def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
 def test_compensated_sums_are_told_apart():
     told = [probe.order(neumaier, n, dtype="float64").to_json()["evidence"] for n in (5, 20)]
     assert all("the bits of Neumaier's sum in float64" in one for one in told)
-    wide = probe.order(in_float64(kahan), 20).to_json()["evidence"]
-    assert "Kahan's" not in wide or "in float64" in wide
     backwards = probe.order(lambda x: kahan(x[::-1]), 20, dtype="float64")
-    assert "compensated" not in backwards.to_json()["evidence"]
+    assert "compensated" not in (backwards.to_json()["evidence"] or "")
 
 
 @pytest.mark.parametrize("n", [3, 5, 9])
