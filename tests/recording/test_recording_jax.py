@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probe.recording import folder, walk
-from probe.recording.assumed import asked
+from probe.recording.common import asked
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import Run, recorded
 from probe.semantics import Contracts, Reduces
