@@ -21,7 +21,7 @@ from probe.enclosure import Rounding
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed, common, outputs, reasons
+from probe.recording import alone, assumed, outputs, reasons, related
 from probe.recording.contract import Recorder
 from probe.recording.difference import NAMES, Aligned, Difference, compare
 from probe.recording.outputs import MOVING
@@ -270,13 +270,13 @@ def compared(
     notes: Sequence[str] = (),
 ) -> Walk:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    asked = common.asked(left.recording, right.recording)
+    asked = related.asked(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
     whole = asked.same_inputs and not outputs.part_taken(difference)
     same = whole and asked.same_weights
-    related = asked.same_inputs or asked.shared_inputs
-    if related and not budget.spent() and assumed.unlike(difference, whole):
+    some = asked.same_inputs or asked.shared_inputs
+    if some and not budget.spent() and assumed.unlike(difference, whole):
         tell("looking for values that are close")
         difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
@@ -288,7 +288,7 @@ def compared(
         if one.arguments and one.verdict in ARGUED and difference.argued
     ]
     if asked.refused is not None:
-        found.notes.append(common.folded(asked.refused, left.recording, difference))
+        found.notes.append(related.folded(asked.refused, left.recording, difference))
     if explain:
         tell("looking for differences behind the first")
         alone.find(found.difference, left, right, seconds / 2)
