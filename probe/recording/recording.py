@@ -8,7 +8,7 @@ same (:mod:`probe.recording.folder`). Comparing two runs changes neither.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import prod
@@ -106,6 +106,23 @@ def name_of(run: Recording, number: int) -> str:
         return value.name
     op = run.operations[value.given]
     return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
+
+
+def between(
+    run: Recording, ends: Iterable[int], bounds: Container[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    """Returns the operations that values come from, in order, back to values of ``bounds`` or those
+    that no operation gave; and these values, in the order in which they are met."""
+    inside, reads, pending = set[int](), dict[int, None](), list(ends)
+    while pending:
+        value = pending.pop()
+        given = run.values[value].given
+        if value in bounds or given < 0:
+            reads[value] = None
+        elif given not in inside:
+            inside.add(given)
+            pending += run.operations[given].reads
+    return tuple(sorted(inside)), list(reads)
 
 
 def floating(dtype: str) -> bool:
