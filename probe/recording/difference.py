@@ -324,12 +324,12 @@ class _Regions:
         return made
 
     def _hidden(self, read: Pair) -> bool:
-        """Returns whether two computed values, which one operation reads at one place in both runs,
-        have nothing in common: as ``(a + b) + c`` and ``(a + c) + b`` read."""
+        """Returns whether two values of which at least one was computed, and which one operation
+        reads at one place in both runs, have nothing in common: as what ``(a + b) + c`` reads and
+        what ``(a + c) + b`` or ``a + (b + c)`` does."""
         both = self.runs[0].values[read.left], self.runs[1].values[read.right]
-        return read.selection.empty and all(
-            one.floating and one.given >= 0 and one.content is None for one in both
-        )
+        computed = (one.floating and one.given >= 0 and one.content is None for one in both)
+        return read.selection.empty and any(computed)
 
     def _widen(self, made: Aligned) -> None:
         """Takes what comes before into a region, up to values that are matched."""
