@@ -25,8 +25,8 @@ import numpy as np
 from probe.errors import InputError
 from probe.network.chain import Layer, Network
 from probe.network.geometry import Agrees, Geometry
-from probe.network.graph import Graph
-from probe.network.kept import Box, apart, index, where_kept
+from probe.padding.search import Graph
+from probe.padding.kept import Box, apart, index, where_kept
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
 from probe.operation import SPLICE

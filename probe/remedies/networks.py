@@ -28,7 +28,7 @@ from probe.launch import InlineSession
 from probe.network.between import Layerwise
 from probe.network.chain import Network
 from probe.network.comparison import as_float64
-from probe.network.graph import Graph, Serves, Sized
+from probe.padding.search import Graph, Serves, Sized
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.progress import Tell

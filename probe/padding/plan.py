@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from probe.network.between import Between
-from probe.network.graph import Graph, Sized
-from probe.network.kept import Box, index
+from probe.padding.search import Graph, Sized
+from probe.padding.kept import Box, index
 from probe.network.plan import Range, joined, padded_size
 from probe.progress import Say, silent
 
