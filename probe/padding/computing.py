@@ -12,10 +12,17 @@ from math import prod
 
 import numpy as np
 
+from probe import window
+from probe.comparison import Revealer
+from probe.errors import ProbeError
+from probe.order.certificate import BUDGET, certify
+from probe.order.masks import Masks, SessionOperator
+from probe.order.tree import BIAS
 from probe.padding.positions import At, Linked, NotDerived, Positions
-from probe.recording.adding import Known
+from probe.recording.adding import Adds, Known
+from probe.recording.alone import Alone, same
 from probe.recording.difference import Aligned, Pair
-from probe.recording.judging import Judged, judged, settled
+from probe.recording.judging import Judged, judged, settled, weighted
 from probe.recording.recording import Run
 from probe.recording.store import Kept
 from probe.semantics.labels import Selection
@@ -41,6 +48,7 @@ class Computing:
     def __init__(self, positions: Positions, known: Known) -> None:
         self.positions, self.full, self.known = positions, positions.full, known
         self.asked: dict[tuple[int, tuple[int, ...]], Asked] = {}
+        self.revealed: dict[tuple[int, int], Adds | None] = {}
         operations = self.full.recording.operations
         self.deciding = [
             one for one in positions.linked if not settled(operations[one.number].meaning)
@@ -71,13 +79,57 @@ class Computing:
             why = " ".join(str(error).split())[:120]
             return Asked(one, operation.name, Judged("", f"it could not be tested: {why}"), {})
         aligned, leading = self._aligned(one, sizes)
-        found = judged(aligned, short, self.full, self.known)
+        found = self._as_full(one, short, aligned)
+        if found is None:
+            found = judged(aligned, short, self.full, self.known)
         apart = {}
         for pair, some in zip(aligned.gives, found.apart, strict=False):
             if some is not None and some.any():
                 count = leading[pair.left]
                 apart[pair.left] = np.asarray(some).reshape(count, -1).any(axis=1)
         return Asked(one, operation.name, found, apart)
+
+    def _as_full(self, one: Linked, short: Run, aligned: Aligned) -> Judged | None:
+        """Puts the certificate of the full run's sums to an operation's outputs: what answers a
+        question otherwise is added otherwise. None where the full run's are not certified."""
+        meaning = self.full.recording.operations[one.number].meaning
+        if not meaning.sums or not weighted(meaning):
+            return None
+        made = Judged("order", certified=True)
+        for output, pair in enumerate(aligned.gives):
+            if not pair.compared:
+                made.apart.append(None)
+                continue
+            try:
+                full = self._revealed(one.number, output)
+                there = Alone.of(self.full, one.number, output, pair, 1).index
+                adds = Adds(Alone.of(short, one.number, output, pair, 0))
+            except (ProbeError, ValueError, IndexError, KeyError):
+                return None
+            if full is None or adds.run.refusal or full.sum.weight_shape != adds.sum.weight_shape:
+                return None
+            apart = _refuted(adds, full, full.sum.places(there))
+            if apart is None:
+                return None
+            made.apart.append(apart)
+            made.outputs += len(apart)
+        return made
+
+    def _revealed(self, number: int, output: int) -> Adds | None:
+        """Returns the full run's operation with its sums revealed and certified; None where some
+        are not."""
+        if (number, output) not in self.revealed:
+            self.revealed[number, output] = None
+            value = self.full.recording.operations[number].gives[output]
+            size = prod(self.full.recording.values[value].shape)
+            side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
+            again = [] if side.again is None else side.call()
+            if again and same(side.chosen(again), side.outputs, side.value.dtype):
+                adds = Adds(side)
+                kept = self.known.setdefault(adds.key, Revealer(kept=None, budget=BUDGET))
+                adds.reveal(np.arange(len(adds.places)), kept)
+                self.revealed[number, output] = adds
+        return self.revealed[number, output]
 
     def _alone(self, one: Linked, sizes: dict[int, int]) -> Run:
         """Returns the full run with one operation's operands cut to size, and what it makes of
@@ -144,3 +196,32 @@ class Computing:
         rest = prod(n for a, n in enumerate(shape) if a != axis)
         chosen = Selection((axis,), index, index, lengths)
         return Pair(number, number, chosen, True, count * rest)
+
+
+def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None:
+    """Returns which of a short run's outputs do not add as their ``partners`` (outputs, 2) in the
+    full one; None where those are not certified, or no certificate can be put.
+
+    Of what the short run's windows read: where they meet its end, the full run's add zeros.
+    """
+    orders, classes = full.run.orders, window.read_classes(short.sum)  # type: ignore[arg-type]
+    if orders is None or orders.certified is None:
+        return None
+    at = tuple(partners.T)
+    if not orders.certified[at].all():
+        return None
+    numbers, kinds = orders.index[at], classes[0][short.places[:, 0]]
+    masks = Masks(SessionOperator(short.session, short.sum))  # type: ignore[arg-type]
+    apart = np.zeros(len(partners), bool)
+    for number, kind in set(zip(numbers.tolist(), kinds.tolist(), strict=True)):
+        if number < 0:  # its window reads nothing
+            continue
+        mine = (numbers == number) & (kinds == kind)
+        leaves = classes[1][kind]
+        read = [BIAS if leaf == short.sum.summands else int(leaf) for leaf in leaves]
+        claimed = orders.summations[number].restricted(read)
+        told = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
+        if told.why:
+            return None
+        apart[mine] = ~told.holds
+    return apart

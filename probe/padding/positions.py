@@ -97,6 +97,7 @@ class Positions:
         self.recorded: dict[int, Run] = {}
         self.axes: dict[int, int] = dict(inputs)
         self._at: dict[int, At] = {}
+        self.refused: dict[int, InputError] = {}
         self.zeros = set(zeros)
         self.linked: list[Linked] = []
         self._begin()
@@ -140,6 +141,9 @@ class Positions:
             shape = [[(o.op, tuple(o.reads), tuple(o.gives)) for o in ops] for ops in (mine, other)]
             if shape[0] != shape[1] or run.recording.outputs != self.run.outputs:
                 raise NotDerived("the model runs other operations at another size")
+            pairs = zip(run.recording.values, self.run.values, strict=True)
+            if any(0 in one.shape and 0 not in two.shape for one, two in pairs):
+                raise InputError("size", size, "it leaves nothing of an array", "")
             self.recorded[size] = run
         return self.recorded[size]
 
@@ -240,9 +244,9 @@ class Positions:
         if sizes == tuple(map(self.length, one.operands)):
             return
         key = one.remainders(sizes)
-        if (known := one.met.get(key)) is not None:
-            if self._sizes(one, known, sizes) != gives:
-                raise NotDerived("sizes do not follow from each other")
+        known = one.met.get(key)
+        if known is not None and self._sizes(one, known, sizes) != gives:
+            raise NotDerived("sizes do not follow from each other")
         aligned = self._compared(one, short, labels, sizes, gives, None)
         ends = [n for n in one.operands if n in self.zeros]
         absorbs = bool(ends) and all(
@@ -299,12 +303,12 @@ class Positions:
         free: set[int],
     ) -> int:
         """Returns how many outputs come first that read nothing but what the full run has too."""
-        bad = np.arange(self.length(output)) >= count
+        found = min(count, self.length(output))
         for n in one.operands:
             if sizes[n] == leading[n] == self.length(n) or n in free:
                 continue
-            bad |= one.reads[n][output].high >= leading[n]
-        return int(np.flatnonzero(bad)[0]) if bad.any() else len(bad)
+            found = min(found, int(np.searchsorted(one.reads[n][output].reach, leading[n])))
+        return found
 
     def _sizes(self, one: Linked, met: Met, sizes: Sequence[int]) -> tuple[int, ...]:
         """Returns the sizes of an operation's outputs, from those where it was met."""
@@ -322,11 +326,16 @@ class Positions:
     def at(self, size: int) -> At:
         """Returns what a run of some size shares with the full one. Errors: InputError where the
         model does not take it, as far as it was recorded; NotDerived."""
-        if size not in self._at:
-            if not self._follow(size):
+        if size in self.refused:
+            raise self.refused[size]
+        if size not in self._at and not self._follow(size):
+            try:
                 self._meet(size)
-                if not self._follow(size):
-                    raise NotDerived("a recording does not tell its own sizes")
+            except InputError as error:
+                self.refused[size] = error
+                raise
+            if not self._follow(size):
+                raise NotDerived("a recording does not tell its own sizes")
         return self._at[size]
 
     def takes(self, size: int) -> bool:
@@ -341,24 +350,51 @@ class Positions:
         """Derives the sizes and the shared positions of all values; False where some operation was
         not met at such sizes."""
         sizes = dict.fromkeys(self.inputs, size)
-        leading = dict(sizes)
+        leading, known = dict(sizes), True
         for one in self.linked:
-            own = tuple(sizes[n] for n in one.operands)
-            if own == tuple(map(self.length, one.operands)):
-                gives, aligned, free = tuple(map(self.length, one.gives)), True, set[int]()
-            else:
-                met = one.met.get(one.remainders(own))
-                if met is None:
-                    return False
+            own = [sizes[n] for n in one.operands]
+            aligned, free = True, self.zeros
+            if own == [self.length(n) for n in one.operands]:
+                gives = tuple(map(self.length, one.gives))
+            elif (met := one.met.get(one.remainders(own))) is not None:
                 gives, aligned = self._sizes(one, met, own), met.aligned or met.absorbs
                 free = self.zeros if met.absorbs else set()
+            else:  # at most so many, until it is met
+                known, gives = False, self._at_most(one, own)
+            if min(gives) < 1:
+                break
             for n, count in zip(one.gives, gives, strict=True):
                 sizes[n] = count
-                leading[n] = 0
-                if aligned and count > 0:
-                    leading[n] = self._leading(one, n, sizes, leading, count, free)
-        self._at[size] = At(sizes, leading)
-        return True
+                leading[n] = self._leading(one, n, sizes, leading, count, free) if aligned else 0
+        outputs = [n for n in self.run.outputs if n in self.depends]
+        if any(leading.get(n, 0) < 1 for n in outputs):  # nor would it have any if it were met
+            nothing = dict.fromkeys(self.wanted & self.depends, 0)
+            self._at[size] = At(nothing, nothing)
+        elif known:
+            self._at[size] = At(sizes, leading)
+        return size in self._at
+
+    def behind(self, one: Linked, at: At, leading: dict[int, int]) -> dict[int, int]:
+        """Returns how many of an operation's first outputs are the full run's, in a run of known
+        sizes, where so many of its operands' are: by output."""
+        own = [at.sizes[n] for n in one.operands]
+        aligned, free = True, self.zeros
+        if own != [self.length(n) for n in one.operands]:
+            met = one.met[one.remainders(own)]
+            aligned, free = met.aligned or met.absorbs, self.zeros if met.absorbs else set()
+        sizes = at.sizes
+        return {
+            n: self._leading(one, n, sizes, leading, sizes[n], free) if aligned else 0
+            for n in one.gives
+        }
+
+    def _at_most(self, one: Linked, sizes: Sequence[int]) -> tuple[int, ...]:
+        found = []
+        for n in one.gives:
+            how = one.reads[one.operands[0]][n]
+            fewer = (self.length(one.operands[0]) - sizes[0]) // (how.period or 1) * how.moved
+            found.append(self.length(n) - fewer + how.moved)
+        return tuple(found)
 
     def lowest(self) -> dict[int, np.ndarray]:
         """Returns of each value the lowest position of the inputs that each of its own reads."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,10 +45,10 @@ class Reads:
     period: int = 1
     moved: int = 1
 
-    @property
-    def whole(self) -> bool:
-        """Returns whether every output reads the last position, whatever it reads before."""
-        return bool(len(self.high)) and bool((self.high == self.high.max()).all())
+    @cached_property
+    def reach(self) -> np.ndarray:
+        """Returns the last position that any of the outputs up to each of them reads."""
+        return np.maximum.accumulate(self.high)
 
 
 def by_position(run: Recording, number: int, axis: int, content: int | None = None) -> Labels:

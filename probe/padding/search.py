@@ -219,11 +219,17 @@ class Graph:
         return self.side(size, size)
 
     @cached_property
+    def read(self) -> dict[int, np.ndarray]:
+        """Returns of each value the lowest position of the inputs that each of its own reads."""
+        assert self.positions is not None
+        return self.positions.lowest()
+
+    @cached_property
     def wanted(self) -> dict[int, np.ndarray]:
         """Returns of each output, by its value's number, how much content its positions read at
         least: those are kept for which there is more."""
         assert self.positions is not None
-        read, found = self.positions.lowest(), {}
+        read, found = self.read, {}
         for n in dict.fromkeys(self.positions.run.outputs):
             if n in read:
                 found[n] = read[n]
@@ -341,8 +347,13 @@ class Graph:
     def _searched(self, content: int, start: int) -> Sized:
         self.over()
         self.checked(content)
+        if self.positions is not None:
+            try:
+                return self._searched_derived(content)
+            except NotDerived:  # what was met so far did not tell some size
+                self._record_all()
         least, over, at_least = 0, "", None
-        if self.positions is None and (why := self.hopeless(content)):
+        if why := self.hopeless(content):
             return Sized(content, self.fixed, self.fixed, why, self.own(content))
         for size in range(max(content, start), self.fixed):
             if self.over():
@@ -357,6 +368,47 @@ class Graph:
                 return Sized(content, least, size, at_least, told)
         own = self.own(content)
         return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
+
+    def _searched_derived(self, content: int) -> Sized:
+        """Does as ``_searched``, from where the next shorter content has its sizes: longer content
+        has no shorter ones. Raises NotDerived."""
+        before = [n for n in self._sized if n < content]
+        known = self._sized[max(before)] if before else None
+        begin = [
+            max(content, known.least if known else 0),
+            max(content, known.safe if known else 0),
+        ]
+        least = next(
+            (size for size in range(begin[0], self.fixed) if self._capacity(size) >= content),
+            self.fixed,
+        )
+        own, over = self.own(content), ""
+        at_least = own if least == self.fixed else self._derived(content, least, named=True)
+        if at_least.serves:
+            return Sized(content, least, least, at_least, at_least)
+        for size in range(max(least, known.safe if known else 0), self.fixed):
+            if self._capacity(size) < content:
+                continue
+            if self.over():
+                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                break
+            told = self._derived(content, size, named=False)
+            if told.serves:
+                return Sized(content, least, size, at_least, told)
+        return Sized(content, least, self.fixed, at_least, own, over)
+
+    def _record_all(self) -> None:
+        """Goes on without what is derived: every size is recorded."""
+        self.positions = None
+        self._boxes.clear()
+        self._sized.clear()
+
+    def _capacity(self, size: int) -> int:
+        """Does as ``capacity``; 0 where the model does not run."""
+        try:
+            return self.capacity(size)
+        except InputError:
+            return 0
 
     def over(self) -> bool:
         """Returns whether the time is over that searching may take."""
@@ -422,8 +474,7 @@ class Graph:
             try:
                 return self._derived(content, size, named)
             except NotDerived:  # what was met so far did not tell this size
-                self.positions = None
-                self._boxes.clear()
+                self._record_all()
         self.tried += 1
         try:
             side = self.side(content, size)
