@@ -82,11 +82,11 @@ class Computing:
         found = self._as_full(one, short, aligned)
         if found is None:
             found = judged(aligned, short, self.full, self.known)
-        apart = {}
+        apart: dict[int, np.ndarray] = {}
         for pair, some in zip(aligned.gives, found.apart, strict=False):
             if some is not None and some.any():
                 count = leading[pair.left]
-                apart[pair.left] = np.asarray(some).reshape(count, -1).any(axis=1)
+                apart[pair.left] = np.asarray(some.reshape(count, -1).any(axis=1))
         return Asked(one, operation.name, found, apart)
 
     def _as_full(self, one: Linked, short: Run, aligned: Aligned) -> Judged | None:
@@ -210,7 +210,8 @@ def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None
     at = tuple(partners.T)
     if not orders.certified[at].all():
         return None
-    numbers, kinds = orders.index[at], classes[0][short.places[:, 0]]
+    numbers = orders.index[at]
+    kinds = classes[0][short.places[:, 0] % len(classes[0])]  # the same for each entry of a batch
     masks = Masks(SessionOperator(short.session, short.sum))  # type: ignore[arg-type]
     apart = np.zeros(len(partners), bool)
     for number, kind in set(zip(numbers.tolist(), kinds.tolist(), strict=True)):

@@ -412,8 +412,8 @@ class Positions:
         """Returns of each value, for each position, the least number that an output has which
         reads it. ``outputs``: these numbers, by the outputs' own."""
         found = {n: np.full(self.length(n), NEVER) for n in self.wanted & self.depends}
-        for n, one in outputs.items():
-            found[n] = np.minimum(found[n], one)
+        for n, numbers in outputs.items():
+            found[n] = np.minimum(found[n], numbers)
         for one in reversed(self.linked):
             for n in one.gives:
                 for operand in one.operands:

@@ -194,7 +194,7 @@ class Graph:
         """Returns what every size shares with the full run; None where that can't be derived, or
         where something reads the whole axis."""
         full = self.side(self.fixed, self.fixed)
-        values, inputs = full.recording.values, {}
+        values, inputs = full.recording.values, dict[int, int]()
         for name, axis in self.along.items():
             digests = {digest(self.inputs(self.fixed, self.fixed)[name])}
             inputs |= {
@@ -274,7 +274,7 @@ class Graph:
                         continue
                     value = self.positions.run.values[n]
                     bad = unequal(mine[:count], whole[:count], value.dtype)
-                    bad = bad.reshape(count, -1).any(axis=1)
+                    bad = np.asarray(bad.reshape(count, -1).any(axis=1))
                     found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
             self._agreed[size] = found
         return self._agreed[size]
@@ -374,19 +374,15 @@ class Graph:
         has no shorter ones. Raises NotDerived."""
         before = [n for n in self._sized if n < content]
         known = self._sized[max(before)] if before else None
-        begin = [
-            max(content, known.least if known else 0),
-            max(content, known.safe if known else 0),
-        ]
-        least = next(
-            (size for size in range(begin[0], self.fixed) if self._capacity(size) >= content),
-            self.fixed,
-        )
+        start = max(content, known.least if known else 0)
+        sizes = (size for size in range(start, self.fixed) if self._capacity(size) >= content)
+        least = next(sizes, self.fixed)
+        start = max(least, known.safe if known and not known.over else 0)
         own, over = self.own(content), ""
         at_least = own if least == self.fixed else self._derived(content, least, named=True)
         if at_least.serves:
             return Sized(content, least, least, at_least, at_least)
-        for size in range(max(least, known.safe if known else 0), self.fixed):
+        for size in range(start, self.fixed):
             if self._capacity(size) < content:
                 continue
             if self.over():
