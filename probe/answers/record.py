@@ -15,7 +15,7 @@ from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
 from probe.recording.apart import Apart
-from probe.recording.folder import MOST, new, size, write
+from probe.recording.folder import MOST, begun, size, write
 from probe.recording.folder import read as read_folder
 from probe.recording.recording import Made, Run
 from probe.recording.subject import is_function, opened
@@ -111,9 +111,10 @@ def record(
     arrays = arrays_for(subject, inputs, shapes or {}, seed)
     named = str(model) if is_function(model) else ""
     named = Path(model).name if not named and isinstance(model, str | Path) else named
-    new(folder)
-    run, notes = watched(subject.recorder(arrays), "the run")
-    return Recorded(write(run, folder, named, most, notes), size(folder))
+    with begun(folder) as store:
+        run, notes = watched(subject.recorder(arrays), "the run", store)
+        write(run, folder, named, most, notes)
+    return Recorded(read_folder(folder), size(folder))
 
 
 def text_of(model: Any, option: str) -> str:

@@ -25,7 +25,7 @@ from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, T
 from probe.launch import Arrays, Session
 from probe.recording.alone import computed
 from probe.recording.contract import Isolated
-from probe.recording.folder import Stored, new, read, write
+from probe.recording.folder import Stored, begun, read, write
 from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
 from probe.recording.walk import watched
@@ -392,13 +392,13 @@ class Recording(child.Worker):
         recorder = self._recorder(request, arrays)
         named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
         out = Path(request["out"])
-        new(out)
         inner = getattr(recorder, "inner", recorder)
         if request["gradients"]:
             inner.gradients = True
-        run, notes = watched(recorder, request["what"])
-        told = replace(run.recording, target=request["target"])
-        write(replace(run, recording=told), out, named, request["most"], notes)
+        with begun(out) as store:
+            run, notes = watched(recorder, request["what"], store)
+            told = replace(run.recording, target=request["target"])
+            write(replace(run, recording=told), out, named, request["most"], notes)
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
         every = self.operations[request["out"]] = run.recording.operations

@@ -12,8 +12,7 @@ from math import prod
 
 from probe.printing import counted
 from probe.recording import recording
-from probe.recording.assumed import NAMES
-from probe.recording.difference import Aligned, Difference, Pair
+from probe.recording.difference import NAMES, Aligned, Difference, Pair
 from probe.recording.matching import computes
 from probe.recording.recording import Recording
 from probe.semantics import Meaning, Unknown

@@ -24,8 +24,7 @@ from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, as_source, same, unequal
-from probe.recording.close import near
-from probe.recording.difference import Aligned, Pair
+from probe.recording.difference import Aligned, Pair, near
 from probe.recording.enclosed import rounding
 from probe.recording.place import Placed
 from probe.recording.recording import Run, name_of

@@ -24,7 +24,7 @@ from probe.recording.alone import Alone, same, unequal
 from probe.recording.difference import Pair
 from probe.recording.matching import named
 from probe.recording.place import Placed
-from probe.recording.recording import Operation, Recording, Value
+from probe.recording.recording import Operation, Recording, Value, between
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -73,10 +73,16 @@ def of_formulas(
 
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
-    inside = _inside(left), _inside(right)
+    runs = left.side.recording, right.side.recording
+    inside = [
+        [
+            run.operations[n]
+            for n in between(run, [one.operation.gives[one.output]], one.operation.reads)[0]
+        ]
+        for run, one in zip(runs, (left, right), strict=True)
+    ]
     if not all(_may_replay(one.meaning) for some in inside for one in some):
         return None
-    runs = left.side.recording, right.side.recording
     words = [
         [word for one in some for word in _words(one, run)]
         for some, run in zip(inside, runs, strict=True)
@@ -160,19 +166,6 @@ def _renamed(one: Summation, names: Mapping[int, int]) -> Summation:
     }
     rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
     return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
-
-
-def _inside(one: Alone) -> list[Operation]:
-    """Returns the operations between what a side reads and what it gives, in order."""
-    run, numbers = one.side.recording, set[int]()
-    pending = [one.operation.gives[one.output]]
-    while pending:
-        value = pending.pop()
-        given = run.values[value].given
-        if value not in one.operation.reads and given >= 0 and given not in numbers:
-            numbers.add(given)
-            pending += run.operations[given].reads
-    return [run.operations[number] for number in sorted(numbers)]
 
 
 def _may_replay(meaning: Meaning) -> bool:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from probe.recording import folder, walk
-from probe.recording.assumed import asked
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import Run, recorded
+from probe.recording.related import asked
 from probe.semantics import Contracts, Reduces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
