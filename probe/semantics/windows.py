@@ -165,7 +165,7 @@ class Windows(Meaning):
         labels = Labels(shape, found, mixing.known(reads), tuple(names))
         for bias in rest[1:]:  # as an addition behind has it
             added = mixing.along(bias, self.channels, len(shape))
-            labels = mixing.paired(labels, added, extended(tag("add"), ()), True)
+            labels = mixing.associated(labels, added, True)
         return [labels, *self._beside(reads, shapes[1:])]
 
     def _beside(self, reads: Sequence[Labels], shapes: Shapes) -> list[Labels]:
