@@ -205,7 +205,12 @@ class Walked(Answer):
                 found["changed"] += each.crossed
                 if rows is not None:
                     count = comparison.TOP if each.decision.startswith("top") else 1
-                    found["proved"] += int(enclosed.kept(rows, each.decision, count).sum())
+                    # one that no rounding can change, and that changed, is a bug's: not proved
+                    kept = enclosed.kept(rows, each.decision, count)
+                    both = _sides(self.found, one)
+                    assert both is not None  # or there were no decisions
+                    kept &= enclosed.alike(*both, each.decision, count)
+                    found["proved"] += int(kept.sum())
         return found
 
     def crossed(self) -> list[str]:

@@ -29,7 +29,7 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.enclosure import UNKNOWN, Rounding, of_operands
+from probe.enclosure import UNKNOWN, Accuracy, Rounding, of_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
@@ -41,6 +41,9 @@ CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
     *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
+
+JUDGED = 1 << 23
+"""Products of outputs that are held against the exact sums: less than a replay of them costs."""
 
 OF_SUMS = {"order", "rounding", "precision", "flush"}
 """Causes that two replayed summations show."""
@@ -409,6 +412,27 @@ class Comparison:
                 flush[open_] |= near
         return Rounding.of(explained, verdicts[0], verdicts[1], flush)
 
+    @cached_property
+    def accuracy(self) -> Accuracy | None:
+        """Returns how far both sides' differing outputs are from the exact sums; None where these
+        are not known, as of pools.
+
+        Those that read different inputs have no exact result in common and are left out; of very
+        many as many as ``JUDGED`` products allow are taken, evenly.
+        """
+        which = self.differing[self.pairs.same_window[self.differing]]
+        most = max(1, JUDGED // max(1, self.left.case.summands))
+        which = (
+            which[np.unique(np.linspace(0, len(which) - 1, most).astype(int))]
+            if most < len(which)
+            else which
+        )
+        left, right = (places[which] for places in (self.pairs.left, self.pairs.right))
+        if not len(which) or (found := of_operands(self.left.operands, *left.T)) is None:
+            return None
+        sides = ((self.left, left), (self.right, right))
+        return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
+
     def orders(self, side: Run) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
         places = self.pairs.left if side is self.left else self.pairs.right
@@ -435,6 +459,7 @@ class Comparison:
             "signed_zero": self.signed_zero,
             "causes": self.causes,
             "rounding": self.rounding.to_json(),
+            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
             "replayed": self.replayed,
             "by_order": self.by_order,
             "certified": bool(self.compared) and bool(self.certified().all()),

@@ -326,11 +326,11 @@ class _Regions:
             made.note = f"on the right it is {two.name}" if two.name != one.name else ""
             made.note = OTHERWISE if made.assumed else made.note
         if all(pair.selection.whole for pair in made.gives):
-            # two computed values that are read at one place in both runs and have nothing in
-            # common, as of ``(a + b) + c`` and ``(a + c) + b``
+            # two values that are read at one place in both runs and have nothing in common, and of
+            # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
             made.joint |= any(
                 pair.selection.empty
-                and all(
+                and any(
                     value.floating and value.given >= 0 and value.content is None
                     for value in (ours.values[pair.left], theirs.values[pair.right])
                 )
