@@ -173,6 +173,10 @@ class Places:
         return np.asarray(~np.moveaxis(apart, -2, 0).reshape(size, -1).any(axis=1))
 
 
+OTHER = "different formulas: the same number gives the other side's result at no place"
+APART = "each side gives one result at all places, and the sides' results are different"
+
+
 def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
     """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
@@ -184,29 +188,24 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
     found, elsewhere = _asked(sides, apart)
     if found.kind or found.replayed < found.examined:
         return found
-    kept = sum(bool(one.kept) for one in sides)
-    kind, more, why = "place", 0, ""
-    for done, number in enumerate(elsewhere):
-        more = _grown(sides, number, more)
-        if more == 0:
-            kind, why = (
-                "algorithm",
-                (
-                    "each side gives one result at all places, and the sides' results are different"
-                    if not kept and not done
-                    else "different formulas: the same number gives the other side's result at no place"
-                ),
-            )
-            break
-        if more < 0:
-            kind = ""
-            why = "it can't be run at other sizes, so it is unknown whether places differ"
-            break
-    why = why or (
+    found.kind, more = "place", 0
+    found.why = (
         "with a few more elements in one call the same number gives both results, by place: a "
         "vector loop and its remainder"
     )
-    return Cause(kind, why, found.examined, found.replayed)
+    for done, number in enumerate(elsewhere):
+        more = _grown(sides, number, more)
+        if more == 0:
+            found.kind = "algorithm"
+            found.why = OTHER
+            if not done and not any(one.kept for one in sides):
+                found.why = APART
+        elif more < 0:
+            found.kind = ""
+            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
+        if more <= 0:
+            break
+    return Cause(found.kind, found.why, found.examined, found.replayed)
 
 
 def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
