@@ -29,7 +29,7 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.enclosure import UNKNOWN, Accuracy, Rounding, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, Accuracy, Rounding, of_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
@@ -391,13 +391,30 @@ class Comparison:
         leaves = self._classes[1][read]
         return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
-    @cached_property
+    @property
     def rounding(self) -> Rounding:
         """Returns whether rounding can be why the differing pairs differ, in counts.
 
         Those that replay on both sides are ``explained``, whatever their cause. Of the others that
         read the same, both sides are held against all results that rounding can give.
         """
+        return Rounding.of(*self._held)
+
+    def beyond(self) -> tuple[Run, np.ndarray] | None:
+        """Returns a side and the place of its first output that no rounding can give, of the sums
+        with fewer summands; None where there is none."""
+        explained, left, right, _ = self._held
+        sides = (self.left, self.pairs.left, left), (self.right, self.pairs.right, right)
+        found = [
+            (side, places[self.differing[number]])
+            for side, places, verdicts in sides
+            for number in np.flatnonzero((verdicts == BEYOND) & ~explained)[:1]
+        ]
+        return min(found, key=lambda one: one[0].case.summands, default=None)
+
+    @cached_property
+    def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What ``Rounding.of`` counts: a bool or a verdict for each differing pair."""
         which = self.differing
         explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
         open_ = ~explained & self.pairs.same_window[which]
@@ -410,7 +427,7 @@ class Comparison:
                 values = side.operands.y[tuple(some.T)]
                 verdicts[number, open_], near = enclosed.judged(values)
                 flush[open_] |= near
-        return Rounding.of(explained, verdicts[0], verdicts[1], flush)
+        return explained, verdicts[0], verdicts[1], flush
 
     @cached_property
     def accuracy(self) -> Accuracy | None:

@@ -274,6 +274,9 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
     if cause.comparison is not None and cause.replayed:
         evidence = example(cause.comparison)
         found += ["", content.told(cause.comparison, evidence, drawn)]
+    if cause.rounding.beyond:
+        proof = "" if cause.comparison is None else content.beyond(cause.comparison)
+        found += ["", proof or f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
     return found
 
 

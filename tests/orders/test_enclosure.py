@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from probe.enclosure.sums import FEW, WIDER
 from probe.explain import explain
 from probe.launch import open_session
 from probe.order.arithmetic import fma_float64, to_odd, two_sum
+from probe.reproduction import content
 from probe.target import Target
 
 REFERENCE = Target.parse("reference")
@@ -193,6 +195,20 @@ def test_a_wrong_output_is_beyond_rounding_and_the_side_is_named():
         "beyond_on": {"left": 0, "right": 1},
     }
     assert "beyond rounding: 1" in found.lines()[2] and "the right (1)" in found.lines()[2]
+
+
+def test_the_proof_in_a_report_is_a_computation_that_anybody_can_run(capsys):
+    def change(y):
+        y[4, 1] *= 1.01
+
+    told = content.beyond(wrong_on_the_right(change))
+    assert told.startswith("An output on the right is beyond rounding")
+    (code,) = re.findall(r"```python\n(.*)\n```", told, re.DOTALL)
+    assert len(code.splitlines()) == 5
+    exec(code, {})
+    printed = float(capsys.readouterr().out)
+    assert printed > 1 and f"prints {printed:.3g}:" in told
+    assert content.beyond(wrong_on_the_right(lambda y: None)) == ""
 
 
 def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
