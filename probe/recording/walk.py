@@ -270,7 +270,7 @@ def compared(
     notes: Sequence[str] = (),
 ) -> Walk:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    asked = related.asked(left.recording, right.recording)
+    asked = related.related(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
     whole = asked.same_inputs and not outputs.part_taken(difference)
