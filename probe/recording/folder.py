@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import platform
 import re
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -53,15 +55,16 @@ CHECKED = np.arange(7, dtype=np.uint8)
 
 def write(
     run: Run, out: Path, subject: str = "", most: int = MOST, notes: Sequence[str] = ()
-) -> Run:
-    """Keeps a run in the folder ``out``, which must not exist yet, and returns it as it is there.
+) -> None:
+    """Keeps a run in the folder ``out``, which must not exist yet, unless it was recorded into it.
 
     ``subject``: what was recorded, in words. ``most``: bytes of values. InputError: it exists.
     """
-    new(out)
-    out.mkdir(parents=True, exist_ok=True)
-    files = _Files(out, most)
-    recording = run.recording
+    folder, recording = run.store, run.recording
+    if not isinstance(folder, Stored) or folder.folder != out:
+        new(out)
+        folder = Stored(out)
+    files = _Files(folder, most)
     for value in recording.values:  # first what says which elements must agree
         for array in (value.content, value.zeros):
             if array is not None:
@@ -69,9 +72,38 @@ def write(
     for number, value in enumerate(recording.values):
         if not files.met(value.digest) and (array := run.array(number)) is not None:
             files.put(array, value.digest)
-    told = _described(recording, files, run.unsteady, subject, notes)
+    told = {
+        "format": FORMAT,
+        "digest_of_0_to_6": digest(CHECKED),
+        "subject": machine.publishable(subject),
+        "target": recording.target,
+        "note": recording.note,
+        "notes": [machine.publishable(one) for one in notes],
+        "made": made() if run.made is None else dict(run.made.made),
+        "values": [_value(one, n in run.unsteady, files) for n, one in enumerate(recording.values)],
+        "operations": [_operation(one, recording, files) for one in recording.operations],
+        "outputs": list(recording.outputs),
+        "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
+    }
+    if run.alone is not None:
+        told["alone"] = {str(number): why for number, why in run.alone.items()}
+    folder.only(files.names)
     (out / FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    return read(out)
+
+
+@contextmanager
+def begun(out: Path) -> Iterator[Stored]:
+    """Gives the new folder of a recording, to record into: every value is written there once, as it
+    comes, and is not held. What is not finished goes again. InputError: it exists already."""
+    new(out)
+    empty = out.exists()
+    try:
+        yield Stored(out)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        if empty:
+            out.mkdir(exist_ok=True)
+        raise
 
 
 def new(out: Path) -> None:
@@ -80,23 +112,13 @@ def new(out: Path) -> None:
         raise InputError("out", out, "it exists already", "give the name of a new folder")
 
 
-def _written(one: Operation) -> dict[str, Any]:
-    """Returns how a user writes an operation: lines that compute ``y`` from ``x0``, ``x1``, ..."""
-    if one.lines is None:
-        return {}
-    try:
-        found = one.lines([f"x{n}" for n in range(len(one.reads))], "y")
-    except Exception:  # no lines for these operands
-        return {}
-    return {"lines": list(found), "imports": list(one.imports)}
-
-
 class _Files:
-    """The values of a folder, each once, up to a number of bytes."""
+    """What a folder is to keep, each array once, up to a number of bytes. ``left_out``: what is
+    beyond, by its digest, in bytes."""
 
-    def __init__(self, folder: Path, most: int) -> None:
+    def __init__(self, folder: Stored, most: int) -> None:
         self.folder, self.most, self.bytes = folder, most, 0
-        self.names: dict[str, str] = {}
+        self.names: set[str] = set()
         self.left_out: dict[str, int] = {}
 
     def met(self, name: str) -> bool:
@@ -112,28 +134,9 @@ class _Files:
             if self.bytes + array.nbytes > self.most:
                 self.left_out[name] = array.nbytes
                 return None
-            self.names[name] = f"{name}.npy"
-            np.save(self.folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+            self.names.add(self.folder.put(array, name))
             self.bytes += array.nbytes
-        return self.names[name]
-
-
-def _described(
-    run: Recording, files: _Files, unsteady: frozenset[int], subject: str, notes: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "digest_of_0_to_6": digest(CHECKED),
-        "subject": machine.publishable(subject),
-        "target": run.target,
-        "note": run.note,
-        "notes": [machine.publishable(one) for one in notes],
-        "made": made(),
-        "values": [_value(one, n in unsteady, files) for n, one in enumerate(run.values)],
-        "operations": [_operation(one, run, files) for one in run.operations],
-        "outputs": list(run.outputs),
-        "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
-    }
+        return f"{name}.npy"
 
 
 LIBRARIES = {
@@ -172,13 +175,19 @@ def _value(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
     if one.content is not None:
         found["content"] = True
     if one.zeros is not None:
-        name = files.names.get(digest(one.zeros))
-        found["zeros"] = {"file": name, "shape": list(one.zeros.shape)}
+        found["zeros"] = {"file": files.put(one.zeros), "shape": list(one.zeros.shape)}
     return found | ({"unsteady": True} if unsteady else {})
 
 
 def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
+    """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
+    ``x0``, ``x1``, ..."""
     shapes = [[run.values[n].shape for n in numbers] for numbers in (one.reads, one.gives)]
+    written: dict[str, Any] = {}
+    if one.lines is not None:
+        with suppress(Exception):  # no lines for these operands
+            lines = one.lines([f"x{n}" for n in range(len(one.reads))], "y")
+            written = {"lines": list(lines), "imports": list(one.imports)}
     return {
         "name": one.name,
         "op": one.op,
@@ -187,7 +196,7 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
         "gives": list(one.gives),
         "attributes": spelling.packed(dict(one.attributes), files),
         "meaning": spelling.spelled(one.meaning, shapes[0], shapes[1], files),
-        **_written(one),
+        **written,
     }
 
 
@@ -206,7 +215,8 @@ def size(folder: Path) -> int:
 
 
 class Stored:
-    """The folder of a recording, read as data: a ``Store``, whose ``run`` is the recording.
+    """The folder of a recording: a ``Store`` to record into, or one that is read, as data; ``run``
+    is the recording then.
 
     ``lines``: how operations are written, by number, and what that imports; text, until a user says
     that it is trusted (:class:`probe.recording.apart.Trusted`).
@@ -215,7 +225,25 @@ class Stored:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lines: dict[int, tuple[list[str], list[str]]] = {}
-        self.checked: set[str] = set()
+        self.checked: set[str] = set()  # names of files whose bits are known to be theirs
+
+    def put(self, array: np.ndarray, name: str = "") -> str:
+        """As of ``Store``: writes a file, and holds nothing."""
+        name = name or digest(array)
+        if name not in self.checked and array.size:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self.folder / f"{name}.npy"
+            np.save(path, np.ascontiguousarray(array), allow_pickle=False)
+            self.checked.add(name)
+        return name
+
+    def only(self, names: Collection[str]) -> None:
+        """Removes the files of other arrays: there was no room for them, or no value has them, as
+        of a recording that was begun again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in self.checked.difference(names):
+            (self.folder / f"{name}.npy").unlink()
+        self.checked.intersection_update(names)
 
     def run(self) -> Run:
         """Returns the recording."""
@@ -280,7 +308,9 @@ class Stored:
         if len(gone) > left_out["values"]:
             some = f"{len(gone)} of its values are not in the folder"
             notes.append(f"{self.folder.name}: {some}")
-        found = Run(run, self, unsteady, UNTRIED, made)
+        alone = told.get("alone")
+        alone = alone and {int(n): str(why) for n, why in alone.items()}
+        found = Run(run, self, unsteady, UNTRIED, made, alone=alone)
         for number, one in enumerate(told["values"]):
             content = found.array(number) if one.get("content") else None
             noticed = one.get("zeros") and one["zeros"]["file"]
@@ -357,10 +387,10 @@ class Stored:
             raise self.broken(f"{name} is not an array ({str(error)[:80]})") from None
         if not isinstance(found, np.ndarray) or found.nbytes > path.stat().st_size:
             raise self.broken(f"{name} has a different size from the recorded one")
-        array = np.asarray(found)
-        if name not in self.checked and digest(array) != name.removesuffix(".npy"):
+        array, named = np.asarray(found), name.removesuffix(".npy")
+        if named not in self.checked and digest(array) != named:
             raise self.broken(f"{name} has different bits from when it was recorded")
-        self.checked.add(name)
+        self.checked.add(named)
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
     def bits(self, name: str) -> np.ndarray | None:
@@ -369,7 +399,7 @@ class Stored:
 
     def has(self, name: str) -> bool:
         """As of ``Store``."""
-        return (self.folder / f"{name}.npy").exists()
+        return name in self.checked or (self.folder / f"{name}.npy").exists()
 
 
 def _numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:

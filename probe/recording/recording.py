@@ -8,7 +8,7 @@ same (:mod:`probe.recording.folder`). Comparing two runs changes neither.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import prod
@@ -46,6 +46,11 @@ SMALL = 1 << 20
 LARGE, LARGE_BYTES = 1 << 24, 1 << 29
 """Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
 and the bytes that all of these may have together on a side."""
+
+MAPPED = 1 << 20
+"""Bytes beyond which what is kept of a value is mapped from a folder that it is recorded into: a
+system has some 65,000 maps for a process, and a loop that is run step by step has as many numbers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,23 @@ def name_of(run: Recording, number: int) -> str:
     return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
 
 
+def between(
+    run: Recording, ends: Iterable[int], bounds: Container[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    """Returns the operations that values come from, in order, back to values of ``bounds`` or those
+    that no operation gave; and these values, in the order in which they are met."""
+    inside, reads, pending = set[int](), dict[int, None](), list(ends)
+    while pending:
+        value = pending.pop()
+        given = run.values[value].given
+        if value in bounds or given < 0:
+            reads[value] = None
+        elif given not in inside:
+            inside.add(given)
+            pending += run.operations[given].reads
+    return tuple(sorted(inside)), list(reads)
+
+
 def floating(dtype: str) -> bool:
     """Returns whether values of a dtype are floating-point numbers."""
     return "float" in dtype or "complex" in dtype
@@ -131,7 +153,9 @@ class Run:
     ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
     operations are not run alone, empty where they can be. ``made``: of one that is on disk.
     ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
-    the names of those that they hold.
+    the names of those that they hold. ``alone``: of one that was replayed on its target
+    (:mod:`probe.recording.replayed`), why operations, by number, did not run there, but in the
+    model's own library; else None.
     """
 
     recording: Recording
@@ -141,6 +165,7 @@ class Run:
     made: Made | None = None
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
+    alone: Mapping[int, str] | None = None
 
     def __repr__(self) -> str:
         """What it is, not what it holds."""
@@ -264,9 +289,9 @@ class Watch:
 class _Recorded(Watch):
     """Keeps a run. ``views``: digests of views, by what tells them apart and what they show."""
 
-    def __init__(self, views: dict[Hashable, str], keep: bool) -> None:
+    def __init__(self, views: dict[Hashable, str], store: Store | None) -> None:
         super().__init__()
-        self.views, self.keep, self.store = views, keep, Kept()
+        self.views, self.keep, self.store = views, store is not None, store or Kept()
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
         self.large = 0
@@ -318,7 +343,8 @@ class _Recorded(Watch):
         return self.store.put(array) if self.keep else digest(array)
 
     def _content(self, name: str, array: np.ndarray) -> np.ndarray:
-        bits = self.store.bits(name)
+        held = isinstance(self.store, Kept) or array.nbytes > MAPPED
+        bits = self.store.bits(name) if held and array.size else None
         return np.array(array) if bits is None else bits.view(array.dtype).reshape(array.shape)
 
     def _fits(self, array: np.ndarray) -> bool:
@@ -331,13 +357,15 @@ class _Recorded(Watch):
         return True
 
 
-def recorded(recorder: Recorder, keep: bool = True) -> Run:
-    """Runs it once, watched. ``keep``: its values too, not only what has to be known of them."""
-    watch = _Recorded(getattr(recorder, "views", {}), keep)
+def recorded(recorder: Recorder, keep: bool = True, store: Store | None = None) -> Run:
+    """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
+    ``store``: where, in one of its own if not given."""
+    store = (store or Kept()) if keep else None
+    watch = _Recorded(getattr(recorder, "views", {}), store)
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     except Again:
-        return recorded(recorder, keep)
+        return recorded(recorder, keep, store)
     # its target and note are known by now
     found = Recording(recorder.target, recorder.note, watch.values, watch.operations, outputs)
     return Run(_inlined(recorder, found), watch.store, keys=watch.numbers, kinds=watch.kinds)

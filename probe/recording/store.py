@@ -55,7 +55,10 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 class Store(Protocol):
-    """Where a run's arrays are read."""
+    """Where a run's arrays are kept: in memory, or in a folder."""
+
+    def put(self, array: np.ndarray, name: str = "") -> str:
+        """Keeps a copy of an array's bits, and returns their digest; ``name``: if it is known."""
 
     def bits(self, name: str) -> np.ndarray | None:
         """Returns the bytes of the array with this digest (flat uint8, not to be written to); None
@@ -82,7 +85,6 @@ class Kept:
         self.behind = behind
 
     def put(self, array: np.ndarray, name: str = "") -> str:
-        """Keeps a copy of an array's bits, and returns their digest; ``name``: if it is known."""
         name = name or digest(array)
         if name not in self.arrays:
             self.arrays[name] = _everywhere.get(name, array)

@@ -43,9 +43,34 @@ def runs(tmp_path_factory):
 
 def written(recorder, out, subject="", most=folder.MOST):
     """Watches something, and keeps it in a folder."""
-    folder.new(out)
-    run, notes = walk.watched(recorder, "the run")
-    return folder.write(run, out, subject, most, notes)
+    with folder.begun(out) as store:
+        run, notes = walk.watched(recorder, "the run", store)
+        folder.write(run, out, subject, most, notes)
+    return read(out)
+
+
+def _stopped(out):
+    with folder.begun(out) as store:
+        store.put(X)
+        assert len(list(out.iterdir())) == 1
+        raise ZeroDivisionError
+
+
+def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again(tmp_path):
+    run, notes = walk.watched(network(X), "it")
+    for most in (folder.MOST, 3000):  # what there is no room for goes again, too
+        into, later = tmp_path / f"into{most}", tmp_path / f"later{most}"
+        written(network(X), into, most=most)
+        folder.write(run, later, "", most, notes)
+        both = [{one.name: one.read_bytes() for one in each.iterdir()} for each in (into, later)]
+        assert both[0] == both[1] and len(both[0]) > 2
+
+    for out in (tmp_path / "new", tmp_path / "empty"):
+        if out.name == "empty":
+            out.mkdir()
+        with pytest.raises(ZeroDivisionError):
+            _stopped(out)
+        assert out.exists() == (out.name == "empty") and not (out.exists() and any(out.iterdir()))
 
 
 def told(found):
@@ -319,7 +344,8 @@ def test_a_folder_of_format_1_is_read(tmp_path):
     assert softmax == Normalises((-1,), "softmax", vanishes=True)
     assert run.recording.values[-1].zeros is not None
     assert run.recording.operations[0].attributes == {"axis": 0}
-    found = walk.compared(run, folder.write(run, tmp_path / "now"), explain=False)
+    folder.write(run, tmp_path / "now")
+    found = walk.compared(run, read(tmp_path / "now"), explain=False)
     assert json.loads((tmp_path / "now" / FILE).read_text())["format"] == 2
     assert found.difference.verdict == "equal" and all(one.compared for one in found.operations)
 
