@@ -41,7 +41,7 @@ EXACT = frozenset(
     "upsample_nearest3d lift squeeze_ native_dropout_none nonzero masked_select index_put "
     "unsafe_split unsafe_chunk unsafe_split_with_sizes slice_scatter select_scatter expand_copy "
     "view_copy permute_copy equal is_same_size sym_size sym_numel sym_stride set_ resize_ "
-    "result_type _prelu_kernel".split()
+    "result_type _prelu_kernel _pack_padded_sequence".split()
 )
 """ATen's operations that move elements or round once: IEEE 754 leaves no choice, at any place.
 

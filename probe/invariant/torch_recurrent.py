@@ -93,12 +93,15 @@ class Steps:
         bidirectional: Any = None,
         batch_first: Any = None,
     ) -> Any:
-        """As the function. NotImplemented: of packed sequences, or there are no samples.
+        """As the function. NotImplemented: there are no samples, or no batch.
 
         PyTorch adds the first products to a bias where the steps lie behind each other in memory,
         and a bias to the products elsewhere. Samples that lie behind each other are the latter, but
         a single one is both: so one is never run alone.
         """
+        if isinstance(hx, torch.Tensor) and not hx.is_floating_point():  # how many there are a step
+            rest = has_biases, layers, dropout, train, bidirectional, batch_first  # one behind
+            return self._packed(x, hx, weights, rest)
         if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
             return NotImplemented
         axis = 0 if batch_first else 1
@@ -133,6 +136,23 @@ class Steps:
             found, _ = self._run(x, states, weights, options, size, more)
         self.filled[key] = size, more
         return found
+
+    def _packed(self, data: Any, sizes: Any, hx: Any, rest: Tensors) -> Any:
+        """As the function, of packed sequences: the samples of a step, then those of the next.
+
+        Where all have one length PyTorch may call oneDNN, which adds differently. So one more is
+        put before them, a step longer.
+        """
+        if rest[-2] or not data.numel():
+            return NotImplemented
+        states, counts = hx if isinstance(hx, list | tuple) else (hx,), sizes.tolist()
+        steps = [part for one in data.split(counts) for part in (one[:1], one)]
+        states = tuple(torch.cat((one[:, :1], one), 1) for one in states)
+        more = torch.tensor([*(one + 1 for one in counts), 1])
+        given = states if len(states) > 1 else states[0]
+        (y, *last), _ = self.run(self.function, (torch.cat([*steps, data[:1]]), more, given, *rest))
+        kept = [one[1:] for one in y.split(more.tolist())]
+        return torch.cat(kept), *(one[:, 1:].contiguous() for one in last)
 
     def _run(
         self, x: Any, states: Tensors, weights: Any, options: Any, size: int, more: int
