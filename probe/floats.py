@@ -183,7 +183,10 @@ def text(bits: int, name: str) -> str:
 
 
 def rounded_text(value):
-    """Returns a value in as many digits as it deserves: 0.13, 1.8, 47; empty for None and NaN."""
+    """Returns a value in as many digits as it deserves: 0.13, 1.8, 47, 5e+31; empty for None and
+    NaN."""
     if value is None or np.isnan(value):
         return ""
+    if value >= 1e12:
+        return "{:.2g}".format(value)
     return "{:,.0f}".format(value) if value >= 10 else "{:.2g}".format(value)

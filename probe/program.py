@@ -65,15 +65,16 @@ def alone(step):
     return Program((step._replace(reads=reads),), len(reads), layout=layout.of(step.layer))
 
 
-def chain(specs, reads=None):
+def chain(specs, reads=None, inputs=1):
     """Returns the program of layers; the operands have the numbers of their layers.
 
     The first spec says how the input lies in memory.
 
-    ``reads``: for each layer the numbers of the values that it reads; None: each the one before.
+    ``reads``: for each layer the numbers of the values that it reads, of which the first are the
+    ``inputs``; None: each the one before.
     """
     found = []
     for number, spec in enumerate(specs):
         arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
         found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
-    return Program(tuple(found), network=True, layout=layout.of(specs[0]))
+    return Program(tuple(found), inputs, network=True, layout=layout.of(specs[0]))

@@ -196,20 +196,30 @@ def unavailable(target: Target) -> str | None:
             return (
                 f"{library}, which these switches require, is not installed; pip install {library}"
             )
-    return None if emulated(target) else _lacking_hardware(target.device, switches)
+    if emulated(target):
+        return None
+    return _lacking_hardware(target.device, switches, backend.needs(switches))
 
 
-def _lacking_hardware(device: str, switches: Mapping[str, str]) -> str | None:
+def _lacking_hardware(
+    device: str, switches: Mapping[str, str], needs: Mapping[str, tuple[str, ...]]
+) -> str | None:
     if ":" in device:
         number, found = int(device.split(":")[1]), gpus()
         if number >= found:
             return f"this machine has {found or 'no'} GPU{'s' if found > 1 else ''}"
-    if "isa" not in switches:
-        return None
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return f"isa={switches['isa']} limits x86 instructions; this is {platform.machine()}"
     flags = cpu_flags()
-    return onednn.lacking(switches, flags) if flags else None
+    for switch, wanted in {"isa": onednn.ISA.get(switches.get("isa", ""), ()), **needs}.items():
+        if switch not in switches:
+            continue
+        if platform.machine().lower() not in ("x86_64", "amd64"):
+            text = f"{switch}={switches[switch]}"
+            return f"{text} limits x86 instructions; this is {platform.machine()}"
+        missing = [flag for flag in wanted if flag not in flags]
+        if flags and missing:
+            text = f"{switch}={switches[switch]} needs a CPU with {', '.join(missing)}"
+            return f"{text}, which this one lacks"
+    return None
 
 
 def installed_version(backend: type[Backend]) -> str | None:

@@ -33,8 +33,8 @@ SECONDS_EACH = """
     network_running network_trust
     network_turned pooling products real_models recognition recorded recording_jax
     recording_onnxruntime recording_opencv recording_litert recording_tensorflow recording_torch
-    remedies reports reproduction reproduction_networks reveal shard source stable stable_models
-    sweep thresholds walk
+    remedies replayed reports reproduction reproduction_networks reveal shard source stable
+    stable_models sweep thresholds walk
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
 leaves to `make test`, as it does those of each library. All rooms have tests outside of these."""

@@ -22,11 +22,12 @@ from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
-from probe.recording.apart import Trusted, before
+from probe.recording.apart import before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import read
 from probe.recording.recording import Made, Run
+from probe.recording.replayed import Reached
 from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import Walk, compared, walk
 from probe.target import Target
@@ -205,7 +206,12 @@ class Walked(Answer):
                 found["changed"] += each.crossed
                 if rows is not None:
                     count = comparison.TOP if each.decision.startswith("top") else 1
-                    found["proved"] += int(enclosed.kept(rows, each.decision, count).sum())
+                    # one that no rounding can change, and that changed, is a bug's: not proved
+                    kept = enclosed.kept(rows, each.decision, count)
+                    both = _sides(self.found, one)
+                    assert both is not None  # or there were no decisions
+                    kept &= enclosed.alike(*both, each.decision, count)
+                    found["proved"] += int(kept.sum())
         return found
 
     def crossed(self) -> list[str]:
@@ -561,7 +567,7 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
         return found
     running = ExitStack()
     try:
-        one, two = (running.enter_context(Trusted(folder)) for folder in folders)
+        one, two = (running.enter_context(Reached(folder)) for folder in folders)
         found = of_stored(one, two, explain, progress)
     except BaseException:
         running.close()

@@ -179,9 +179,14 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
     budget = BUDGET if certify else 0
     side = revealed(functions.FunctionSession(f, case), case, budget=budget)
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
+    sets = f"on {functions.COUNT} sets of operands it gave"
     if refused and functions.exactly_rounded(f, case):
         side.evidence = (
-            f"exactly rounded: on {len(functions.SETS)} sets of operands it gave the exact sum, "
+            f"exactly rounded: {sets} the exact sum, "
             f"rounded once; no order of additions does; {side.evidence}"
         )
+    elif not (side.orders and side.orders.replayed.all()) and (
+        how := functions.compensated(f, case)
+    ):
+        side.evidence = f"compensated: {sets} the bits of {how}; {side.evidence}"
     return Ordered(side)

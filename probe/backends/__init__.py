@@ -29,6 +29,7 @@ BACKENDS = {
     "litert": "probe.backends.litert:LiteRT",
     "opencv": "probe.backends.opencv:OpenCV",
     "numpy": "probe.backends.arrays:Arrays",
+    "scipy": "probe.backends.scipy:SciPy",
     "reference": "probe.backends.reference:Reference",
 }
 

@@ -5,19 +5,55 @@ or gemv and dot where a side has one row or column. float16 has no BLAS and goes
 loops, sums go through its pairwise summation, and bfloat16 it does not have.
 """
 
+import ctypes
+from typing import Tuple
+
 import numpy as np
 
 from probe import activations, layout
 from probe.backends import elementwise, products
-from probe.backends.contract import Key, Unsupported
+from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import Writing, assigned, number, straight
 
 #: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
 
+#: Names for which OpenBLAS builds have kernels of their own. One that a build lacks it replaces
+#: without a word (Zen by Haswell in NumPy's wheels), so :meth:`Arrays.start` asks what it took.
+CORETYPES = (
+    *("Prescott", "Core2", "Penryn", "Nehalem", "Sandybridge", "Haswell", "SkylakeX", "Cooperlake"),
+    *("SapphireRapids", "Atom", "Bobcat", "Barcelona", "Bulldozer", "Piledriver", "Steamroller"),
+    *("Excavator", "Zen", "ARMV8", "CORTEXA53", "CORTEXA57", "CORTEXA76", "NEOVERSEN1"),
+    *("NEOVERSEV1", "NEOVERSEN2", "NEOVERSEV2", "ARMV8SVE", "THUNDERX2T99", "VORTEX"),
+)
+
+CALLED = {"katmai": "prescott", "coppermine": "prescott"}
+"""What OpenBLAS says of itself -> the name that chooses it."""
+
+#: Level of NumPy's own loops -> features above the one before, by the names that releases gave
+#: them: 2.4 has levels, those before it single features. What a build does not dispatch on it
+#: ignores with an ImportWarning, which nobody sees.
+LEVELS = {
+    "x86_v2": (),
+    "x86_v3": ("AVX", "F16C", "FMA3", "AVX2", "X86_V3"),
+    "x86_v4": ("AVX512F", "AVX512CD", "AVX512_KNL", "AVX512_KNM", "AVX512_SKX", "X86_V4"),
+    "avx512_icl": ("AVX512_CLX", "AVX512_CNL", "AVX512_ICL"),
+    "avx512_spr": ("AVX512_SPR",),
+}
+
+NEEDS = {
+    "x86_v3": ("avx2", "fma"),
+    "x86_v4": ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
+    "avx512_icl": ("avx512f", "avx512_vbmi2", "avx512_vnni"),
+    "avx512_spr": ("avx512f", "avx512_fp16"),
+}
+"""Flags of /proc/cpuinfo without which a level is not the one in effect."""
+
 KEYS = {
     "threads": Key(None, "one per core", "threads of OpenBLAS"),
     "isa": Key(tuple(CORES), "the best this CPU has", "newest instructions that OpenBLAS may use"),
+    "core": Key(CORETYPES, "this CPU's", "the processor whose kernels OpenBLAS takes"),
+    "cpu": Key(tuple(LEVELS), "the best this CPU has", "newest level of NumPy's own loops"),
 }
 
 CALLS = {
@@ -36,24 +72,53 @@ class Arrays(Writing):
     module = "numpy"
     keys = KEYS
     doc = "NumPy: x @ w, np.dot, np.sum"
-    suggestions = (",threads=1", ",isa=avx2", ",isa=sse41")
-    layouts = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
+    suggestions: Tuple[str, ...] = (
+        ",threads=1",
+        ",isa=avx2",
+        ",isa=sse41",
+        ",core=Haswell",
+        ",cpu=x86_v3",
+    )
+    layouts: Tuple[str, ...] = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
     title = "NumPy"
     version_text = "np.__version__"
 
     @classmethod
+    def conflict(cls, switches):
+        if "isa" in switches and "core" in switches:
+            why = "%s, and isa=%s chooses OpenBLAS's kernels too" % (
+                switches["core"],
+                switches["isa"],
+            )
+            return "core", why, "leave one of the two out"
+        return ()
+
+    @classmethod
+    def needs(cls, switches):
+        return {"cpu": NEEDS.get(switches.get("cpu"), ())}
+
+    @classmethod
     def environment(cls, switches, device):
-        """OpenBLAS reads these when it is loaded; other BLAS libraries ignore them."""
+        """OpenBLAS and NumPy read these when they are loaded; other BLAS libraries ignore them."""
         variables = {}
         if "threads" in switches:
             variables["OPENBLAS_NUM_THREADS"] = switches["threads"]
         if "isa" in switches:
             variables["OPENBLAS_CORETYPE"] = CORES[switches["isa"]]
+        if "core" in switches:
+            variables["OPENBLAS_CORETYPE"] = switches["core"]
+        if "cpu" in switches:
+            levels = list(LEVELS)
+            above = levels[levels.index(switches["cpu"]) + 1 :]
+            features = [name for level in above for name in LEVELS[level]]
+            variables["NPY_DISABLE_CPU_FEATURES"] = " ".join(features)
         return variables
 
     def start(self, switches, device):
         """Nothing to import; the facts are NumPy's and its BLAS's."""
         self.opened(switches, device, np.__version__)
+        if "core" in switches:
+            taken(switches["core"])
         versions = {"library_version": np.__version__, "numpy_version": np.__version__}
         threads = int(switches["threads"]) if "threads" in switches else None
         return dict(versions, library="numpy", devices=["cpu"], threads=threads, blas=blas())
@@ -119,6 +184,43 @@ def activation(layer, x, y):
     if "number(" in " ".join([*before, last]):
         before.insert(0, f"number = {x}.dtype.type")
     return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]
+
+
+def taken(core):
+    """Raises Unavailable where an OpenBLAS of this process did not take a processor's kernels."""
+    found = cores()
+    if not found:
+        raise Unavailable("core=%s: no OpenBLAS is loaded that says what it takes" % core)
+    for one in found:
+        if CALLED.get(one.lower(), one.lower()) != core.lower():
+            why = "this OpenBLAS has no such kernels; it took those of %s" % one
+            raise Unavailable("core=%s: %s" % (core, why))
+
+
+def cores():
+    """Returns the names of the processors whose kernels each loaded OpenBLAS uses.
+
+    Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64
+    bits.
+    """
+    try:
+        with open("/proc/self/maps") as file:
+            paths = {line.split()[-1] for line in file if "openblas" in line.lower()}
+    except OSError:  # another system: it does not say what it loaded
+        return []
+    found = []
+    for path in sorted(paths):
+        library = ctypes.CDLL(path)
+        for name in ("%sopenblas_get_corename%s" % (a, b) for a in PREFIXES for b in SUFFIXES):
+            if hasattr(library, name):
+                asked = getattr(library, name)
+                asked.restype = ctypes.c_char_p
+                found.append(asked().decode())
+                break
+    return found
+
+
+PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")
 
 
 def blas():

@@ -191,6 +191,11 @@ class Backend(ABC):
         return ()
 
     @classmethod
+    def needs(cls, switches):
+        """Which flags of the processor switches need beside ``isa``'s: {switch: (flag, ...)}."""
+        return {}
+
+    @classmethod
     def requires(cls, switches):
         """Other modules that these switches need: a tuple of (module, distribution)."""
         return ()

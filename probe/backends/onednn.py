@@ -29,11 +29,3 @@ def environment(switches):
         return {}
     limit = switches["isa"].upper()
     return {"ONEDNN_MAX_CPU_ISA": limit, "DNNL_MAX_CPU_ISA": limit}
-
-
-def lacking(switches, flags):
-    """Why the limit can't be in effect on a CPU with these flags (a set of texts), or None."""
-    missing = [flag for flag in ISA.get(switches.get("isa"), ()) if flag not in flags]
-    if not missing:
-        return None
-    return f"isa={switches['isa']} needs a CPU with {', '.join(missing)}, which this one lacks"

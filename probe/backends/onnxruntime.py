@@ -39,7 +39,27 @@ KEYS = {
         ("argument", "constant"), "constant", "constant: initializers of the model; argument: fed"
     ),
     "deterministic": Key(("0", "1"), "0", "the session's use_deterministic_compute"),
+    "flush": Key(("0", "1"), "0", "session.set_denormal_as_zero: subnormal numbers become zero"),
+    "x64quantprecision": Key(
+        ("0", "1"), "0", "1: int8 products without instructions that saturate (session's option)"
+    ),
+    "kleidiai": Key(("0", "1"), "1", "KleidiAI's kernels; 0: MLAS's own; Arm processors"),
 }
+
+CONFIG = {
+    "flush": ("session.set_denormal_as_zero", {"0": "0", "1": "1"}),
+    "x64quantprecision": ("session.x64quantprecision", {"0": "0", "1": "1"}),
+    "kleidiai": ("mlas.disable_kleidiai", {"0": "1", "1": "0"}),
+}
+"""Switch -> the entry of a session's configuration, and its value for each of the switch's."""
+
+
+def configured(switches):
+    """Returns (entry, value) of a session's configuration for the switches that are set there."""
+    return [
+        (key, values[switches[name]]) for name, (key, values) in CONFIG.items() if name in switches
+    ]
+
 
 #: What stands between windows: methods of ``Graph``, and nodes of two values.
 BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
@@ -109,6 +129,8 @@ class OnnxRuntime(Writing):
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
             found.append("    found.use_deterministic_compute = %s" % on)
+        line = '    found.add_session_config_entry("%s", "%s")'
+        found += [line % entry for entry in configured(self.switches)]
         return (*found, "    return found")
 
     def check(self, program):

@@ -39,6 +39,9 @@ KEYS = {
     "linear": Key(
         ("0", "1"), "1 with a bias and for dense, else 0", "products as F.linear; 0: torch.matmul"
     ),
+    "casts": Key(
+        ("0", "1"), "0", "1: torch.compile rounds to 16 bits where eager does; a model's alone"
+    ),
     "tf32": Key(("0", "1"), "1", "cuDNN may round float32 products to TF32; GPUs alone"),
     "benchmark": Key(("0", "1"), "0", "cuDNN takes the algorithm that it timed best; GPUs alone"),
 }
@@ -83,6 +86,8 @@ class Torch(Writing):
         shared with others it makes small calls ten to a hundred times faster.
         """
         variables = dict(onednn.environment(switches), OMP_WAIT_POLICY="PASSIVE")
+        if "casts" in switches:
+            variables["TORCHINDUCTOR_EMULATE_PRECISION_CASTS"] = switches["casts"]
         if not device.startswith("cuda"):
             variables["CUDA_VISIBLE_DEVICES"] = "-1"
         elif switches.get("deterministic") == "1":

@@ -23,6 +23,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    trust_option,
     zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
@@ -181,7 +182,11 @@ def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
     return int(bool(fail_on and (differing or (fail_on == "finding" and strange))))
 
 
+OF_MODEL = "Of a model, as of probe network:"
+
+
 @click.command(cls=Words, short_help="Find the release or condition that changed the results.")
+@click.argument("model", required=False)
 @case_options
 @option("--between", "T", "The release to start from, such as tensorflow==1.2.1.", required=True)
 @option("--and and_", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
@@ -194,6 +199,9 @@ def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
 @option("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given.")
 @option("--releases", "1.0,1.1", "Search these releases instead of all that probe knows.")
 @option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
+@option("--inputs", "FILE", f"{OF_MODEL} an .npz file with the inputs by name.", type=PATH)
+@option("--shape shapes", "X=1x64", f"{OF_MODEL} the shape of an input.", multiple=True)
+@trust_option
 @option(
     *("--store folder", "DIR", "Folder of the results, which go to DIR/<machine>."),
     default=Path("results", "bisect"),
@@ -201,6 +209,7 @@ def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
 )
 @output_options
 def bisect(
+    model: str | None,
     words: dict[str, str],
     between: str,
     and_: str,
@@ -208,6 +217,9 @@ def bisect(
     lengths: str | None,
     releases: str | None,
     remove: bool,
+    inputs: Path | None,
+    shapes: tuple[str, ...],
+    trust: bool,
     folder: Path,
     out: Output,
 ) -> None:
@@ -218,7 +230,15 @@ def bisect(
 
     If the two targets differ in switches or devices (`--between numpy,isa=avx2,threads=1 --and
     numpy`), it finds the smallest set of the first one's conditions that brings its results back.
+    So it does of MODEL, a model's file or module:function, whose outputs are compared bit by bit.
     """
+    if model is not None:
+        _bisect_model(model, words, between, and_, (inputs, shapes, trust), out)
+        return
+    for name, value in (("inputs", inputs), ("shape", shapes), ("trust", trust)):
+        if value:
+            why = "a case generates its own operands"
+            raise InputError(name, value, why, f"give a model, or leave out --{name}")
     from probe.cli.show import sweeps
     from probe.store import Store
     from probe.target import Target
@@ -246,3 +266,39 @@ def bisect(
         )
     report = {"what": what, "case": case.to_json(), "store": str(folder)} | found.to_json()
     out.give(report, lambda: sweeps.bisected(report))
+
+
+def _bisect_model(
+    model: str,
+    words: dict[str, str],
+    between: str,
+    and_: str,
+    given: tuple[Path | None, tuple[str, ...], bool],
+    out: Output,
+) -> None:
+    from probe.answers.conditions import bisect as search
+    from probe.cli.network import of_user
+    from probe.cli.show import sweeps
+    from probe.recording.inputs import shapes_of
+    from probe.target import Target
+
+    for name, value in words.items():
+        raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
+    source = click.get_current_context().get_parameter_source
+    for name in ("what", "lengths", "releases", "remove", "folder"):
+        if source(name) is click.core.ParameterSource.COMMANDLINE:
+            option_name = "store" if name == "folder" else name
+            why = "it is for a case: of a model the bits of its outputs are compared"
+            raise InputError(option_name, "(given)", why, f"leave out --{option_name}")
+    inputs, shapes, trust = given
+    with out.progress("bisect"), of_user():
+        told = search(
+            *(model, Target.parse(between), Target.parse(and_)),
+            inputs=inputs,
+            shapes=shapes_of(shapes),
+            trust=trust,
+            tell=out.note,
+        )
+    out.give(
+        {"what": "bits", "model": model} | told.to_json(), lambda: sweeps.conditioned(told, "bits")
+    )

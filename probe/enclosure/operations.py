@@ -10,8 +10,10 @@ their labels, which moving leaves as they are.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from probe import floats
 from probe.enclosure.sums import bound
 from probe.order.arithmetic import Doubles
 from probe.semantics import (
+    Attends,
     Chooses,
     Contracts,
     Each,
@@ -27,10 +30,13 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Reduces,
+    Scans,
     Steps,
+    Windows,
     functions,
 )
 from probe.semantics.labels import ZERO, Labels
+from probe.semantics.windows import divisors
 
 ULPS = 16
 """By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
@@ -105,6 +111,12 @@ def _of(
         return _reduced(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Normalises):
         return _normalised(meaning, reads, dtype)
+    if isinstance(meaning, Attends):
+        return _attended(meaning, reads, dtype)
+    if isinstance(meaning, Windows):
+        return _pooled(meaning, reads[0], shapes[0], dtype)
+    if isinstance(meaning, Scans):
+        return _cumulated(meaning, reads, dtype)
     if isinstance(meaning, Chooses):
         mask, yes, no = (reads[n] if n >= 0 else _number(meaning.value) for n in meaning.reads)
         if not np.array_equal(mask.low, mask.high):
@@ -208,15 +220,61 @@ def _reduced(meaning: Reduces, one: Interval, shape: tuple[int, ...], dtype: str
         raise NotEnclosed
     if meaning.word in ("max", "min"):
         return one.map(lambda end: getattr(end, meaning.word)(axis=axes).reshape(shape))
-    count = math.prod(one.shape[axis] for axis in axes)
-    if meaning.word not in ("sum", "mean") or not count:
+    if not math.prod(one.shape[axis] for axis in axes):
         raise NotEnclosed
-    found = _summed(one, axes, dtype).map(lambda end: end.reshape(shape))
-    if meaning.word == "sum":
-        return found
-    # a sum and a division, or the product with the rounded reciprocal: two roundings more
-    unit = 2.0 ** (2 - floats.format_of(dtype).precision)
-    return _wider(found.map(lambda end: end / count), found.size / count * unit, dtype)
+    return _reduction(meaning, one, axes, dtype).map(lambda end: end.reshape(shape))
+
+
+def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+    """Returns a reduction over axes, which stay with a size of 1."""
+    word, numbers = meaning.word, meaning.numbers
+    if word == "sum":
+        return _summed(one, axes, dtype)
+    if word == "mean":
+        return _mean(one, axes, dtype)
+    if word == "norm" and numbers in ((1,), (2,)):
+        if numbers == (1,):
+            return _summed(_each(Each("absolute"), [one], dtype), axes, dtype)
+        total = _summed(_squared(one, dtype), axes, dtype)
+        total = Interval(np.maximum(total.low, 0), total.high)
+        return _erring(total.map(np.sqrt), total, Each("exp"), dtype)  # or sizes taken out before
+    if word in ("variance", "deviation"):
+        given: dict[str, Any] = dict(one for one in numbers if isinstance(one, tuple))
+        count = math.prod(one.shape[axis] for axis in axes)
+        correction = float(given.get("correction", 0))
+        if count <= correction or len(given) != len(numbers):
+            raise NotEnclosed
+        spread = _spread(one, _mean(one, axes, dtype), axes, dtype)
+        factor = count / (count - correction)
+        found = _erring(spread.map(lambda end: end * factor), spread, Each("exp"), dtype)
+        if word == "variance":
+            return found
+        found = Interval(np.maximum(found.low, 0), found.high)
+        return _erring(found.map(np.sqrt), found, Each("exp"), dtype)
+    if word == "logsumexp" and not numbers:
+        top = one.map(lambda end: end.max(axis=axes, keepdims=True))
+        shifted = _subtracted(one, top, dtype)
+        shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
+        raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
+        total = _summed(raised, axes, dtype)
+        total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
+        logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
+        near = _added(logged, top, dtype)  # with the largest number taken out, or without
+        return _wider(near, np.maximum(near.size, 1) * ULPS * _unit(dtype), dtype)
+    raise NotEnclosed
+
+
+def _unit(dtype: str) -> float:
+    return 2.0 ** (1 - floats.format_of(dtype).precision)
+
+
+def _spread(one: Interval, mean: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+    """Returns the mean of squares of what lies about ``mean``, whichever formula has it."""
+    spread = _mean(_squared(_subtracted(one, mean, dtype), dtype), axes, dtype)
+    # E[x^2] - E[x]^2 is another way to the same variance: it errs by ulps of the mean square
+    mean_square = _mean(Interval(one.size**2, one.size**2), axes, dtype).high
+    by = 4 * bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
+    return Interval(np.maximum(spread.low - by, 0), spread.high + by)
 
 
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
@@ -228,6 +286,80 @@ def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     most = np.maximum(*(end.sum(axis=axes, keepdims=True) for end in (up, down)))
     error = bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
     return Interval(low - error, high + error)
+
+
+def _cumulated(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
+    """Returns cumulative sums: each a sum of all before it, in any order."""
+    if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
+        raise NotEnclosed
+    (one,) = reads
+    axis = meaning.axis % len(one.shape)
+
+    def along(array: Doubles) -> Doubles:
+        turned = np.flip(array, axis) if meaning.reverse else array
+        found = np.cumsum(turned, axis=axis)
+        return np.flip(found, axis) if meaning.reverse else found
+
+    sizes, count = along(one.size), one.shape[axis]
+    most = np.maximum(along(np.maximum(one.high, 0)), along(np.maximum(-one.low, 0)))
+    error = bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
+    return Interval(along(one.low) - error, along(one.high) + error)
+
+
+def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
+    """Returns what a pool gives: the largest of each window, its mean or its sum."""
+    if meaning.kind not in ("max", "average", "sum") or not meaning.pool:
+        raise NotEnclosed
+    axes, frame = meaning.spatial, meaning.frame
+    sizes = [shape[axis] for axis in axes]
+    empty = -np.inf if meaning.kind == "max" else 0.0
+    every = []
+    for end in (*one, one.size, np.maximum(one.high, 0), np.maximum(-one.low, 0)):
+        wide = [(0, 0)] * end.ndim
+        for k, axis in enumerate(axes):
+            reach = (sizes[k] - 1) * frame.stride[k] + (frame.kernel[k] - 1) * frame.dilation[k] + 1
+            before = frame.padding[k][0]
+            wide[axis] = before, max(0, reach - before - end.shape[axis])
+        padded = np.pad(end, wide, constant_values=empty)
+        taps = []
+        for tap in itertools.product(*map(range, frame.kernel)):
+            at = [slice(None)] * end.ndim
+            for k, axis in enumerate(axes):
+                first = tap[k] * frame.dilation[k]
+                last = first + (sizes[k] - 1) * frame.stride[k] + 1
+                at[axis] = slice(first, last, frame.stride[k])
+            taps.append(padded[tuple(at)])
+        every.append(np.max(taps, axis=0) if meaning.kind == "max" else np.sum(taps, axis=0))
+    low, high, total, up, down = every
+    if meaning.kind == "max":
+        return Interval(low, high)
+    count = math.prod(frame.kernel)
+    most = np.maximum(up, down) * (1 + count * 2.0**-52)
+    error = bound(total, most, count, dtype) + count * 2.0**-52 * total
+    found = Interval(low - error, high + error)
+    if meaning.kind == "sum":
+        return found
+    return _divided(found, _number(_covered(meaning, one.shape, shape)), dtype)
+
+
+def _covered(meaning: Windows, ins: tuple[int, ...], outs: tuple[int, ...]) -> Doubles:
+    """Returns the numbers that an average divides by, as they broadcast to its outputs."""
+    frame, axes = meaning.frame, meaning.spatial
+    given, sizes = [ins[axis] for axis in axes], [outs[axis] for axis in axes]
+    if meaning.counts_padding:
+        found = divisors(frame, given, sizes).astype(np.float64)
+    else:
+        found = np.ones(sizes)
+        for k, (size, count) in enumerate(zip(given, sizes, strict=True)):
+            taps = np.arange(frame.kernel[k]) * frame.dilation[k]
+            at = np.arange(count)[:, None] * frame.stride[k] + taps - frame.padding[k][0]
+            line = ((at >= 0) & (at < size)).sum(axis=1)
+            found = found * line.reshape([-1 if n == k else 1 for n in range(len(axes))])
+    order = np.argsort(axes)
+    shaped = [1] * len(outs)
+    for axis, size in zip(axes, sizes, strict=True):
+        shaped[axis] = size
+    return np.transpose(found, order).reshape(shaped)
 
 
 # functions of the elements at one place
@@ -253,28 +385,43 @@ def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
     if word not in _RISING or len(used) != 1:
         return _at_points(meaning, used, dtype)
-    numbers = dict(meaning.numbers)
+    numbers = _named(meaning)
     found = used[0].map(lambda end: _RISING[word](end, **numbers))
     return _erring(found, used[0], meaning, dtype)
 
 
-def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
-    """Returns what a function that rises and falls gives: its value in the middle, and as far on
-    both sides as its steepest slope reaches."""
-    if meaning.word not in _OTHERS or len(used) != 1:
+def _named(meaning: Each) -> dict[str, Any]:
+    """Returns a function's further arguments by name."""
+    if not all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers):
         raise NotEnclosed
+    return dict(meaning.numbers)
+
+
+def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
+    """Returns what a function that rises and falls gives: between its values at both ends and at
+    the points in between where it turns; of one that turns again and again, its value in the middle
+    and as far on both sides as its steepest slope reaches."""
+    word = meaning.word
+    if len(used) != 1 or word not in _OTHERS:
+        raise NotEnclosed
+    numbers = _named(meaning)
     (one,) = used
-    slope, function = _OTHERS[meaning.word]
-    middle = one.low / 2 + one.high / 2
-    found = function(middle, **dict(meaning.numbers))
-    by = np.zeros(())
-    if not np.array_equal(one.low, one.high):
-        if slope is None:
-            raise NotEnclosed
-        by = slope * np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
-        # the middle is rounded, and so is the function there
-        by = by + np.abs(found) * 2.0**-50
-    return _erring(Interval(found - by, found + by), one, meaning, dtype)
+    turns, function = _OTHERS[word]
+    if word == "power" and float(numbers["exponent"]) != int(numbers["exponent"]):
+        turns = (np.nan,)
+    if turns is None:
+        middle = one.low / 2 + one.high / 2
+        found = function(middle, **numbers)
+        by = np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
+        by = by * (one.high > one.low) + np.abs(found) * 2.0**-50
+        return _erring(Interval(found - by, found + by), one, meaning, dtype)
+    if any(np.isnan(turns)) and ((one.low <= 0) & (one.high > 0) | (one.low < 0)).any():
+        raise NotEnclosed  # it has a pole at zero, or nothing below it
+    places = [*one, *(np.clip(turn, *one) for turn in turns if not np.isnan(turn))]
+    ends = [function(place, **numbers) for place in places]
+    low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
+    return _erring(Interval(low - by, high + by), one, meaning, dtype)
 
 
 def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
@@ -322,11 +469,17 @@ def _divided(one: Interval, two: Interval, dtype: str) -> Interval:
     return _corners(one, two, np.divide, dtype)
 
 
+def _squared(one: Interval, dtype: str) -> Interval:
+    least = np.where((one.low > 0) | (one.high < 0), np.minimum(*map(np.abs, one)), 0)
+    return _rounded(least**2, one.size**2, dtype)
+
+
 _ARITHMETIC: dict[str, Callable[[Interval, Interval, str], Interval]] = {
     "add": _added,
     "subtract": _subtracted,
     "multiply": _multiplied,
     "divide": _divided,
+    "squared_difference": lambda a, b, d: _squared(_subtracted(a, b, d), d),
     "maximum": lambda a, b, _: Interval(np.maximum(a.low, b.low), np.maximum(a.high, b.high)),
     "minimum": lambda a, b, _: Interval(np.minimum(a.low, b.low), np.minimum(a.high, b.high)),
 }
@@ -356,6 +509,9 @@ _RISING: dict[str, Callable[..., Doubles]] = {
     "log1p": np.log1p,
     "log2": np.log2,
     "atan": np.arctan,
+    "asin": np.arcsin,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "asinh": np.arcsinh,
     "sinh": np.sinh,
     "tanh": np.tanh,
@@ -370,30 +526,36 @@ _RISING: dict[str, Callable[..., Doubles]] = {
 }
 """Functions that never fall, by their one name."""
 
-_OTHERS: dict[str, tuple[float | None, Callable[..., Doubles]]] = {
-    "absolute": (1.0, np.abs),
-    "negative": (1.0, np.negative),
-    "square": (None, np.square),
-    "reciprocal": (None, lambda x: 1 / x),
-    "rsqrt": (None, lambda x: 1 / np.sqrt(x)),
-    "sin": (1.0, np.sin),
-    "cos": (1.0, np.cos),
-    "tan": (None, np.tan),
-    "cosh": (None, np.cosh),
-    "erfc": (1.13, _erfc),
-    "gelu": (1.13, lambda x: x * _erfc(-x / math.sqrt(2)) / 2),
+_POLE = (np.nan,)
+"""In the place of turning points: a function that is asked about positive numbers alone."""
+
+_OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
+    "absolute": ((0.0,), np.abs),
+    "negative": ((), np.negative),
+    "square": ((0.0,), np.square),
+    "power": ((0.0,), lambda x, exponent: np.power(x, exponent)),
+    "reciprocal": (_POLE, lambda x: 1 / x),
+    "rsqrt": (_POLE, lambda x: 1 / np.sqrt(x)),
+    "sin": (None, np.sin),
+    "cos": (None, np.cos),
+    "acos": ((), np.arccos),
+    "cosh": ((0.0,), np.cosh),
+    "erfc": ((), _erfc),
+    "gelu": ((-0.7517915246935645,), lambda x: x * _erfc(-x / math.sqrt(2)) / 2),
     "gelu_tanh": (
-        1.14,
+        (-0.7524614220710162,),
         lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     ),
-    "silu": (1.1, lambda x: x / (1 + np.exp(-x))),
-    "hard_swish": (1.5, lambda x: x * np.clip(x + 3, 0, 6) / 6),
-    "mish": (1.1, lambda x: x * np.tanh(np.logaddexp(0, x))),
+    "silu": ((-1.2784645427610738,), lambda x: x / (1 + np.exp(-x))),
+    "hard_swish": ((-3.0, -1.5, 3.0), lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "mish": ((-1.1924312146454674,), lambda x: x * np.tanh(np.logaddexp(0, x))),
 }
-"""Functions that rise and fall, or just fall: an upper bound of their slope, None where there is
-none, and the function."""
+"""Functions that rise and fall, or just fall: where they turn, ``None`` where they turn again and
+again (with a slope of 1 at the most), and the function."""
 
-_ELEMENTARY = set("exp expm1 exp2 log log1p log2 atan asinh sinh tanh cbrt erf rsqrt".split())
+_ELEMENTARY = set(
+    "exp expm1 exp2 log log1p log2 atan asin asinh sinh tanh atanh cbrt erf rsqrt power".split()
+)
 """Those that are computed in one piece, so that their error goes with their result."""
 
 
@@ -403,8 +565,8 @@ _ELEMENTARY = set("exp expm1 exp2 log log1p log2 atan asinh sinh tanh cbrt erf r
 def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
     one, rank = reads[0], len(reads[0].shape)
     axes = tuple(axis % rank for axis in meaning.axes)
-    if meaning.groups is not None or meaning.apart:
-        raise NotEnclosed
+    if meaning.groups is not None:
+        return _in_groups(meaning, reads, dtype)
     if meaning.word in ("softmax", "log_softmax"):
         beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
         top = one.map(lambda end: end.max(axis=axes, keepdims=True))
@@ -420,22 +582,15 @@ def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Inter
             return _subtracted(shifted, logged, dtype)
         # a division, or a product with a reciprocal that may be approximate
         return _erring(_divided(raised, total, dtype), raised, Each("exp"), dtype)
-    if meaning.word not in ("layer_norm", "rms_norm", "instance_norm"):
+    if meaning.word == "batch_norm" and meaning.numbers[0] == "training":
+        _, scale, shift, eps = meaning.numbers
+    elif meaning.word in ("layer_norm", "rms_norm", "instance_norm", "group_norm"):
+        eps, scale, shift = meaning.numbers
+    else:
         raise NotEnclosed
-    eps, scale, shift = meaning.numbers
-    centred = one
-    if meaning.word != "rms_norm":
-        centred = _subtracted(one, _mean(one, axes, dtype), dtype)
-    sizes = centred.size
-    squares = Interval(
-        np.where((centred.low > 0) | (centred.high < 0), np.minimum(*map(np.abs, centred)), 0) ** 2,
-        sizes**2,
-    )
-    spread = _mean(squares, axes, dtype)
-    # E[x^2] - E[x]^2 is another way to the same variance: it errs by ulps of the mean square
-    mean_square = _mean(Interval(one.size**2, one.size**2), axes, dtype).high
-    by = 4 * bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
-    spread = Interval(np.maximum(spread.low - by, 0), spread.high + by)
+    mean = _number(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
+    centred = one if meaning.word == "rms_norm" else _subtracted(one, mean, dtype)
+    spread = _spread(one, mean, axes, dtype)
     under = _added(spread, _about(eps), dtype)
     under = Interval(np.maximum(under.low, eps * (1 - 2.0**-6)), under.high)
     if (under.low <= 0).any():
@@ -449,6 +604,58 @@ def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Inter
         lies = given.map(lambda end: _lying(end, axes, along, rank))
         found = how(found, lies, dtype) if there else found
     return found
+
+
+def _in_groups(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
+    """Returns a norm whose axis is in parts, each for itself; scales lie along the whole axis."""
+    assert meaning.groups is not None
+    axis, count = meaning.groups
+    shape, rank = reads[0].shape, len(reads[0].shape)
+    parted = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+    along = rank - 1 if meaning.along is None else meaning.along % rank
+    if reads[1:] and along != axis:
+        raise NotEnclosed
+    axes = tuple(a + 1 if a >= axis else a for a in (a % rank for a in meaning.axes))
+    eps, *flags = meaning.numbers
+    plain = replace(meaning, axes=axes, groups=None, along=None, numbers=(eps, False, False))
+    found = _normalised(plain, [reads[0].map(lambda end: end.reshape(parted))], dtype)
+    found = found.map(lambda end: end.reshape(shape))
+    for given, how in zip(
+        reads[1:], [_multiplied] * bool(flags[0]) + [_added] * bool(flags[1]), strict=True
+    ):
+        found = how(found, given.map(lambda end: _lying(end, (), along, rank)), dtype)
+    return found
+
+
+def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
+    """Returns what attention gives: scaled scores, a mask, a softmax, a product. In one piece, it
+    may scale both operands, take blocks of keys with a largest score each, and divide last."""
+    queries, keys, values, *masks = reads
+    if len(queries.shape) > 2 and keys.shape[-3] != queries.shape[-3]:
+        times = queries.shape[-3] // keys.shape[-3]
+        keys, values = (
+            one.map(lambda end: np.repeat(end, times, axis=-3)) for one in (keys, values)
+        )
+    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], _unit(dtype)
+    equation = f"{letters}le,{letters}se->{letters}ls"
+    scores = product(queries, keys, queries.shape[-1], dtype, equation)
+    for scale in meaning.numbers:
+        scores = _multiplied(scores, _about(scale), dtype)
+    hidden = np.triu(np.ones(scores.shape[-2:], bool), 1) & meaning.causal
+    for mask in masks:
+        if meaning.boolean:
+            hidden = hidden | (mask.low == 0)
+        else:
+            scores = _added(scores, mask, dtype)
+    # the largest score of a block, and of all: each is taken off with a rounding of its own
+    seen = np.where(np.isfinite(scores.size) & ~hidden, scores.size, 0)
+    by = 8 * unit * seen.max(axis=-1, keepdims=True, initial=0)
+    scores = Interval(scores.low - by, scores.high + by)
+    scores = scores.map(lambda end: np.where(hidden, -np.inf, end))
+    chances = _normalised(Normalises((-1,), "softmax"), [scores], dtype)
+    equation = f"{letters}ls,{letters}sf->{letters}lf"
+    found = product(chances, values, values.shape[-2], dtype, equation)
+    return _wider(found, found.size * 4 * unit, dtype)
 
 
 def _lying(end: Doubles, axes: tuple[int, ...], along: int, rank: int) -> Doubles:

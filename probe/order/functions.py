@@ -27,8 +27,19 @@ from probe.worker import child
 
 Function = Callable[..., Any]
 
-SETS = tuple((kind, seed) for kind in ("normal", "cancel") for seed in range(8))
-"""Operands on which a function that is not a sum in one order is compared with the exact sum."""
+SETS = (
+    ("cancel", 8, 0),
+    ("normal", 64, 0),
+    ("normal", 32, 8),
+    ("normal", 32, 24),
+    ("pairs", 16, 48),
+)
+"""Kinds of operands on which a function that is not a sum in one order is compared with formulas,
+how many sets of each, and over how many powers of two their sizes are spread: a formula that nearly
+adds agrees with another one on numbers of one size, and on a dozen sets by luck. ``pairs``: each
+has its negative, but for the last ones, so that one compensation is not enough."""
+
+COUNT = sum(count for _, count, _ in SETS)
 
 
 @dataclass(frozen=True)
@@ -178,14 +189,74 @@ def exactly_rounded(f: Function, case: Case) -> bool:
     """Returns whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
     n = case.summands
     exact = Summation(Tree.together(n), Rounding(fused=frozenset(range(n))))
-    for kind, seed in SETS:
-        x, w, _ = operands.generate(case.with_(operands=kind, seed=seed))
+    return _gives(f, case, lambda x, w: replay(exact, x, w, case.dtype))
+
+
+def compensated(f: Function, case: Case) -> str:
+    """Returns which compensated sum ``f`` gave on all ``SETS`` of operands, in words; empty: none.
+
+    The numbers are added in their order, in their own format or in float64, and what each addition
+    loses is kept beside the sum: Kahan (1965) takes it off the next number, Neumaier (1974) adds
+    all of it at the end.
+    """
+    if case.weighted or case.dtype == "bfloat16":
+        return ""
+    for name, add in (("Kahan's", _kahan), ("Neumaier's", _neumaier)):
+        for dtype in dict.fromkeys((case.dtype, "float64")):
+
+            def added(x: np.ndarray, _: np.ndarray, add: Any = add, dtype: str = dtype) -> Any:
+                total = add(x[:, 0].astype(dtype))
+                return floats.round_to(np.asarray([total], np.float64), case.dtype)
+
+            if _gives(f, case, added):
+                return f"{name} sum in {dtype}"
+    return ""
+
+
+def _kahan(numbers: np.ndarray) -> Any:
+    total = lost = numbers.dtype.type(0)
+    for one in numbers:
+        one = one - lost
+        larger = total + one
+        total, lost = larger, (larger - total) - one
+    return total
+
+
+def _neumaier(numbers: np.ndarray) -> Any:
+    total = lost = numbers.dtype.type(0)
+    for one in numbers:
+        larger = total + one
+        two = (total, one) if abs(total) >= abs(one) else (one, total)
+        lost += (two[0] - larger) + two[1]
+        total = larger
+    return total + lost
+
+
+def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], Any]) -> bool:
+    """Returns whether ``f`` gave a formula's bits on all ``SETS`` of operands."""
+    n = case.summands
+    every = [(kind, seed, spread) for kind, count, spread in SETS for seed in range(count)]
+    for kind, seed, spread in every:
+        drawn = "cancel" if kind == "cancel" else "normal"
+        x, w, _ = operands.generate(case.with_(operands=drawn, seed=seed))
+        if kind != "cancel":  # drawn twice, so that float64's numbers have all their bits
+            wide = floats.widen(x, case.dtype)
+            wide = wide * floats.widen(
+                operands.generate(case.with_(operands=drawn, seed=1000 + seed))[0], case.dtype
+            )
+            powers = operands.below(spread + 1, seed, "x", 0, x.shape) - spread // 2
+            if kind == "pairs" and n > 4:
+                half = (n - 1) // 2
+                powers[..., half : 2 * half], powers[..., 2 * half :] = powers[..., :half], -60
+                wide[..., half : 2 * half] = -wide[..., :half]
+            powers = powers if case.dtype != "float16" else powers // 8
+            x = floats.round_to(np.ldexp(wide, powers), case.dtype)
         w = w if case.weighted else floats.round_to(np.ones(w.shape), case.dtype)
         x, w = x.reshape(n, 1), w.reshape(n, 1)
         arrays = [floats.from_container(array[:, 0], case.dtype) for array in (x, w)]
         with np.errstate(all="ignore"):
             found = container(f(*arrays[: 1 + case.weighted]), case.dtype)
-        expected = replay(exact, x, w, case.dtype)
+            expected = formula(x, w)
         if isinstance(found, str) or not ulp.equal(found, expected, case.dtype):
             return False
     return True

@@ -47,13 +47,12 @@ from probe.semantics import (
     Steps,
     Turns,
     Unknown,
-    Vanishes,
     Whole,
     Windows,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import BITS, moved
-from probe.semantics.call import Call, Row, named, rows, worded
+from probe.semantics.call import Call, Row, named, reading, rows, worded
 from probe.semantics.call import meaning as by_table
 from probe.semantics.labels import Labels
 
@@ -63,7 +62,7 @@ FUNCTIONS = named(
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
     "population_count igamma igammac igamma_grad_a eq_to le_to lt_to zeta mulhi "
     "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow log sin "
-    "tanh logistic rsqrt min:minimum add add_any:add threefry2x32"
+    "tanh logistic rsqrt exp min:minimum add add_any:add threefry2x32"
 )
 """Functions of the elements at one place; some have a parameter for how accurate they are."""
 
@@ -99,11 +98,6 @@ def _function(c: Call, word: str) -> Meaning:
     return o.function(word, **numbers)
 
 
-def _exp(c: Call) -> Meaning:
-    accuracy = c.get("accuracy")
-    return Vanishes("exp", numbers=() if accuracy is None else (repr(accuracy),))
-
-
 def _rounded(c: Call) -> Meaning:
     even = c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN
     return o.function("round" if even else "round_away")
@@ -119,12 +113,21 @@ def _clamp(c: Call) -> Meaning:
 
 
 def _maximum(c: Call) -> Meaning:
-    """``relu`` where the other input is zero."""
+    """``relu`` where the other input is zero; nothing where it is minus infinity, with which maxima
+    begin."""
     for slot in (0, 1):
         value = _known(c, slot)
+        if value is not None and value.size == 1 and np.isneginf(value.astype(np.float64)).all():
+            return reading(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
         if value is not None and value.size and not value.any():
             return o.function("relu", (1 - slot,))
     return o.function("maximum")
+
+
+def _divided(c: Call) -> Meaning:
+    """XLA multiplies by the reciprocal where it knows the divisor."""
+    found = o.arithmetic("divide", c.dtype())
+    return o.approximate("divide") if found.word == "divide" else found
 
 
 def _select(c: Call) -> Meaning:
@@ -376,10 +379,10 @@ def _accumulated(c: Call) -> Meaning:
 TABLE: dict[str, Row] = {
     **worded(FUNCTIONS, _function),
     **rows(SAME, lambda c: Same() if len(c.gives) == 1 else Passes(tuple(range(c.count)))),
-    # XLA multiplies by the reciprocal where it knows the divisor
-    "div": lambda c: o.approximate("divide"),
+    "div": lambda c: (
+        o.arithmetic("divide", c.dtype()) if "int" in c.dtype() else o.approximate("divide")
+    ),
     "max": _maximum,
-    "exp": _exp,
     "clamp": _clamp,
     "round": _rounded,
     "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),

@@ -163,7 +163,7 @@ def _rows_of(*kept: int) -> Row:
 
 
 TABLE: dict[str, Row] = {
-    **worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **worded(
         REDUCES,
         lambda c, word: reading(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),

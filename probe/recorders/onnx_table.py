@@ -484,7 +484,7 @@ def _regions(c: Call) -> Meaning:
 
 TABLE: dict[str, Row] = {
     **rows([*UNARY, *NUMBERED], lambda c: _function(c.op, c.attributes)),
-    **worded(BINARY, lambda c, word: o.function(word)),
+    **worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
     **worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     **rows("Identity Dropout", _same),
     **rows("QuantizeLinear DequantizeLinear", _quantised),

@@ -24,6 +24,7 @@ from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import layout
+from probe.backends.onnxruntime import configured
 from probe.errors import InputError
 from probe.recorders import onnx_file, onnx_table
 from probe.recorders.graphs import (
@@ -59,7 +60,7 @@ MOST_THREADS = 512
 
 
 def options(switches: Mapping[str, str]) -> Any:
-    """Returns a session's options: ``threads``, ``deterministic`` and ``optimisation``."""
+    """Returns a session's options: those of the target's switches, and ``optimisation``."""
     found = onnxruntime.SessionOptions()
     found.log_severity_level = 4
     found.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -68,6 +69,8 @@ def options(switches: Mapping[str, str]) -> Any:
         found.inter_op_num_threads = 1
     if "deterministic" in switches:
         found.use_deterministic_compute = switches["deterministic"] == "1"
+    for entry, value in configured(switches):
+        found.add_session_config_entry(entry, value)
     if "optimisation" in switches:
         found.graph_optimization_level = LEVELS[switches["optimisation"]]
     return found
@@ -302,6 +305,8 @@ class Optimised(Graph):
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
             found.append(f"options.use_deterministic_compute = {on}")
+        for entry, value in configured(self.switches):
+            found.append(f'options.add_session_config_entry("{entry}", "{value}")')
         arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
         found += [
             "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",

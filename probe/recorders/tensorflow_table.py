@@ -320,7 +320,7 @@ FAKE = ("num_bits", "narrow_range")
 CORNERS = ("align_corners", "half_pixel_centers")
 
 TABLE: dict[str, Row] = {
-    **worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **worded(APPROXIMATE, lambda c, word: o.approximate(word)),
     **worded(REDUCES, _reduced),
     **rows(MOVES, moved),

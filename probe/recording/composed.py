@@ -22,7 +22,7 @@ import numpy as np
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
 from probe.recording.matching import computes, named
-from probe.recording.recording import Operation, Recording, Run
+from probe.recording.recording import Operation, Recording, Run, between
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
 
@@ -82,17 +82,6 @@ def _lines(
         found += one.lines([known[v] for v in one.reads], made)
     given = known[gives[0]]
     return found if given == out else [*found, f"{out} = {given}"]
-
-
-def _before(run: Recording, group: Sequence[int], value: int) -> list[int]:
-    """The operations of a group that a value comes from."""
-    found, pending = set[int](), [value]
-    while pending:
-        given = run.values[pending.pop()].given
-        if given in group and given not in found:
-            found.add(given)
-            pending += run.operations[given].reads
-    return sorted(found)
 
 
 def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
@@ -169,10 +158,10 @@ def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
     from. Only values that both groups read themselves stay among its ``reads``.
     """
     pair = next((each for each in one.gives if not each.equal), one.gives[0])
-    sides = (
-        grouped(left, _before(left.recording, one.inside[0], pair.left), [pair.left]),
-        grouped(right, _before(right.recording, one.inside[1], pair.right), [pair.right]),
-    )
+    sides = list[Run]()
+    for side, value, group in zip((left, right), (pair.left, pair.right), one.inside, strict=True):
+        outside = {n for n, v in enumerate(side.recording.values) if v.given not in group}
+        sides.append(grouped(side, between(side.recording, [value], outside)[0], [value]))
     last = [side.recording.operations[-1] for side in sides]
     reads = [each.reads for each in last]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]

@@ -21,13 +21,20 @@ from probe.recording import arguments, matching
 from probe.recording.arguments import Argued
 from probe.recording.labelling import Both, Known, known, matched_labels
 from probe.recording.matching import Runs
-from probe.recording.recording import Recording, Run
+from probe.recording.recording import Recording, Run, between
 from probe.semantics import Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
 OTHERWISE = (
     "the right run computes it differently; the results are close and assumed to be the same"
 )
+
+
+NAMES = ("left", "right")
+
+NEAR = 0.5
+"""Of eps, the power up to which results of two formulas are taken for the same numbers: half of
+the digits. What is computed from other elements differs in the first ones."""
 
 
 @dataclass
@@ -208,77 +215,69 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
 
+def near(one: Pair, dtype: str) -> bool:
+    """Returns whether all compared elements agree in so much of their digits."""
+    if one.equal or dtype not in floats.FORMATS:
+        return one.equal
+    eps = float(floats.eps(dtype))
+    return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
+
+
 def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
     labels do not say that these are the same, they are taken for the same.
     """
-    ours, theirs = left.recording, right.recording
+    ours, theirs = runs = left.recording, right.recording
     given = known(left, right)
-    found = _Regions((ours, theirs), given, close or {}).difference()
+    found = _Regions(runs, given, close or {}, {}).difference()
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = arguments.every(ours, theirs, aligned)
-    alike = {(one.left, one.right) for one in found.operations if one.gives and _alike(one)}
-    if argued.keys() - alike:  # else labels say the same of both, as of another momentum
-        found = _Regions((ours, theirs), given, close or {}, argued).difference()
+    alike = {  # labels say the same of both, as of another momentum
+        (one.left, one.right)
+        for one in found.operations
+        if one.gives and all(pair.selection.whole for pair in one.gives)
+    }
+    if argued.keys() - alike:
+        found = _Regions(runs, given, close or {}, argued).difference()
     every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
     judge(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
-    for each in found.operations:
-        each.arguments = _arguments(each, ours, theirs, argued)
-        each.note = "" if each.verdict == "equal" else each.note
-        ends = zip((ours, theirs), (each.left, each.right), differing, strict=True)
-        each.handed = any(_handed(*one) for one in ends)
-    return found
-
-
-def _handed(run: Recording, number: int | None, differing: set[int]) -> bool:
-    """Whether an operation is a program that was looked into, and gives what was computed inside:
-    where that has a counterpart, nothing differs by itself in giving it."""
-    op = None if number is None else run.operations[number]
-    return op is not None and isinstance(op.meaning, Passes) and bool(differing & {*op.reads})
-
-
-def _arguments(one: Aligned, ours: Recording, theirs: Recording, argued: Argued) -> str:
-    """Returns the arguments that differ, in words; also of operations of one kind that are assumed
-    to be the same, as their results are close."""
-    if one.left is None or one.right is None or not one.compared:
-        return ""
-    if not one.joint:
+    for one in found.operations:
+        if one.verdict == "equal":
+            one.note = ""
+        for run, number, some in zip(runs, (one.left, one.right), differing, strict=True):
+            # a program that was looked into gives what was computed inside: where that has a
+            # counterpart, nothing differs by itself in giving it
+            for op in () if number is None else (run.operations[number],):
+                one.handed |= isinstance(op.meaning, Passes) and bool(some & {*op.reads})
+        if one.left is None or one.right is None or not one.compared:
+            continue
         told = argued.get((one.left, one.right))
-    else:
-        single = one.assumed and one.inside == ((one.left,), (one.right,))
-        told = arguments.between(ours, theirs, one.left, one.right) if single else None
-    return "" if told is None else told.text
-
-
-def _alike(one: Aligned) -> bool:
-    """Returns whether labels say that all of what two operations give must agree."""
-    return all(pair.selection.whole for pair in one.gives)
+        if one.joint:  # operations of one kind that are assumed to be the same, as they are close
+            single = one.assumed and one.inside == ((one.left,), (one.right,))
+            told = arguments.between(ours, theirs, one.left, one.right) if single else None
+        one.arguments = "" if told is None else told.text
+    return found
 
 
 class _Regions:
     """Regions of two runs, with what must agree of the values between them; nothing is compared.
 
-    ``given``, ``close``: as of labels; ``same``: which close values are taken for the same, as
-    their labels differ.
+    ``given``, ``close``: as of labels; ``argued``: operations that get one label, though their
+    arguments differ.
     """
 
     def __init__(
-        self,
-        runs: Runs,
-        given: tuple[Known, Known],
-        close: Mapping[int, int],
-        argued: Argued | None = None,
+        self, runs: Runs, given: tuple[Known, Known], close: Mapping[int, int], argued: Argued
     ) -> None:
-        self.runs, self.argued = runs, argued or {}
-        like = {other: one for (_, other), one in self.argued.items()}
+        self.runs, self.argued = runs, argued
+        like = {other: one for (_, other), one in argued.items()}
         self.labels, self.same = matched_labels(runs, given, close, like)
         self.pairs: dict[tuple[int, int], Pair] = {}
-        shares = lambda *both: not self.pair(*both).selection.empty  # noqa: E731
-        self.match = matching.matched(runs, self.labels, close, shares)
+        self.match = matching.matched(runs, self.labels, close, self._shares)
 
     def pair(self, mine: int, other: int) -> Pair:
         """Returns what must agree of two values."""
@@ -286,10 +285,20 @@ class _Regions:
             self.pairs[mine, other] = Pair.of(self.runs, self.labels, mine, other)
         return self.pairs[mine, other]
 
+    def _shares(self, mine: int, other: int) -> bool:
+        return not self.pair(mine, other).selection.empty
+
     def difference(self) -> Difference:
         """Returns all regions, in the order of the left run, and the outputs."""
         ours, theirs = self.runs
-        found = self._joined([self._region(*both) for both in self.match.operations])
+        found: list[Aligned] = []
+        for both in self.match.operations:
+            one = self._region(*both)
+            # a compiled function of two outputs has one difference, which would be listed twice
+            if (before := next((each for each in found if self._overlap(each, one)), None)) is None:
+                found.append(one)
+            else:
+                self._join(before, one)
         outputs = [self.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
         return Difference(ours, theirs, found, outputs, self.argued)
 
@@ -301,8 +310,7 @@ class _Regions:
         if mine is None or other is None:
             return made
         two = theirs.operations[other]
-        meet = lambda *both: not self.pair(*both).selection.empty  # noqa: E731
-        reads = matching.read_alike(one, two, meet)
+        reads = matching.read_alike(one, two, self._shares)
         if argued := self.argued.get((mine, other)):  # its numbers are arguments, not read by both
             numbers = {two.reads[place] for place in argued.scalars}
             reads = [(n, m) for n, m in reads if m not in numbers]
@@ -317,19 +325,20 @@ class _Regions:
             made.joint |= not alike or any(pair.selection.empty for pair in every)
             made.note = f"on the right it is {two.name}" if two.name != one.name else ""
             made.note = OTHERWISE if made.assumed else made.note
-        whole = all(pair.selection.whole for pair in made.gives)
-        made.joint |= whole and any(map(self._hidden, made.reads))
+        if all(pair.selection.whole for pair in made.gives):
+            # two values that are read at one place in both runs and have nothing in common, and of
+            # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
+            made.joint |= any(
+                pair.selection.empty
+                and any(
+                    value.floating and value.given >= 0 and value.content is None
+                    for value in (ours.values[pair.left], theirs.values[pair.right])
+                )
+                for pair in made.reads
+            )
         if made.joint:
             self._widen(made)
         return made
-
-    def _hidden(self, read: Pair) -> bool:
-        """Returns whether two computed values, which one operation reads at one place in both runs,
-        have nothing in common: as ``(a + b) + c`` and ``(a + c) + b`` read."""
-        both = self.runs[0].values[read.left], self.runs[1].values[read.right]
-        return read.selection.empty and all(
-            one.floating and one.given >= 0 and one.content is None for one in both
-        )
 
     def _widen(self, made: Aligned) -> None:
         """Takes what comes before into a region, up to values that are matched."""
@@ -342,19 +351,20 @@ class _Regions:
         # Where results are assumed to be the same no label says which of them follow from which
         # part of what is read: a value that agrees in part is no boundary then, or what differs in
         # the rest of it would be called a source here.
-        bounds = [
-            {n for n in some if not made.assumed or self.pair(*turn(n)).selection.whole}
-            for some, turn in (
-                (values[0], lambda n: (n, values[0][n])),
-                (values[1], lambda m: (values[1][m], m)),
-            )
-        ]
-        one = matching.before(self.runs[0], made.left, bounds[0])
-        two = matching.before(self.runs[1], made.right, bounds[1])
-        reads = {(n, values[0][n]) for n in one[1]} | {(values[1][n], n) for n in two[1]}
+        whole = lambda *both: not made.assumed or self.pair(*both).selection.whole  # noqa: E731
+        bounds = (
+            {n for n, m in values[0].items() if whole(n, m)},
+            {m for m, n in values[1].items() if whole(n, m)},
+        )
+        (one, mine), (two, others) = (
+            between(run, run.operations[last].reads, some)
+            for run, last, some in zip(self.runs, (made.left, made.right), bounds, strict=True)
+        )
+        reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
+        reads |= {(values[1][m], m) for m in bounds[1].intersection(others)}
         made.reads = [self.pair(*both) for both in sorted(reads)]
-        made.inside = one[0], two[0]
-        made.path = made.path if len(one[0]) == 1 else ""
+        made.inside = (*one, made.left), (*two, made.right)
+        made.path = made.path if not one else ""
         self._named(made)
 
     def _named(self, made: Aligned) -> None:
@@ -366,35 +376,10 @@ class _Regions:
             else f"by its labels, the right run's {texts[1]} computes the same"
         )
 
-    def _joined(self, found: list[Aligned]) -> list[Aligned]:
-        """Takes regions as one that have the same operations on a side, and a part in common on the
-        other: a compiled function of two outputs has one difference, which would be listed twice.
-        """
-        kept: list[Aligned] = []
-        for one in found:
-            joint = (each for each in kept if each.joint and one.joint)
-            before = next((each for each in joint if self._overlap(each, one)), None)
-            if before is None:
-                kept.append(one)
-                continue
-            first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
-            before.inside = tuple(sorted(first)), tuple(sorted(second))
-            before.left, before.right = max(first), max(second)
-            before.gives += one.gives
-            every = {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
-            before.reads = [
-                pair
-                for pair in every
-                if self.runs[0].values[pair.left].given not in first
-                or self.runs[1].values[pair.right].given not in second
-            ]
-            self._named(before)
-        return kept
-
     def _overlap(self, one: Aligned, other: Aligned) -> bool:
         """Whether two regions are the same on one side, share what computes on the other, and
         neither reads what comes after the first."""
-        if not any(map(eq, one.inside, other.inside)):
+        if not (one.joint and other.joint and any(map(eq, one.inside, other.inside))):
             return False
         for run, first, second in zip(self.runs, one.inside, other.inside, strict=True):
             if not any(matching.computes(run.operations[n]) for n in {*first} & {*second}):
@@ -405,6 +390,20 @@ class _Regions:
             ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
             for pair in other.reads
         )
+
+    def _join(self, before: Aligned, one: Aligned) -> None:
+        """Takes a second region into a first one."""
+        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+        before.inside = tuple(sorted(first)), tuple(sorted(second))
+        before.left, before.right = max(first), max(second)
+        before.gives += one.gives
+        before.reads = [
+            pair
+            for pair in {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
+            if self.runs[0].values[pair.left].given not in first
+            or self.runs[1].values[pair.right].given not in second
+        ]
+        self._named(before)
 
 
 def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
@@ -421,13 +420,8 @@ def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
             _measured(one, mine, other, ours[one.left].dtype, ours[one.left].shape)
         elif one.selection.whole:  # digests alone were kept: one element at least
             one.differing, one.max_ulp = 1, None
-        else:
-            _left_out(one)
-
-
-def _left_out(one: Pair) -> None:
-    """Nothing is known of a pair that a recording on disk has left out."""
-    one.known, one.compared, one.equal = False, 0, True
+        else:  # nothing is known of what a recording on disk has left out
+            one.known, one.compared, one.equal = False, 0, True
 
 
 def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:

@@ -19,7 +19,7 @@ from probe.order.orders import Operands
 from probe.recording.alone import Alone, unequal
 from probe.recording.recording import Operation, Recording, Run
 from probe.recording.sums import sum_of
-from probe.semantics import Each
+from probe.semantics import Each, Meaning, Unknown
 
 MOST = 1 << 27
 """Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""
@@ -45,12 +45,42 @@ def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Roundi
     for number, one in enumerate(sides if len(open_) else ()):
         verdicts[number], flush = judged(one, open_)
         near |= flush
+    if len(open_) and sorted(map(_opaque, sides)) == [False, True]:
+        number = 0 if _opaque(sides[0]) else 1
+        verdicts[number], flush = _of_program(sides[number], sides[1 - number], open_)
+        near |= flush
     found = Rounding.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
     more = min(counted, len(open_) - found.beyond)
     unknown = max(0, found.unknown - more)  # which of the rest were counted is not known
     within = len(open_) - found.beyond - more - unknown
     explained = int(known.sum()) + more
     return replace(found, explained=explained, within=within, unknown=unknown)
+
+
+def _opaque(one: Alone) -> bool:
+    """Returns whether what an operation computes is known by its other side alone."""
+    return isinstance(one.operation.meaning, Unknown)
+
+
+MARGIN = 8.0
+"""How many times wider an enclosure is taken for what a compiler made of the steps before a result
+is called beyond: it folds factors into weights and writes divisions as products, each of which errs
+about as much as the steps do."""
+
+
+def _of_program(one: Alone, said: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Judges a compiled program, whose steps are those that ``said`` (itself, or the other side,
+    which reads alike) says: what lies just outside of all that these can give is left unknown."""
+    found = _steps(said)
+    if found is None:
+        return np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
+    dtype, by = one.value.dtype, np.full(len(some), _flushed(said))
+    found = Interval(*(said.taken(end)[some] for end in found))
+    middle, half = found.low / 2 + found.high / 2, (found.high - found.low) / 2
+    half = MARGIN * (half + np.abs(middle) * 2.0 ** -floats.format_of(dtype).precision)
+    verdict, near = _inside(found, one.outputs[some], dtype, by)
+    wide, _ = _inside(Interval(middle - half, middle + half), one.outputs[some], dtype, by)
+    return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
 
 
 def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,21 +94,46 @@ def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return nothing
     with suppress(InputError):  # it is no sum
         return _of_sums(one, some)
-    shapes = [one.side.recording.values[n].shape for n in one.operation.gives]
-    if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
-        return nothing
-    given = [
-        Interval.of(array, kind) for array, kind in zip(one.reads, one.dtypes[:-1], strict=True)
-    ]
-    found = enclosed(one.operation.meaning, given, shapes, dtype)
+    if one.operation.meaning is not _said(one):
+        return _of_program(one, one, some)
+    found = _steps(one)
     if found is None:
         return nothing
-    # what reads subnormal numbers as zeros may give anything that follows from that
-    tiny = floats.tiny(dtype)
-    subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for each in given for end in each)
-    by = np.full(len(some), np.inf if subnormal else FLUSHED * tiny)
     found = Interval(*(one.taken(end)[some] for end in found))
-    return _inside(found, one.outputs[some], dtype, by)
+    return _inside(found, one.outputs[some], dtype, np.full(len(some), _flushed(one)))
+
+
+def _steps(one: Alone) -> Interval | None:
+    """Returns the intervals of what a side's operation gives; None where they aren't known."""
+    if one.value.dtype not in floats.FORMATS or one.output:
+        return None
+    if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
+        return None
+    shapes = [one.side.recording.values[n].shape for n in one.operation.gives]
+    return enclosed(_said(one), _given(one), shapes, one.value.dtype)
+
+
+def _said(one: Alone) -> Meaning:
+    """Returns an operation's meaning; of a compiled program the steps that its source has."""
+    values = one.side.recording.values
+    reads, gives = (
+        [values[n].shape for n in some] for some in (one.operation.reads, one.operation.gives)
+    )
+    return one.operation.meaning.written(reads, gives)
+
+
+def _given(one: Alone) -> list[Interval]:
+    both = zip(one.reads, one.dtypes[:-1], strict=True)
+    return [Interval.of(array, kind) for array, kind in both]
+
+
+def _flushed(one: Alone) -> float:
+    """Returns how far off what a side gives may be where subnormal numbers become zero: what reads
+    some may give anything that follows from that."""
+    tiny = floats.tiny(one.value.dtype)
+    every = (end for each in _given(one) for end in each)
+    subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
+    return float(np.inf if subnormal else FLUSHED * tiny)
 
 
 def _inside(
@@ -220,3 +275,11 @@ def kept(found: Interval, decision: str, count: int = 1) -> np.ndarray:
     least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
     rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
     return np.asarray(least > rest)
+
+
+def alike(left: np.ndarray, right: np.ndarray, decision: str, count: int = 1) -> np.ndarray:
+    """Returns which decisions both sides' rows take alike; arguments as of ``kept``."""
+    if decision == "threshold":
+        return np.asarray((left > 0) == (right > 0))
+    first, second = (np.argsort(-one, axis=-1, kind="stable")[..., :count] for one in (left, right))
+    return np.asarray((np.sort(first, axis=-1) == np.sort(second, axis=-1)).all(axis=-1))

@@ -26,6 +26,9 @@ LARGE = 1 << 24
 """Elements up to which an input is known element by element, where one side takes a part of it: a
 batch of a hundred pictures. Their labels take eight bytes each."""
 
+PARTS = 16
+"""Into how many parts a number that came without rounding may be divided."""
+
 Known = Mapping[int, Labels]
 """Labels of values that are known before anything is computed, by number."""
 
@@ -171,14 +174,15 @@ def given_labels(run: Recording, one: Operation, found: Sequence[Labels | None])
 
 
 def exact(content: np.ndarray, dtype: str) -> bool:
-    """Whether what is computed from integers came without rounding: whole numbers, or infinite.
+    """Whether what is computed from integers came without rounding: whole numbers, halves and the
+    like (the scale of an attention of 64 features is an eighth), or infinite.
 
     Other results, sines of positions say, are labelled by how they were computed, so that they are
     compared.
     """
     if dtype not in floats.FORMATS:
         return "complex" not in dtype
-    values = floats.widen(content, dtype)
+    values = floats.widen(content, dtype) * PARTS
     return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
 
 

@@ -9,7 +9,7 @@ that are visited in another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
@@ -228,24 +228,6 @@ def _words(one: Labels, full: bool) -> tuple[object, np.ndarray]:
     key = tuple(sorted((mixing.hashed(one.name(a)), one.shape[a]) for a in axes))
     words = np.unique(array)
     return key, words[words != ZERO]
-
-
-def before(
-    side: Recording, number: int, known: Container[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns an operation with those before it that no operation of the other run is the same as,
-    in order, and the values with a counterpart that these read."""
-    inside, reads = {number}, set[int]()
-    pending = list(side.operations[number].reads)
-    while pending:
-        value = pending.pop()
-        given = side.values[value].given
-        if value in known:
-            reads.add(value)
-        elif given >= 0 and given not in inside:
-            inside.add(given)
-            pending += side.operations[given].reads
-    return tuple(sorted(inside)), tuple(sorted(reads))
 
 
 def read_alike(

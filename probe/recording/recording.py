@@ -8,7 +8,7 @@ same (:mod:`probe.recording.folder`). Comparing two runs changes neither.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import prod
@@ -108,6 +108,23 @@ def name_of(run: Recording, number: int) -> str:
     return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
 
 
+def between(
+    run: Recording, ends: Iterable[int], bounds: Container[int]
+) -> tuple[tuple[int, ...], list[int]]:
+    """Returns the operations that values come from, in order, back to values of ``bounds`` or those
+    that no operation gave; and these values, in the order in which they are met."""
+    inside, reads, pending = set[int](), dict[int, None](), list(ends)
+    while pending:
+        value = pending.pop()
+        given = run.values[value].given
+        if value in bounds or given < 0:
+            reads[value] = None
+        elif given not in inside:
+            inside.add(given)
+            pending += run.operations[given].reads
+    return tuple(sorted(inside)), list(reads)
+
+
 def floating(dtype: str) -> bool:
     """Returns whether values of a dtype are floating-point numbers."""
     return "float" in dtype or "complex" in dtype
@@ -136,7 +153,9 @@ class Run:
     ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
     operations are not run alone, empty where they can be. ``made``: of one that is on disk.
     ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
-    the names of those that they hold.
+    the names of those that they hold. ``alone``: of one that was replayed on its target
+    (:mod:`probe.recording.replayed`), why operations, by number, did not run there, but in the
+    model's own library; else None.
     """
 
     recording: Recording
@@ -146,6 +165,7 @@ class Run:
     made: Made | None = None
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
+    alone: Mapping[int, str] | None = None
 
     def __repr__(self) -> str:
         """What it is, not what it holds."""

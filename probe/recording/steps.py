@@ -21,10 +21,10 @@ from probe.order.tree import Tree
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
+from probe.recording.cause import Cause
 from probe.recording.difference import Pair
 from probe.recording.matching import named
-from probe.recording.place import Placed
-from probe.recording.recording import Operation, Recording, Value
+from probe.recording.recording import Operation, Recording, Value, between
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -67,16 +67,22 @@ class _Told:
 
 def of_formulas(
     left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
-) -> Placed | None:
+) -> Cause | None:
     """Returns what sets two formulas apart: they are two, or one whose sums are written and added
     in different ways. None where a step of either is not known.
 
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
-    inside = _inside(left), _inside(right)
+    runs = left.side.recording, right.side.recording
+    inside = [
+        [
+            run.operations[n]
+            for n in between(run, [one.operation.gives[one.output]], one.operation.reads)[0]
+        ]
+        for run, one in zip(runs, (left, right), strict=True)
+    ]
     if not all(_may_replay(one.meaning) for some in inside for one in some):
         return None
-    runs = left.side.recording, right.side.recording
     words = [
         [word for one in some for word in _words(one, run)]
         for some, run in zip(inside, runs, strict=True)
@@ -103,7 +109,7 @@ def of_formulas(
     else:
         return None
     all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
-    return Placed(kind, f"{what}; {all_of}", count, came)
+    return Cause(kind, f"{what}; {all_of}", count, came)
 
 
 def _listed(told: Sequence[_Told], which: np.ndarray) -> np.ndarray:
@@ -160,19 +166,6 @@ def _renamed(one: Summation, names: Mapping[int, int]) -> Summation:
     }
     rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
     return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
-
-
-def _inside(one: Alone) -> list[Operation]:
-    """Returns the operations between what a side reads and what it gives, in order."""
-    run, numbers = one.side.recording, set[int]()
-    pending = [one.operation.gives[one.output]]
-    while pending:
-        value = pending.pop()
-        given = run.values[value].given
-        if value not in one.operation.reads and given >= 0 and given not in numbers:
-            numbers.add(given)
-            pending += run.operations[given].reads
-    return [run.operations[number] for number in sorted(numbers)]
 
 
 def _may_replay(meaning: Meaning) -> bool:
@@ -337,7 +330,7 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     return found if found.shape == step.value.shape else None
 
 
-def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray) -> Placed | None:
+def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray) -> Cause | None:
     """Returns why two sums of the same terms differ: their order; None where they are no such sums,
     or NumPy does not give all differing outputs ``apart`` of both sides.
 
@@ -363,7 +356,7 @@ def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray
         f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
         f"all {len(apart)} differing outputs replay in NumPy on both sides"
     )
-    return Placed("order", why, len(apart), len(apart))
+    return Cause("order", why, len(apart), len(apart))
 
 
 Terms = int | tuple["Terms", "Terms"]

@@ -362,7 +362,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     bias = None if meaning.bias is None else shapes[meaning.bias]
     for rows in sorted((0, 1), key=lambda n: -count(alone[1 - n])):
         filters = [*both, *alone[1 - rows]]
-        if bias is not None and not _fits(bias, letters, filters, sizes):
+        if bias is not None and not fits(bias, letters, filters, sizes):
             continue
         m, g, k, every = (count(some) for some in (alone[rows], both, summed[rows], filters))
         return Sum(
@@ -376,7 +376,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     raise InputError("bias", bias, "it is not one number for each filter", "")
 
 
-def _fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
+def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
     """Returns whether a bias has one number for each filter, in the filters' order."""
     if len(bias) > len(out):
         return False

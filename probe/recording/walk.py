@@ -9,7 +9,7 @@ unwatched ones, a note says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -21,14 +21,10 @@ from probe.enclosure import Rounding
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed, moved, reasons
-from probe.recording.assumed import MOVING, NAMES
+from probe.recording import alone, assumed, outputs, reasons, related
 from probe.recording.contract import Recorder
-from probe.recording.difference import (
-    Aligned,
-    Difference,
-    compare,
-)
+from probe.recording.difference import NAMES, Aligned, Difference, compare
+from probe.recording.outputs import MOVING
 from probe.recording.recording import (
     Operation,
     Recording,
@@ -92,13 +88,14 @@ class Walk:
     @property
     def computed(self) -> list[Aligned]:
         """Operations that compute something, and whatever is a source; not those that move."""
-        return [one for one in self.operations if one.verdict == "source" or not self._moves(one)]
-
-    def _moves(self, one: Aligned) -> bool:
-        side = self.left if one.left is not None else self.right
-        number = one.left if one.left is not None else one.right
-        assert number is not None
-        return isinstance(side.recording.operations[number].meaning, MOVING)
+        found = []
+        for one in self.operations:
+            side, number = (
+                (self.left, one.left) if one.left is not None else (self.right, one.right or 0)
+            )
+            moves = isinstance(side.recording.operations[number].meaning, MOVING)
+            found += [one] if one.verdict == "source" or not moves else []
+        return found
 
 
 def walk(
@@ -273,32 +270,34 @@ def compared(
     notes: Sequence[str] = (),
 ) -> Walk:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    asked = assumed.asked(left.recording, right.recording)
+    asked = related.related(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
-    taken = assumed.part_taken(difference)
-    whole = asked.same_inputs and not taken
+    whole = asked.same_inputs and not outputs.part_taken(difference)
     same = whole and asked.same_weights
-    related = asked.same_inputs or asked.shared_inputs
-    if related and not budget.spent() and assumed.unlike(difference, whole):
+    some = asked.same_inputs or asked.shared_inputs
+    if some and not budget.spent() and assumed.unlike(difference, whole):
         tell("looking for values that are close")
         difference = assumed.by_closeness(left, right, difference, whole)
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
     found.notes += filter(None, [assumed.places(difference, asked.same_inputs)])
-    found.notes += moved.by_index(left, right, difference, asked.same_inputs)
-    if asked.same_inputs and any(one.verdict in NAMES for one in found.operations):
-        found.notes += filter(None, [assumed.all_outputs(left, right, difference, not same)])
+    found.notes += outputs.by_index(left, right, difference, asked.same_inputs, same)
     found.notes += [
         f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"
         for one in found.operations
         if one.arguments and one.verdict in ARGUED and difference.argued
     ]
     if asked.refused is not None:
-        found.notes.append(assumed.folded(asked.refused, left.recording, difference))
+        found.notes.append(related.folded(asked.refused, left.recording, difference))
     if explain:
         tell("looking for differences behind the first")
         alone.find(found.difference, left, right, seconds / 2)
-    _set_aside(found)
+    _not_there(found)
+    for one in found.difference.sources:  # not what they give besides, which may be memory that
+        apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
+        unsteady = left.unsteady.intersection(pair.left for pair in apart)
+        if unsteady or right.unsteady.intersection(pair.right for pair in apart):
+            one.doubted("gives different bits each time it is run: memory not initialised")
     if explain:
         _explain(found, tell, seconds)
     _refute(found, seconds)
@@ -312,69 +311,52 @@ ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so d
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
 
 
+def _not_there(found: Walk) -> None:
+    """Says nothing of operations that did not run on the target that a side is of."""
+    for one in found.operations:
+        for side, number in ((found.left, one.left), (found.right, one.right)):
+            if number is None or number not in (side.alone or {}):
+                continue
+            one.own = None
+            if one.verdict in ("source", "equal", "healed"):
+                why = f"it ran in the model's own library, not on {side.recording.target}"
+                one.doubted(f"{why}: {(side.alone or {})[number]}")
+
+
 def _orphaned(found: Difference) -> None:
     """What is carried comes from a source before it; else something was missed, and it is unknown
     whether the operation only passes a difference on."""
     apart: tuple[set[int], set[int]] = set(), set()
-    for run, some, ends in (
-        (found.left, apart[0], [(one, one.left) for one in found.operations]),
-        (found.right, apart[1], [(one, one.right) for one in found.operations]),
-    ):
-        for one, number in ends:
+    for side, (run, some) in enumerate(zip((found.left, found.right), apart, strict=True)):
+        for one in found.operations:
+            number = (one.left, one.right)[side]
             if number is not None and (one.verdict == "source" or one.own):
                 some.update(run.operations[number].gives)
         for op in run.operations:
             if some.intersection(op.reads):
                 some.update(op.gives)
     for one in found.operations:
-        if one.verdict != "carried":
-            continue
-        behind = any(pair.left in apart[0] or pair.right in apart[1] for pair in one.reads)
-        if not behind:
+        if one.verdict == "carried" and not any(
+            pair.left in apart[0] or pair.right in apart[1] for pair in one.reads
+        ):
             one.doubted(NO_SOURCE)
 
 
 def _refute(found: Walk, seconds: float) -> None:
     """Takes the verdict from what isn't a source when it is run alone: explaining asks this too, so
     that what it has come to is not asked again."""
-    sources = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
-    every = [(n, one) for n, one in sources if n not in found.causes]
-    if not every:
-        return
-    refuted = import_module("probe.recording.source").refuted
+    every = enumerate(found.operations)
+    asked = [one for n, one in every if one.verdict == "source" and n not in found.causes]
     begun = time.monotonic()
-    for done, (_, one) in enumerate(every):
+    for done, one in enumerate(asked):
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
         try:
-            why = refuted(found.left, found.right, one)
+            why = import_module("probe.recording.source").refuted(found.left, found.right, one)
         except TimeOver:
             return
         if why:
             one.doubted(why)
-
-
-def _set_aside(found: Walk) -> None:
-    """Sets aside what differs from run to run on one side, and reaches no output."""
-    sources = found.difference.sources
-    if not sources or _repeat(found, sources):  # each by itself only where that shows something
-        return
-    for one in sources:
-        if not _repeat(found, [one]):
-            one.doubted("gives different bits each time it is run: memory not initialised")
-
-
-def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
-    """Returns whether operations give the same bits once more, on both sides."""
-    return not any(side.unsteady.intersection(numbers) for side, numbers in _given(found, some))
-
-
-def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Run, list[int]]]:
-    """Either side, and the numbers of what operations give there that differs: what they give
-    besides may be memory that nothing reads, as the workspace of an LSTM in training."""
-    pairs = [pair for one in some for pair in one.gives if not pair.equal]
-    yield found.left, [pair.left for pair in pairs]
-    yield found.right, [pair.right for pair in pairs]
 
 
 def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:

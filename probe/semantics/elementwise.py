@@ -28,6 +28,8 @@ SIXTH = (("alpha", float(np.float32(1 / 6))), ("beta", 0.5))
 """Numbers of the hard sigmoid that hard_swish is made of."""
 
 COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]], ...]] = {
+    ("square", ()): (("multiply", (), (0, 0)),),
+    ("rsqrt", ()): (("sqrt", (), (0,)), ("reciprocal", (), (1,))),
     ("silu", ()): (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
     ("softplus", ()): (("exp", (), (0,)), ("add", (), (1, 1.0)), ("log", (), (2,))),
     ("log_sigmoid", ()): (("sigmoid", (), (0,)), ("log", (), (1,))),
@@ -97,9 +99,20 @@ class Each(Meaning):
         if self.word == "multiply" and any(map(_single_one, used)):  # x * 1 is x, bit for bit
             (kept, *_) = [one for one in used if not _single_one(one)] or used
             return [fitted(kept, to, n) for n, to in enumerate(shapes)]
+        if self.word == "divide" and len(used) == 2 and not self.numbers:
+            found = divided(used[0], used[1])
+            return [fitted(found, to, n) for n, to in enumerate(shapes)]
+        if self.word == "squared_difference" and used[0].shape != used[1].shape:  # of a mean
+            used.sort(key=lambda one: -prod(one.shape))
+            square = applied("square", applied("subtract", *used))
+            return [fitted(square, to, n) for n, to in enumerate(shapes)]
         what = extended(what, self.numbers)
         if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
-            found = mixing.paired(used[0], used[1], what, self.zero == "adds")
+            adds = self.zero == "adds"
+            if adds or self.word == "multiply":
+                found = mixing.associated(used[0], used[1], adds)
+            else:
+                found = mixing.paired(used[0], used[1], what)
         else:
             shape, arrays, names = mixing.aligned(used)
             found = Labels(shape, joined(what, *arrays), mixing.known(used), names)
@@ -110,10 +123,8 @@ class Each(Meaning):
         """Returns the labels that a library's result has which computes the steps one by one."""
         values = list(used)
         for word, numbers, reads in COMPOSITES[self.word, self.numbers]:
-            known = functions.of(word)
-            step = Each(word, known.zero or "stays" * known.keeps_zero, numbers)
-            given = [values[n] if isinstance(n, int) else _of_float(n) for n in reads]
-            values += step.labels(given, [values[0].shape], tag(word))
+            given = [values[n] if isinstance(n, int) else of_float(n) for n in reads]
+            values.append(applied(word, *given, numbers=numbers))
         return [fitted(values[-1], to, n) for n, to in enumerate(shapes)]
 
     def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
@@ -127,8 +138,27 @@ class Each(Meaning):
         return found._replace(array=np.where(zero, ZERO, found.array))
 
 
-def _of_float(value: float) -> Labels:
+def applied(word: str, *reads: Labels, numbers: tuple[Any, ...] = ()) -> Labels:
+    """Returns the labels of a function of elements, as an operation of this word has them."""
+    known = functions.of(word)
+    each = Each(word, known.zero or "stays" * known.keeps_zero, numbers)
+    shape = np.broadcast_shapes(*(one.shape for one in reads))
+    return each.labels(reads, [shape], tag(word))[0]
+
+
+def of_float(value: float) -> Labels:
+    """Returns the labels of a number beside arrays."""
     return Labels((), np.asarray(of_number(value, "float32")))
+
+
+def divided(one: Labels, two: Labels) -> Labels:
+    """Returns the labels of a / b, which are those of a times the reciprocal of b: by which of both
+    a library divides by a root or a sum is a matter of rounding."""
+    if _single_one(two):
+        return one
+    inverse = joined(extended(tag("reciprocal"), ()), two.array)
+    two = two._replace(array=inverse)
+    return two if _single_one(one) else mixing.associated(one, two, False)
 
 
 def of_complex(meaning: Meaning) -> Meaning:

@@ -116,7 +116,7 @@ reciprocal: once: inv
 power: : pow
 squared_difference: commutes twice
 floor_divide: : floor_div
-truncate_divide: : truncate_div
+truncate_divide: once: truncate_div
 floor_mod: : remainder mod
 truncate_mod: : rem fmod
 atan2: : arctan2

@@ -10,9 +10,38 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.contract import LeavesZeros, Meaning, Shapes
-from probe.semantics.elementwise import TRUE, fitted, is_one, is_zero
+from probe.semantics.elementwise import (
+    TRUE,
+    Vanishes,
+    applied,
+    fitted,
+    is_one,
+    is_zero,
+    of_float,
+)
 from probe.semantics.labels import ZERO, Labels, extended, joined, of_content, tag
-from probe.semantics.sums import numbered
+from probe.semantics.sums import Contracts, Maximum, Reduces, numbered
+
+NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
+"""What subtracts a mean (but an RMSNorm), divides by a root mean square, scales and shifts."""
+
+
+def _present(numbers: tuple[Any, ...]) -> list[str]:
+    """Returns what a norm does with the arrays that it has."""
+    return [word for word, has in zip(("multiply", "add"), numbers[1:], strict=True) if has]
+
+
+def exponentials(
+    one: Labels, axes: tuple[int, ...], zeros: np.ndarray | None
+) -> tuple[Labels, Labels, Labels]:
+    """Returns what a softmax computes: its input without the largest, their exponentials, and the
+    sum of these. ``zeros``: which of them add nothing."""
+    small = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
+    (most,) = Maximum(axes, "max", True).labels([one], [small], tag("max"), zeros)
+    less = applied("subtract", one, most)
+    (powers,) = Vanishes("exp").labels([less], [one.shape], tag("exp"), zeros)
+    (total,) = Reduces(axes, "sum", True, True).labels([powers], [small], tag("sum"))
+    return less, powers, total
 
 
 @dataclass(frozen=True)
@@ -47,31 +76,58 @@ class Normalises(LeavesZeros):
         what: np.uint64,
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
+        if self.word in ("softmax", "log_softmax"):
+            return [fitted(self._softmax(reads[0], zeros), shapes[0], 0)]
         reads, numbers = self._needed(reads)
         one, axes, rank = self._split(reads[0])
         if self.apart and self.along is not None:
             one = one._replace(array=one.full([self.along % rank]))
-        what = extended(what, numbers)
-        counted = zeros is None and not self.vanishes
-        sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO
-        # in full wherever zeros may be left out: a row without one has to have a batch's labels
-        array = mixing.visible(one.full() if self.vanishes else one.array)
-        one = one._replace(array=array if zeros is None else np.where(zeros, ZERO, array))
-        group = joined(mixing.reduced(one, axes, True), sizes)
-        found = np.where(one.array == ZERO, ZERO, joined(one.array, group, what))
-        labels = mixing.reshaped(one._replace(array=found), reads[0].shape)
-        if reads[1:]:
-            axis = (rank - 1 if self.along is None else self.along) % rank
-            scales = [mixing.along(other, axis, rank) for other in reads[1:]]
+        if self.word in NORMS:
+            found, mean, root = self._steps(one, axes)
+            beside = [root] if self.word == "rms_norm" else [mean, root]
+        else:
+            what = extended(what, numbers)
+            sizes = tag(*(one.shape[a] for a in axes))
+            one = one._replace(array=mixing.visible(one.array))
+            group = joined(mixing.reduced(one, axes, True), sizes)
+            found = one._replace(array=joined(one.array, group, what))
+            means = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
+            beside = [Labels(means, joined(group, what), one.known, one.names)]
+        labels = mixing.reshaped(found, reads[0].shape)
+        axis = (rank - 1 if self.along is None else self.along) % max(rank, 1)
+        scales = [mixing.along(other, axis, rank) for other in reads[1:]]
+        if self.word in NORMS:
+            for word, other in zip(_present(numbers), scales, strict=False):
+                labels = applied(word, labels, other)
+        elif scales:
             shape, arrays, names = mixing.aligned([labels, *scales])
             labels = Labels(shape, joined(what, *arrays), mixing.known(reads), names)
-        means = Labels(
-            tuple(1 if a in axes else n for a, n in enumerate(one.shape)),
-            joined(group, what),
-            one.known,
-            one.names,
-        )
-        return [labels] + [self._means(means, to, n) for n, to in enumerate(shapes[1:], 1)]
+        every = enumerate(shapes[1:], 1)
+        return [labels] + [self._means(beside[min(n, len(beside)) - 1], to, n) for n, to in every]
+
+    def _softmax(self, one: Labels, zeros: np.ndarray | None) -> Labels:
+        axes = tuple(axis % max(len(one.shape), 1) for axis in self.axes)
+        for beta in self.numbers:
+            one = applied("multiply", one, of_float(beta))
+        less, powers, total = exponentials(one, axes, zeros)
+        if self.word == "softmax":
+            return applied("divide", powers, total)
+        return applied("subtract", less, applied("log", total))
+
+    def _steps(self, one: Labels, axes: tuple[int, ...]) -> tuple[Labels, Labels, Labels]:
+        """Returns what is left without the mean over its root mean square; the mean; the root's
+        reciprocal. As a library has them that computes them one by one."""
+        small = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
+
+        def mean(of: Labels) -> Labels:
+            return Reduces(axes, "mean", True).labels([of], [small], tag("mean"))[0]
+
+        middle = mean(one)
+        one = one if self.word == "rms_norm" else applied("subtract", one, middle)
+        eps = self.numbers[0]
+        number = Labels((), np.asarray(tag("eps"))) if eps is None else of_float(eps)
+        root = applied("rsqrt", applied("add", mean(applied("square", one)), number))
+        return applied("multiply", one, root), middle, root
 
     def _needed(self, reads: Sequence[Labels]) -> tuple[Sequence[Labels], tuple[Any, ...]]:
         """Returns what counts: a scale of ones and a shift of zeros, as files have them of norms
@@ -123,32 +179,28 @@ class Attends(Meaning):
     dtype: str = "float32"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        what = extended(what, self.numbers)
         letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
-        spelled = (letters + "le", letters + "se")
         shared = [_shared(one, reads[0].shape) for one in reads[1:3]]
-        reads = [reads[0], *shared, *reads[3:]]
-        scores = mixing.product(reads[0], reads[1], spelled, letters + "ls", what)
-        scores, hidden = self._masked(scores, reads[3:])
-        chances = scores._replace(array=np.where(hidden, ZERO, mixing.visible(scores.array)))
-        axis = len(chances.shape) - 1
-        group = mixing.reduced(chances, (axis,), True)
-        found = np.where(chances.array == ZERO, ZERO, joined(chances.array, group))
-        chances = chances._replace(array=found)
-        result = mixing.product(
-            chances, reads[2], (letters + "ls", letters + "sf"), letters + "lf", what
-        )
-        sums = Labels(chances.shape[:-1], group[..., 0], chances.known, chances.names[:-1])
+        keys, values = shared
+        scores = (*reads[0].shape[:-1], keys.shape[-2])
+        product = Contracts(f"{letters}le,{letters}se->{letters}ls")
+        (found,) = product.labels([reads[0], keys], [scores], tag("product"))
+        for scale in self.numbers:
+            found = applied("multiply", found, of_float(scale))
+        found, hidden = self._masked(found, reads[3:])
+        _, powers, total = exponentials(found, (len(scores) - 1,), hidden)
+        chances = applied("divide", powers, total)
+        product = Contracts(f"{letters}ls,{letters}sf->{letters}lf")
+        result = product.labels([chances, values], shapes[:1], tag("product"))[0]
         known = mixing.known(reads)
-        every = [result._replace(known=known)]
-        return every + [
-            _beside(sums._replace(known=known), to, n) for n, to in enumerate(shapes[1:], 1)
+        sums = mixing.reshaped(total, total.shape[:-1])._replace(known=known)
+        return [result._replace(known=known)] + [
+            _beside(sums, to, n) for n, to in enumerate(shapes[1:], 1)
         ]
 
     def _masked(self, scores: Labels, masks: Sequence[Labels]) -> tuple[Labels, np.ndarray]:
-        """Scores with the mask added, in full along the keys, and which of them are hidden."""
-        axes = (len(scores.shape) - 2, len(scores.shape) - 1)
-        scores = scores._replace(array=scores.full(axes if self.causal else axes[1:]))
+        """Scores with the mask added, and which of them are hidden."""
+        scores = scores._replace(array=scores.full())
         hidden = np.zeros((1, 1), bool)
         if self.causal:
             hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
@@ -157,7 +209,7 @@ class Attends(Meaning):
             hides = np.isin(mask.array, ZERO if self.boolean else lowest(self.dtype))
             hidden = hidden | mixing.lifted(mask._replace(array=hides), len(scores.shape)).array
             if not self.boolean:
-                scores = mixing.paired(scores, mask, tag("add"), True)
+                scores = applied("add", scores, mask)
         return scores, np.broadcast_to(
             hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
         ) & ~hidden.all(-1, keepdims=True)

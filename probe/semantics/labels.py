@@ -52,6 +52,38 @@ def _scatter(found: np.ndarray) -> np.ndarray:
     return found
 
 
+_ONE, _TWO = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_BACK = [np.uint64(pow(int(one), -1, 1 << 64)) for one in (_TWO, _ONE)]
+_HALF = np.uint64(33)
+
+
+def _turned(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
+    found = np.array(array, np.uint64, order="C")
+    with np.errstate(over="ignore"):
+        for factor in factors:
+            found ^= found >> _HALF
+            found *= factor
+    return found ^ (found >> _HALF)
+
+
+def spread(array: np.ndarray) -> np.ndarray:
+    """Returns 64-bit numbers scattered one to one, 0 to 0 (MurmurHash3's last step, Appleby 2011).
+
+    It is another function than ``mixed``, with which ``joined`` ends: ``gathered`` would undo that
+    and leave a sum, in which operands of two labels could change places.
+    """
+    return _turned(array, (_ONE, _TWO))
+
+
+def gathered(array: np.ndarray) -> np.ndarray:
+    """Returns the numbers that ``spread`` gives these of.
+
+    Labels of sums are made by it: the label of a + b is ``spread(gathered(a) + gathered(b))``, so
+    that of (a + b) + c is that of a + (b + c), and a zero adds nothing.
+    """
+    return _turned(array, _BACK)
+
+
 def tag(*words: object) -> np.uint64:
     """Returns a label for words: names of operations, numbers, digests."""
     text = "\0".join(map(repr, words)).encode()

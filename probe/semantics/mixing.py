@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from probe.semantics.labels import ZERO, Labels, Name, joined, mixed, tag
+from probe.semantics.labels import ZERO, Labels, Name, gathered, joined, mixed, spread, tag
 
 MOST_LABELS = 1 << 22
 """Pairs of labels that a product mixes at once."""
@@ -188,17 +188,30 @@ def along(one: Labels, axis: int, rank: int) -> Labels:
     return Labels(put(one.shape[0]), array, one.known, tuple(names))
 
 
-def paired(one: Labels, two: Labels, what: np.uint64, adds: bool) -> Labels:
-    """Returns the labels of a + b, which is b + a; ``adds``: a zero adds nothing."""
+def paired(one: Labels, two: Labels, what: np.uint64) -> Labels:
+    """Returns the labels of a function of two operands that may change places."""
+    shape, arrays, names = aligned([one, two])
+    arrays = [*np.broadcast_arrays(*arrays)]
+    found = joined(what, np.minimum(*arrays), np.maximum(*arrays))
+    return Labels(shape, found, known([one, two]), names)
+
+
+PRODUCT = tag("a product of two")
+"""What tells the labels of a b c from those of a + b + c."""
+
+
+def associated(one: Labels, two: Labels, adds: bool) -> Labels:
+    """Returns the labels of a + b, or of a b, which are those of b + a and b a; and those of
+    (a + b) + c are those of a + (b + c). A zero adds nothing, and makes a product zero."""
     for kept, other in ((one, two), (two, one)) if adds else ():
         if not other.array.any() and np.broadcast_shapes(one.shape, two.shape) == kept.shape:
             return kept._replace(known=known([one, two]))  # a bias of zeros, as converters add it
     shape, arrays, names = aligned([one, two])
-    arrays = [*np.broadcast_arrays(*arrays)]
-    found = joined(what, np.minimum(*arrays), np.maximum(*arrays))
-    if adds:
-        found = np.where(arrays[0] == ZERO, arrays[1], found)
-        found = np.where(arrays[1] == ZERO, arrays[0], found)
+    key = ZERO if adds else PRODUCT
+    with np.errstate(over="ignore"):
+        found = spread(np.add(*(gathered(array ^ key) for array in arrays))) ^ key
+    if not adds:
+        found = np.where((arrays[0] == ZERO) | (arrays[1] == ZERO), ZERO, found)
     return Labels(shape, found, known([one, two]), names)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from probe.semantics import functions
 from probe.semantics.call import Call, chain
 from probe.semantics.contract import Meaning, Step, Steps, Unknown
-from probe.semantics.elementwise import Chooses, Each
+from probe.semantics.elementwise import Chooses, Each, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
@@ -54,7 +54,15 @@ def function(
     zero = known.zero or "stays" * known.keeps_zero
     if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
         zero = ""
-    return Each(name, zero, given, reads, along)
+    # zeros of an exponential are what a mask hides: they add nothing to a softmax's sum
+    return (Vanishes if name == "exp" else Each)(name, zero, given, reads, along)
+
+
+def arithmetic(word: str, dtype: str) -> Each:
+    """Returns a function of numbers of a format: where a library divides integers by the name of
+    its division, it does so towards zero, and a quotient times a third is another number then."""
+    whole = functions.canonical(word) == "divide" and "int" in dtype
+    return function("truncate_divide" if whole else word)
 
 
 def approximate(word: str) -> Each:

@@ -13,7 +13,7 @@ import numpy as np
 
 from probe.semantics import functions, mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
-from probe.semantics.elementwise import fitted
+from probe.semantics.elementwise import applied, divided, fitted, of_float
 from probe.semantics.labels import ZERO, Labels, Name, extended, joined, of_content, tag
 
 
@@ -70,8 +70,7 @@ class Contracts(Meaning):
         two = two._replace(array=two.full([*map(letters[1].index, batch)]))
         found = mixing.product(one, two, letters, out, what)
         if self.bias is not None:
-            added = extended(tag("add"), ())  # as Each(word="add") has it
-            found = mixing.paired(found, reads[self.bias], added, True)
+            found = mixing.associated(found, reads[self.bias], True)  # as Each(word="add") has it
         return [fitted(found, shapes[0], 0)]
 
     def spelled(self, one: tuple[int, ...], two: tuple[int, ...]) -> tuple[tuple[str, str], str]:
@@ -114,29 +113,48 @@ class Reduces(Meaning):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
         axes = tuple(sorted(axis % max(len(one.shape), 1) for axis in self.axes if one.shape))
+        if self.word in ("variance", "deviation"):
+            return self._spread(one, axes, shapes)
         if self.places:
             one = one._replace(array=numbered(one, axes))
-        zero, numbers, lengths = self.zero, self.numbers, tuple(one.shape[a] for a in axes)
-        if self.word == "mean":  # a sum over a number: added zeros change nothing but that
-            count = int(np.prod(lengths, dtype=int))
-            zero, numbers = True, (*(n for n in numbers if n != count), count)
-        elif not zero:
-            numbers = (*numbers, *lengths)
+        mean, lengths = self.word == "mean", tuple(one.shape[a] for a in axes)
+        zero = self.zero or mean  # a sum over a number: added zeros change nothing but that
+        numbers = self.numbers if zero else (*self.numbers, *lengths)
         found = mixing.reduced(one, axes, zero)
-        word = joined(what, tag(numbers))
+        word = joined(tag("sum") if mean else what, tag(numbers))
         found = np.where((found == ZERO) & zero, ZERO, joined(found, word))
         shape = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-        names = tuple(map(one.name, range(len(shape))))
-        labels = Labels(shape, found, one.known, names)
+        labels = Labels(shape, found, one.known, tuple(map(one.name, range(len(shape)))))
+        if mean:
+            labels = divided(labels, of_float(prod(lengths)))
+        return [self._fitted(labels, axes, to, n) for n, to in enumerate(shapes)]
+
+    def _spread(self, one: Labels, axes: tuple[int, ...], shapes: Shapes) -> list[Labels]:
+        """A variance is a sum of squares of what is left without the mean, over a number."""
+        small = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
+        (mean,) = Reduces(axes, "mean", True).labels([one], [small], tag("mean"))
+        squares = applied("square", applied("subtract", one, mean))
+        (total,) = Reduces(axes, "sum", True, True).labels([squares], [small], tag("sum"))
+        given = dict(self.numbers)
+        found = divided(total, of_float(prod(one.shape[a] for a in axes) - given["correction"]))
+        found = applied("sqrt", found) if self.word == "deviation" else found
+        return [
+            self._fitted(each, axes, to, 0) for each, to in zip((found, mean), shapes, strict=False)
+        ]
+
+    def _fitted(
+        self, labels: Labels, axes: tuple[int, ...], to: tuple[int, ...], number: int
+    ) -> Labels:
+        """Labels of a result, in which the axes stay or don't."""
         if not self.keep:
-            rest = [a for a in range(len(shape)) if a not in axes]
+            rest = [a for a in range(len(labels.shape)) if a not in axes]
             labels = Labels(
-                tuple(shape[a] for a in rest),
-                found.reshape([found.shape[a] for a in rest]),
-                one.known,
-                tuple(names[a] for a in rest),
+                tuple(labels.shape[a] for a in rest),
+                labels.array.reshape([labels.array.shape[a] for a in rest]),
+                labels.known,
+                tuple(map(labels.name, rest)),
             )
-        return [fitted(labels, to, n) for n, to in enumerate(shapes)]
+        return fitted(labels, to, number)
 
 
 def numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:

@@ -135,13 +135,17 @@ class Windows(Meaning):
         """Returns whether each channel is computed from its own alone, without weights."""
         return self.kind in ("max", "average", "sum")
 
+    @property
+    def frame(self) -> Frame:
+        """Returns where its windows lie."""
+        turned = self.kind == "transposed"
+        return Frame(self.kernel, self.stride, self.dilation, self.padding, turned)
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one, shape = reads[self.reads[0]], shapes[0]
         rest = [reads[n] for n in self.reads[1:]]
         one = one._replace(array=one.full(self.spatial))
-        frame = Frame(
-            self.kernel, self.stride, self.dilation, self.padding, self.kind == "transposed"
-        )
+        frame = self.frame
         sizes = tuple(shape[a] for a in self.spatial)
         each = True
         if not self.pool:
@@ -161,7 +165,7 @@ class Windows(Meaning):
         labels = Labels(shape, found, mixing.known(reads), tuple(names))
         for bias in rest[1:]:  # as an addition behind has it
             added = mixing.along(bias, self.channels, len(shape))
-            labels = mixing.paired(labels, added, extended(tag("add"), ()), True)
+            labels = mixing.associated(labels, added, True)
         return [labels, *self._beside(reads, shapes[1:])]
 
     def _beside(self, reads: Sequence[Labels], shapes: Shapes) -> list[Labels]:

@@ -155,33 +155,38 @@ def realigned(array):
 class Network:
     """A program with its operands. ``operators``: a function from a spec to an operator.
 
-    ``given``: the Program; ``operands``: container arrays by the program's names.
+    ``given``: the Program; ``operands``: container arrays by the program's names. ``own``: what the
+    library has no call for is Unsupported; else NumPy computes what stands between windows.
     """
 
-    def __init__(self, backend, operators, given, operands):
+    def __init__(self, backend, operators, given, operands, own=False):
         self.backend, self.operators = backend, operators
-        self.given, self.operands = given, operands
+        self.given, self.operands, self.own = given, operands, own
         self.made, self.ready = {}, {}
 
-    def layers(self, x, first, last, control, word=layout.CONTIGUOUS):
+    def inputs(self, arrays):
+        """Returns the inputs among a request's arrays."""
+        return [arrays["x%d" % number if number else "x"] for number in range(self.given.inputs)]
+
+    def layers(self, xs, first, last, control, word=layout.CONTIGUOUS):
         """Outputs of the steps from ``first`` up to ``last`` (excluded), each a call of its own.
 
-        ``x``: what step ``first`` reads, laid out as ``word`` says; ``_lies`` says how the rest
-        lies. Returns (list of container arrays, seconds of each call, for each whether the same
-        shape gives the same bits: ``compare.control``, or empty).
+        ``xs``: the inputs, or the one value that step ``first`` reads, laid out as ``word`` says;
+        ``_lies`` says how the rest lies. Returns (list of container arrays, seconds of each call,
+        for each whether the same shape gives the same bits: ``compare.control``, or empty).
         """
-        values, seconds, controls = {first: x}, [], []
-        self.words = {first: word}
+        values, seconds, controls = {first + n: x for n, x in enumerate(xs)}, [], []
+        self.words = dict.fromkeys(values, word)
         for number in range(first, last):
-            reads = self.given.steps[number].reads
+            reads, given = self.given.steps[number].reads, number + len(xs)
             read, lying = [values[value] for value in reads], self.words[reads[0]]
-            values[number + 1], spent, checked = self._layer(number, read, control, lying)
-            self.words[number + 1] = lying
+            values[given], spent, checked = self._layer(number, read, control, lying)
+            self.words[given] = lying
             if word != layout.CONTIGUOUS:
-                self.words[number + 1] = self._lies(number, read, lying)
+                self.words[given] = self._lies(number, read, lying)
             seconds.append(spent)
             controls.append(checked)
-        return [values[number + 1] for number in range(first, last)], seconds, controls
+        return [values[number + len(xs)] for number in range(first, last)], seconds, controls
 
     def _lies(self, number, xs, word):
         """How the output of a step lies in the library's memory; other than windows keep it."""
@@ -194,7 +199,7 @@ class Network:
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
         of_cases = operation.of(spec).of_cases
-        if not of_cases and (operation.rounds_once(spec) or not self._has_own(number)):
+        if not of_cases and (operation.rounds_once(spec) or not self._has_own(number, xs)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
             y = elementwise.function(spec, arrays)(*xs)
@@ -206,11 +211,14 @@ class Network:
         checked = compare.control(prepared, y, spec["dtype"]) if compared else ""
         return _positions(spec, x, y), spent, checked
 
-    def _has_own(self, number):
-        """Whether the library has this step, which is not a window, as a program of its own."""
+    def _has_own(self, number, xs):
+        """Whether the library has this step, which is not a window, as a program of its own.
+        Raises Unsupported where it has not, and NumPy is not to stand in for it."""
         try:
-            self._operator(number)
+            self._operator(number).at(xs[0].shape)
         except Unsupported:
+            if self.own:
+                raise
             return False
         return True
 
@@ -239,16 +247,16 @@ class Network:
             self.ready[number, word] = operator, call
         return Prepared(operator, xs[0], call, xs[1:])
 
-    def program_output(self, x, times, word=layout.CONTIGUOUS):
+    def program_output(self, xs, times, word=layout.CONTIGUOUS):
         """All steps as one program of the library: (output, seconds of ``times`` calls, why not).
 
-        ``word``: how x is laid out.
+        ``xs``: the inputs; ``word``: how they are laid out.
 
         The output is None where there is no such program; then ``layers`` is all there is, and the
         last is a sentence. Else it is empty.
         """
         try:
-            prepared, spent = self._prepared(None, [x], word), []
+            prepared, spent = self._prepared(None, xs, word), []
             for _ in range(max(times, 1)):
                 y, seconds = prepared.run()
                 spent.append(seconds)

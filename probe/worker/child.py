@@ -119,14 +119,16 @@ class Worker:
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
         - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
-          ``reads``: for each the numbers of the values that it reads, the input being 0; without
-          it each reads the one before.
-        - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``, ``layout``): its
-          layers one by one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each, and
-          with a ``layout`` of x, ``layouts``: of what each reads; see ``call.Network.layers``.
-        - ``whole`` (key; x; ``times``, ``layout``): the chain as one program of the library: ``y``
-          and ``seconds``, a list; without ``y`` where the library has none: ``why`` says the
-          reason.
+          ``reads``: for each the numbers of the values that it reads, of which the first are the
+          ``inputs`` (a number, 1); without it each reads the one before. ``own``: what the library
+          has no call of its own for is refused, and not computed by NumPy.
+        - ``through`` (key; x, x1, ...; ``first``, ``last``, ``control``, ``only_last``,
+          ``layout``): its layers one by one: arrays ``y0``, ``y1``, ..., ``seconds`` and
+          ``controls`` of each, and with a ``layout`` of x, ``layouts``: of what each reads; see
+          ``call.Network.layers``.
+        - ``whole`` (key; x, x1, ...; ``times``, ``layout``): the chain as one program of the
+          library: ``y`` and ``seconds``, a list; without ``y`` where the library has none: ``why``
+          says the reason.
         - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
         - ``stop``.
 
@@ -203,11 +205,13 @@ class Worker:
         return compare.masks(self._call(request, arrays), request, arrays)
 
     def network(self, request, arrays):
-        given, operands = program.chain(request["specs"], request.get("reads")), {}
+        reads, inputs = request.get("reads"), request.get("inputs", 1)
+        given, operands = program.chain(request["specs"], reads, inputs), {}
         for name, array in arrays.items():
             number, _, word = name.partition(".")
             operands[word + number] = array
-        self.calls[request["key"]] = Network(self._started(), self._layer_operator, given, operands)
+        made = self._started(), self._layer_operator, given, operands, request.get("own", False)
+        self.calls[request["key"]] = Network(*made)
         yield {"done": True}, {}
 
     def through(self, request, arrays):
@@ -215,7 +219,7 @@ class Worker:
         last = request.get("last", len(chain.given.steps))
         control, first = request.get("control", False), request.get("first", 0)
         word = request.get("layout", layout.CONTIGUOUS)
-        found, seconds, controls = chain.layers(arrays["x"], first, last, control, word)
+        found, seconds, controls = chain.layers(chain.inputs(arrays), first, last, control, word)
         if request.get("only_last"):
             found = found[-1:]
         named = {f"y{number}": y for number, y in enumerate(found)}
@@ -228,7 +232,8 @@ class Worker:
     def whole(self, request, arrays):
         chain = self._call(request, arrays)
         word = request.get("layout", layout.CONTIGUOUS)
-        y, seconds, why = chain.program_output(arrays["x"], request.get("times", 1), word)
+        given = chain.inputs(arrays)
+        y, seconds, why = chain.program_output(given, request.get("times", 1), word)
         yield {"seconds": seconds, "why": why, "done": True}, {} if y is None else {"y": y}
 
     def stop(self, request, arrays):

@@ -118,6 +118,41 @@ def test_an_exact_sum_is_no_sum_in_one_order(f):
     assert probe.order(math.fsum, 2, dtype="float64").tree == "(0+1)"
 
 
+def kahan(x):
+    total = lost = x.dtype.type(0)
+    for one in x:
+        one = one - lost
+        both = total + one
+        total, lost = both, (both - total) - one
+    return total
+
+
+@pytest.mark.parametrize("n", [3, 4, 9, 40])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
+    """Of three float64 numbers, too: generated ones have so few bits that any formula adds them."""
+    found = probe.order(kahan, n, dtype=dtype)
+    assert found.tree is None and found.to_json()["replayed"] == 0
+    assert f"the bits of Kahan's sum in {dtype}" in found.to_json()["evidence"]
+
+
+def test_compensated_sums_are_told_apart():
+    told = [probe.order(neumaier, n, dtype="float64").to_json()["evidence"] for n in (5, 20)]
+    assert all("the bits of Neumaier's sum in float64" in one for one in told)
+    backwards = probe.order(lambda x: kahan(x[::-1]), 20, dtype="float64")
+    assert "compensated" not in (backwards.to_json()["evidence"] or "")
+
+
+@pytest.mark.parametrize("n", [3, 5, 9])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_nearly_adds_is_not_called_compensated(n, dtype):
+    def mean_times_count(x):
+        return in_sequence(x) / x.dtype.type(n) * x.dtype.type(n)
+
+    told = probe.order(mean_times_count, n, dtype=dtype).to_json()
+    assert told["replayed"] == 0 and "compensated" not in told["evidence"]
+
+
 @pytest.mark.parametrize("f", [np.max, np.prod, lambda x: x[0] * x[1], lambda x: x[0]])
 def test_what_is_no_sum_is_said_to_be_none(f):
     told = probe.order(f, 5).to_json()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 import probe
-from probe.semantics import Each, Meaning, Unknown
+from probe.semantics import Each, Meaning, Steps, Unknown
+from probe.semantics import Step as Inner
 from probe.semantics import operations as o
 from tests.recording.doubles import Doubles, Step, added
 
@@ -186,3 +188,50 @@ def test_subnormal_results_that_one_side_flushes_are_not_called_beyond(factor: f
 
     found = told(o.function("multiply"), function, w)["rounding"]
     assert found["beyond"] == 0
+
+
+@dataclass
+class Source(Meaning):
+    """A compiled program: what it computes is what its source says, which has so many rows."""
+
+    word: str = ""
+
+    def labels(self, reads, shapes, what):
+        return self.said(shapes[0][0]).labels(reads, shapes, what)
+
+    def written(self, reads, gives):
+        return self.said(gives[0][0])
+
+    def said(self, rows):
+        return Steps(
+            (
+                Inner(o.matmul(), (0, 1), (rows, 16)),
+                Inner(o.function("square"), (2,), (rows, 16)),
+                Inner(o.reduced("sum", (1,), True), (3,), (rows, 1)),
+            )
+        )
+
+
+def squares(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray((product(x, w) ** 2).sum(axis=-1, keepdims=True))
+
+
+def test_a_compiled_program_is_judged_by_the_steps_of_its_source():
+    """Just outside of what these can give it is unknown, far outside beyond (as jax#39103 is)."""
+
+    def off(by: float) -> Callable[..., Any]:
+        return lambda x, w: squares(x, w) * np.float32(1 + by * (len(x) == 1))
+
+    every = {by: told(Source(), off(by), W)["rounding"] for by in (2e-7, 0.1)}
+    assert every[2e-7]["beyond"] == 0
+    assert every[0.1]["beyond"] == 1 and every[0.1]["beyond_on"] == {"left": 1, "right": 0}
+
+
+def test_a_decision_that_a_bug_changes_is_not_among_the_proved_ones():
+    def negative(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        y = product(x, w)
+        return -y if len(x) == 1 else y
+
+    decisions = told(o.matmul(), negative, W)["decisions"]
+    assert decisions["changed"] > 0
+    assert decisions["proved"] <= decisions["total"] - decisions["changed"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from probe.semantics import Moves, Picks, Splits
-from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest, tag
-from probe.semantics.mixing import aligned, groups, product, reshaped, whole
-from probe.semantics.operations import function
+from probe.semantics.labels import ZERO, Labels, agreeing, joined, of_content, of_digest, tag
+from probe.semantics.mixing import aligned, associated, groups, product, reshaped, whole
+from probe.semantics.operations import arithmetic, function
 
 RNG = np.random.default_rng(4)
 
@@ -184,3 +184,40 @@ def test_what_adds_nothing_or_multiplies_by_one_leaves_labels_as_they_are(shape)
             [one, of_content(np.full(shape, 2.0))], [(2, 3)], tag(word)
         )
         assert not np.array_equal(found.full(), one.full())
+
+
+@pytest.mark.parametrize("word", ["add", "multiply"])
+def test_sums_and_products_of_three_have_one_label_in_any_order(word):
+    a, b, c = (of_content(RNG.normal(size=4)) for _ in range(3))
+
+    def of(one: Labels, two: Labels) -> Labels:
+        return function(word).labels([one, two], [(4,)], tag(word))[0]
+
+    ways = of(of(a, b), c), of(a, of(b, c)), of(of(c, a), b)
+    assert all(np.array_equal(ways[0].array, one.array) for one in ways)
+    assert not np.isin(of(of(a, b), b).array, ways[0].array).any()
+    rest = "multiply" if word == "add" else "add"
+    (both,) = function(rest).labels([of(a, b), c], [(4,)], tag(rest))
+    assert not np.isin(both.array, ways[0].array).any()
+
+
+def test_labels_of_a_sum_do_not_undo_those_of_what_is_added():
+    """``joined`` ends with ``mixed``: were that the function of sums, a + b would have no order."""
+    a, b = (of_content(RNG.normal(size=1)).array for _ in range(2))
+    first, second = tag("first"), tag("second")
+    one = [joined(a, first), joined(b, second)]
+    two = [joined(b, first), joined(a, second)]
+    found = [associated(*(Labels((1,), x) for x in some), True).array for some in (one, two)]
+    assert found[0] != found[1]
+
+
+def test_a_quotient_of_integers_is_no_product_with_a_reciprocal():
+    """3 * (7 / 2) is 9, and 3 * 7 / 2 is 10."""
+    a, b, c = (of_content(RNG.normal(size=4)) for _ in range(3))
+    for dtype, same in (("float32", True), ("int32", False)):
+
+        def of(word: str, *reads: Labels, dtype: str = dtype) -> Labels:
+            return arithmetic(word, dtype).labels(reads, [(4,)], tag(word))[0]
+
+        one, two = of("multiply", a, of("divide", b, c)), of("divide", of("multiply", a, b), c)
+        assert np.array_equal(one.array, two.array) == same

@@ -183,6 +183,33 @@ def node(op: str, ins: str = "x", outs: str = "y", **words: Any) -> list[Any]:
     return [(op, ins, outs, words)]
 
 
+def keras():
+    keras = pytest.importorskip("keras", reason="Keras computes it in TensorFlow's operations")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras computes by another library than TensorFlow")
+    return keras
+
+
+def turned(x: Any) -> Any:
+    """Returns heads and positions the other way round."""
+    return x.transpose(0, 2, 1, 3)
+
+
+def by_parts(x: np.ndarray) -> np.ndarray:
+    """Returns a softmax along the last axis."""
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def grouped(x: Any, scale: Any, shift: Any) -> Any:
+    """Returns a GroupNorm of three groups, of NumPy's or JAX's arrays."""
+    y = x.reshape(2, 3, -1)
+    y = y - y.mean(-1, keepdims=True)
+    variance = np.float32(1e-5) + (y * y).mean(-1, keepdims=True)
+    y = y / (np.sqrt(variance) if isinstance(x, np.ndarray) else jx().numpy.sqrt(variance))
+    return y.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
+
+
 ROWS: dict[str, Row] = {
     "relu6": Row(
         X,
@@ -252,6 +279,7 @@ ROWS: dict[str, Row] = {
         X,
         torch=lambda x: x.mean((2, 3)),
         numpy=lambda x: np.mean(x, (2, 3)),
+        jax=lambda x: x.mean((2, 3)),
         tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
     ),
     "all": Row(
@@ -469,6 +497,48 @@ ROWS: dict[str, Row] = {
             ("Attention", "x,k,v", "y", {"opset": 23}),
         ],
         constants={"two": np.array(2, np.float32)},
+        numpy=lambda x: (
+            by_parts(x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)) @ (x * np.float32(2))
+        ),
+        jax=lambda x: turned(
+            jx().nn.dot_product_attention(turned(x), turned(jx().numpy.tanh(x)), turned(x * 2))
+        ),
+        tensorflow=lambda x: tf().matmul(
+            tf().nn.softmax(tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5), x * 2
+        ),
+        opencv=False,
+    ),
+    "attention to what was before": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, is_causal=True),
+        onnx=[
+            ("Tanh", "x", "k", {}),
+            ("Mul", "x,two", "v", {}),
+            ("Attention", "x,k,v", "y", {"opset": 23, "is_causal": 1}),
+        ],
+        constants={"two": np.array(2, np.float32)},
+        numpy=lambda x: (
+            by_parts(
+                x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)
+                + np.triu(np.full((5, 5), -np.inf, np.float32), 1)
+            )
+            @ (x * np.float32(2))
+        ),
+        jax=lambda x: turned(
+            jx().nn.dot_product_attention(
+                turned(x), turned(jx().numpy.tanh(x)), turned(x * 2), is_causal=True
+            )
+        ),
+        tensorflow=lambda x: tf().matmul(
+            tf().nn.softmax(
+                tf().where(
+                    np.tri(5, dtype=bool),
+                    tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5,
+                    tf().float32.min,
+                )
+            ),
+            x * 2,
+        ),
         opencv=False,
     ),
     "layer norm without numbers": Row(
@@ -574,12 +644,15 @@ ROWS: dict[str, Row] = {
     "softmax": Row(
         L,
         torch=lambda x: x.softmax(-1),
+        numpy=by_parts,
+        jax=lambda x: jx().nn.softmax(x),
         tensorflow=lambda x: tf().nn.softmax(x),
         onnx=node("Softmax", axis=-1),
     ),
     "log_softmax": Row(
         L,
         torch=lambda x: x.log_softmax(-1),
+        jax=lambda x: jx().nn.log_softmax(x),
         tensorflow=lambda x: tf().nn.log_softmax(x),
         onnx=node("LogSoftmax", axis=-1),
     ),
@@ -589,12 +662,36 @@ ROWS: dict[str, Row] = {
         BETA,
         torch=lambda x, g, b: F.layer_norm(x, (12,), g, b, 1e-5),
         onnx=node("LayerNormalization", "x,w0,w1", epsilon=1e-5),
+        numpy=lambda x, g, b: (
+            (x - x.mean(-1, keepdims=True))
+            / np.sqrt(x.var(-1, keepdims=True) + np.float32(1e-5))
+            * g
+            + b
+        ),
+        jax=lambda x, g, b: (
+            (x - x.mean(-1, keepdims=True)) * jx().lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * g
+            + b
+        ),
+    ),
+    "rms_norm": Row(
+        L,
+        GAMMA,
+        torch=lambda x, g: F.rms_norm(x, (12,), g, 1e-5),
+        onnx=node("RMSNormalization", "x,w0", epsilon=1e-5, opset=23),
+        tensorflow=lambda x, g: keras().ops.rms_normalization(x, g, -1, 1e-5),
+        jax=lambda x, g: x * jx().lax.rsqrt(jx().numpy.mean(x * x, -1, keepdims=True) + 1e-5) * g,
+        numpy=lambda x, g: (
+            x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + np.float32(1e-5)) * g
+        ),
+        opencv=False,
     ),
     "group_norm": Row(
         X,
         SCALE,
         SHIFT,
         torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
+        numpy=grouped,
+        jax=lambda x, g, b: grouped(x, g, b),
         opencv=False,
     ),
     "instance_norm": Row(
@@ -855,7 +952,19 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().argmax(x, -1),
         onnx=[("ArgMax", "x", "y", {"axis": -1, "keepdims": 0})],
     ),
-    "variance": Row(L, torch=lambda x: x.var(-1, unbiased=False), numpy=lambda x: np.var(x, -1)),
+    "variance": Row(
+        L,
+        torch=lambda x: x.var(-1, unbiased=False),
+        numpy=lambda x: np.var(x, -1),
+        jax=lambda x: x.var(-1),
+        tensorflow=lambda x: tf().nn.moments(x, -1)[1],
+    ),
+    "deviation of a sample": Row(
+        L,
+        torch=lambda x: x.std(-1),
+        numpy=lambda x: np.std(x, -1, ddof=1),
+        jax=lambda x: x.std(-1, ddof=1),
+    ),
     "prod": Row(
         S[:, :, 0],
         torch=lambda x: x.prod(-1),
@@ -1074,7 +1183,6 @@ NOT_COMPARED = {
     "fft": "PyTorch has an operation for all, JAX and TensorFlow several of other arguments",
     "polygamma": "its order is a number in PyTorch and an array in JAX and TensorFlow",
     "fake_quant": "LiteRT's converter makes two conversions of it",
-    "rms_norm": "PyTorch computes it in steps, ONNX Runtime in one operation of another formula",
     "shape": "sizes, which are known while a run goes on",
     "range": "sizes, which are known while a run goes on",
     "shift": "ONNX's shifts are of unsigned integers, which OpenCV doesn't read",
@@ -1128,3 +1236,50 @@ def test_equal_operands_have_equal_labels(name, library):
     assert share == 1, [
         (one.op, one.meaning) for live, _, _ in sides for one in live.recording.operations
     ]
+
+
+UNLIKE: dict[str, Row] = {
+    "attention of another scale": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, scale=0.25),
+        numpy=ROWS["attention"].libraries["numpy"],
+    ),
+    "attention with queries for keys": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(torch.tanh(x), x, x * 2),
+        numpy=ROWS["attention"].libraries["numpy"],
+    ),
+    "softmax along another axis": Row(
+        L[:, :3, :3].copy(), torch=lambda x: x.softmax(1), numpy=by_parts
+    ),
+    "group norm of two groups": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.group_norm(x, 2, g, b, 1e-5),
+        numpy=grouped,
+    ),
+    "group norm of another epsilon": Row(
+        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
+    ),
+    "scale and shift exchanged": Row(
+        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
+    ),
+    "variance of a sample": Row(L, torch=lambda x: x.var(-1), numpy=lambda x: np.var(x, -1)),
+    "sum and product": Row(
+        X, P, S, torch=lambda x, p, s: x + p * s, numpy=lambda x, p, s: (x + p) * s
+    ),
+    "difference of differences": Row(
+        X, P, S, torch=lambda x, p, s: x - (p - s), numpy=lambda x, p, s: (x - p) - s
+    ),
+    "quotient of quotients": Row(
+        X, P, S, torch=lambda x, p, s: x / (p / s), numpy=lambda x, p, s: (x / p) / s
+    ),
+}
+"""What differs, though its steps are alike."""
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_differs_has_different_labels(name):
+    one, two = (UNLIKE[name].recorders()[library]() for library in [*UNLIKE[name].libraries])
+    assert agreed(told(one, two, NEAR)) == 0

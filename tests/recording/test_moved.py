@@ -10,7 +10,7 @@ import pytest
 
 from probe.answers.first_difference import Asked, Walked
 from probe.recording import walk
-from probe.recording.moved import _box
+from probe.recording.outputs import _box
 from tests.recording.taped import Taped, normal
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

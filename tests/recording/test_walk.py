@@ -12,8 +12,8 @@ from probe import layout
 from probe.answers.first_difference import Asked, Walked
 from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
-from probe.recording.assumed import in_common
 from probe.recording.recording import recorded
+from probe.recording.related import in_common
 from probe.semantics import Contracts, Each, Moves, Reshapes
 from tests.recording import causes
 from tests.recording.doubles import Doubles, Step, added

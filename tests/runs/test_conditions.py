@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from probe.answers.conditions import bisect as of_model
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
@@ -81,6 +83,59 @@ def test_conditions_of_a_library_are_found():
         "reference,algorithm=pairwise",
         "reference,length_switch=3",
     ]
+
+
+MODULE = """
+import itertools
+import numpy as np
+
+def exponential(x):
+    return np.exp(x)
+
+def products(x):
+    return x @ np.linspace(-1, 1, 8 * x.shape[1], dtype=x.dtype).reshape(-1, 8)
+
+drawn = np.random.default_rng()
+
+def unsteady(x):
+    return x * drawn.integers(1, 4)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "conditions_of_mine.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return "conditions_of_mine"
+
+
+def test_a_functions_conditions_are_found(module, capsys):
+    """What flushes is a switch that moves these bits on every processor, threads are not."""
+    pytest.importorskip("torch")
+    Path("tiny.py").write_text("import torch\ndef f(x):\n    return torch.from_numpy(x) * 1e-40\n")
+    words = ["bisect", "tiny:f", "--shape", "x=4x3", "--json"]
+    ends = ["--between", "torch,flush=1,threads=1", "--and", "torch"]
+    assert shell.run([*words, *ends]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sets"] == [["flush=1"]] and told["model"] == "tiny:f" and told["what"] == "bits"
+
+
+def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
+    shapes = {"x": (5,)}
+    ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
+    with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
+        of_model(f"{module}:unsteady", *ends, shapes=shapes)
+
+
+def test_what_only_a_case_or_a_model_takes(module, capsys):
+    ends = ["--between", "numpy,threads=1", "--and", "numpy"]
+    model = ["bisect", f"{module}:products"]
+    assert shell.run([*model, *ends, "--what", "bits"]) == 2
+    assert "of a model the bits of its outputs are compared" in capsys.readouterr().err
+    assert shell.run([*model, *ends, "--kernel", "5"]) == 2
+    assert "the model defines what is computed" in capsys.readouterr().err
+    assert shell.run(["bisect", "--op", "matmul", *ends, "--shape", "x=3"]) == 2
+    assert "a case generates its own operands" in capsys.readouterr().err
 
 
 def test_the_command(capsys):

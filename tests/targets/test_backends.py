@@ -12,12 +12,13 @@ import pytest
 from probe import backends, floats, launch, target
 from probe import program as programs
 from probe.backends import conformance, rewritten, tensorflow_process
+from probe.backends.arrays import Arrays
 from probe.backends.contract import Backend, Key, Unsupported
 from probe.backends.source import Shapes
 from probe.backends.tensorflow import TensorFlow
 from probe.case import Case
 from probe.comparison import outputs
-from probe.errors import TargetError
+from probe.errors import InputError, TargetError
 from probe.target import Target
 
 WEIGHTS = [-0.7313, -1.1043, 1.8492, 1.3007, -0.1033]
@@ -111,6 +112,33 @@ def test_small_integers_stay_exact_in_every_format():
         x, w, b = conformance.operands(spec, sizes, batch)
         largest = conformance.expected(spec, abs(x), abs(w), None if b is None else abs(b)).max()
         assert largest <= 2 ** floats.FORMATS[spec["dtype"]].precision
+
+
+def test_scipy_conforms_and_refuses_what_it_has_not(ask):
+    findings = conformance.check(ask("scipy"))
+    assert not wrong(findings)
+    agreed = {found.spec["op"] for found in findings if found.verdict == "agrees"}
+    assert {"conv1d", "conv2d", "matmul", "dense"} <= agreed
+    unsupported = [found.spec for found in findings if found.verdict == "unsupported"]
+    convolutions = [one for one in unsupported if one["op"] == "conv1d"]
+    for name in ("stride", "dilation"):
+        assert any(set(one[name]) != {1} for one in convolutions)
+    assert any(one["groups"] > 1 for one in convolutions)
+
+
+def test_a_processors_kernels_that_openblas_lacks_are_not_taken_for_another_ones():
+    with pytest.raises(InputError, match="leave one of the two out"):
+        Target.parse("numpy,core=Haswell,isa=avx2")
+    session = launch.Session(Target.parse("numpy,core=VORTEX"))
+    with pytest.raises(TargetError, match=r"core=VORTEX: .*no (such kernels|OpenBLAS)"):
+        session.start()
+    session.close()
+
+
+def test_levels_of_numpys_own_loops_disable_what_is_above_them():
+    variables = Arrays.environment({"cpu": "x86_v3"}, "cpu")["NPY_DISABLE_CPU_FEATURES"].split()
+    assert {"X86_V4", "AVX512F", "AVX512_SPR"} <= set(variables)
+    assert not {"AVX2", "X86_V3", "FMA3"} & set(variables)
 
 
 def test_reference_conforms_and_refuses_nothing(ask):

@@ -1,32 +1,40 @@
-"""Outputs of one shape that agree only with elements at other indices, or that read other inputs.
+"""Outputs by index: those that labels pair only with elements elsewhere, or not at all.
 
 Labels find elements that compute the same wherever they stand. That is right where a batch is
 varied, and an answer to another question where both sides are given the same: ``x.roll(1)`` and
 ``x.roll(2)`` have the same elements, and no index has the same one. So outputs of one shape are
 compared by index too. What stands elsewhere is counted as moved, and what no element of the other
 side computes reads other inputs or weights, if all formulas have a counterpart: its window differs.
+Where the two sides run different operations on the same inputs, as of eager and compiled code, the
+rest is taken to agree by index, as that is what was asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
 import numpy as np
 
-from probe.recording import close
-from probe.recording.assumed import NOT_CLOSE, input_bits, inputs_of, only_moves
-from probe.recording.difference import Difference, Pair, judge
+from probe.recording.assumed import NOT_CLOSE, SAME_OUTPUTS
+from probe.recording.difference import NAMES, Difference, Pair, judge, near
 from probe.recording.matching import computes
 from probe.recording.recording import Operation, Recording, Run
+from probe.recording.related import input_bits, inputs_of
 from probe.semantics import (
+    MOVED,
     Broadcasts,
     Contracts,
     Convolution,
     Exact,
+    Joins,
     Normalises,
     Pads,
     Reduces,
+    Reshapes,
+    Same,
+    Splits,
+    Turns,
     Unknown,
     Windows,
 )
@@ -40,36 +48,35 @@ REORDERED = (
     "with that of the same row"
 )
 
+MOVING = (*MOVED, Turns, Reshapes, Same)
+"""What an operation means that moves elements and computes none."""
 
 PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
 """What differs between two operations of the same inputs only by which elements are read."""
 
 
-def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
-    """Returns whether an operation moves or repeats elements of these values, or pads them."""
-    more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
-    return more or only_moves(run, op, inputs)
-
-
-def by_index(left: Run, right: Run, found: Difference, same_inputs: bool) -> list[str]:
-    """Fills in what of the outputs is moved or reads other inputs; returns what is to be said.
+def by_index(left: Run, right: Run, found: Difference, same_inputs: bool, same: bool) -> list[str]:
+    """Fills in what of the outputs is moved or reads other inputs, and compares by index what is
+    taken to agree; returns what is to be said.
 
     ``same_inputs``: whether both sides are given the same. If all of these reach both sides, an
     output is expected at its index; where one takes a part, which is how a length or a batch is
     varied, only what is moved is counted. Rows of a batch may stand in another order, if those of
     an input do. Outputs that are close by index are none of these: they are the same, computed
-    differently. Costs a run a side where an output is not compared in its place.
+    differently. ``same``: whether, besides, they are of one model, and neither side takes a part;
+    else only outputs that are close by index are taken to agree. Costs a look at both sides of an
+    output that is not compared in its place.
     """
     said, whole, placed = dict[str, None](), None, False
+    indexed = dict[int, Pair]()  # what is not compared in its place, by index
     for place, one in enumerate(found.outputs):
-        mine, other = found.left.values[one.left], found.right.values[one.right]
+        mine, theirs = found.left.values[one.left], found.right.values[one.right]
         size = prod(mine.shape)
-        alike = mine.shape == other.shape and mine.dtype == other.dtype
-        if not alike or not size or one.selection.whole:
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype) or one.selection.whole:
             continue
-        every = Pair.of_all(one.left, one.right, size)
+        every = indexed[place] = Pair.of_all(one.left, one.right, size)
         judge(left, right, [every])
-        if close.near(every, mine.dtype):
+        if near(every, mine.dtype):
             continue
         if whole is None:
             given = same_inputs or _more(found)
@@ -106,19 +113,38 @@ def by_index(left: Run, right: Run, found: Difference, same_inputs: bool) -> lis
         if one.moved or one.window:
             one.by_index = every
     if any(one.window for one in found.outputs):
-        _name(found)
+        # the first operation that reads the same on both sides, and picks other elements
+        for each in found.operations:
+            apart = any(not pair.selection.whole for pair in each.gives)
+            alike = each.reads and all(pair.selection.whole for pair in each.reads)
+            if apart and alike and each.verdict in ("equal", "unknown"):
+                each.cause, each.note = "window", "reads different elements of its inputs"
+                break
+    if same_inputs and any(one.verdict in NAMES for one in found.operations):
+        said |= _all_outputs(found, indexed, same)
     return list(said)
 
 
-def _name(found: Difference) -> None:
-    """Names the first operation that reads the same on both sides, and picks other elements."""
-    for one in found.operations:
-        if one.left is None or one.right is None or one.verdict not in ("equal", "unknown"):
+def _all_outputs(found: Difference, indexed: Mapping[int, Pair], same: bool) -> dict[str, None]:
+    """Different operations on the same inputs: outputs that are neither moved nor read others are
+    taken to agree by index; where not ``same`` those that are close, of which labels don't say all.
+    """
+    settled, close = dict[int, Pair](), dict[int, Pair]()
+    for place, one in enumerate(found.outputs):
+        every = indexed.get(place)
+        if one.selection.whole:
+            one.known |= same
+        elif every is None or one.moved or one.window:
             continue
-        apart = any(not pair.selection.whole for pair in one.gives)
-        if apart and one.reads and all(pair.selection.whole for pair in one.reads):
-            one.cause, one.note = "window", "reads different elements of its inputs"
-            return
+        elif same or one.compared < every.compared:
+            settled[place] = every
+            if near(every, found.left.values[one.left].dtype):
+                close[place] = every
+    for place, one in (settled if same else close).items():
+        found.outputs[place] = one
+    if same and len(close) < len(settled):
+        return {NOT_CLOSE: None}  # what is not close is not assumed to mean the same
+    return {SAME_OUTPUTS: None} if close else {}
 
 
 def _other_formula(found: Difference) -> bool:
@@ -158,6 +184,48 @@ def _indexed(found: Difference) -> bool:
     return {_reached(run) for run in runs} == {"all"}
 
 
+def part_taken(found: Difference) -> bool:
+    """Returns whether both sides take other parts of an input, or one takes it in another order,
+    before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
+
+    Then labels say which outputs must agree. Where nothing is known of an output, that is taken to
+    be the difference only if both take a part or the rest runs the same operations: not eager
+    against compiled.
+    """
+    sides = found.left, found.right
+    inputs = [set(inputs_of(side)) for side in sides]
+    taken, others = False, False
+    for one in found.operations:
+        alone = one.verdict in NAMES
+        for side, number, some in zip(sides, (one.left, one.right), inputs, strict=True):
+            if number is None:
+                continue
+            op = side.operations[number]
+            if _only_moves(side, op, some):
+                some.update(op.gives)
+                takes = isinstance(op.meaning, (*MOVED, Joins, Splits))
+                taken |= alone and takes
+                if takes and any(not pair.selection.whole for pair in one.gives):
+                    return True
+            else:
+                others |= alone
+    return taken and (not others or all(one.known for one in found.outputs))
+
+
+def _only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation puts elements of these values in other places, and computes
+    nothing; it may read which ones besides, as known integers."""
+    moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
+    some = any(n in inputs for n in op.reads)
+    return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
+
+
+def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation moves or repeats elements of these values, or pads them."""
+    more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
+    return more or _only_moves(run, op, inputs)
+
+
 def _reached(run: Recording) -> str:
     """Returns how much of the inputs is computed with: ``all``, a ``part`` of some that has no gap,
     such as the first rows, a crop, or any rows of a batch; or what has ``gaps``.
@@ -172,16 +240,10 @@ def _reached(run: Recording) -> str:
         start += size
     used = np.zeros(start, bool)
     inputs = {n: one.astype(np.int64) for n, one in names.items()}
-
-    def use(value: int) -> None:
-        if value in names:
-            some = names[value].reshape(-1)
-            used[some[some < start].astype(np.int64)] = True
-
+    computed = list(run.outputs)  # and what else is not only moved
     for op in run.operations:
         if not _places(run, op, names):
-            for n in op.reads:
-                use(n)
+            computed += op.reads
         elif op.meaning.word == "cast":
             names.update(dict.fromkeys(op.gives, names[op.reads[0]]))
         else:
@@ -192,8 +254,9 @@ def _reached(run: Recording) -> str:
             ]
             given = op.meaning.labels(labels, shapes[1], tag(op.op))
             names.update((n, one.full()) for n, one in zip(op.gives, given, strict=True))
-    for n in run.outputs:
-        use(n)
+    for value in names.keys() & {*computed}:
+        some = names[value].reshape(-1)
+        used[some[some < start].astype(np.int64)] = True
     found = "all"
     for index in inputs.values():
         mask = used[index]
@@ -226,7 +289,7 @@ def _rows(left: Run, right: Run, found: Difference, count: int) -> list[list[np.
         same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
         if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
             continue
-        arrays = left.arrays({n}).get(n), right.arrays({m}).get(m)
+        arrays = left.array(n), right.array(m)
         if arrays[0] is None or arrays[1] is None:
             continue
         rows = [[row.tobytes() for row in np.asarray(one)] for one in arrays]

@@ -1,0 +1,83 @@
+"""Which conditions pin the bits of a model or a function: searched as those of a case are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import installation
+from probe.answers.record import arrays_for, read, text_of
+from probe.errors import InputError, TargetError
+from probe.progress import Say, silent
+from probe.recording.apart import Apart
+from probe.recording.inputs import generated
+from probe.recording.subject import is_function, opened
+from probe.target import Target
+from probe.thresholds.bisection import Step
+from probe.thresholds.conditions import Conditions, search
+
+CONTROLS = 2
+"""Further runs in the same process: what does not repeat its bits has no condition to find."""
+
+COUNTED = 20
+"""Runs of what does not repeat them, of which the different results are counted."""
+
+
+def bisect(
+    model: str | Path,
+    left: Target,
+    right: Target,
+    *,
+    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    seed: int = 0,
+    trust: bool = False,
+    tell: Say = silent,
+) -> Conditions:
+    """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
+
+    ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
+    its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
+    dtypes. Errors: InputError, also where the function does not repeat its own bits at an end.
+    """
+    text = text_of(model, "between")
+    if is_function(text):
+        arrays = generated((), None, 0, shapes or {}, seed) if inputs is None else read(inputs)
+    else:
+        arrays = arrays_for(opened(text, trust), inputs, shapes or {}, seed)
+
+    def ask(where: Target) -> Step:
+        tell(f"running {where.text}")
+        try:
+            if where.version is not None:
+                installation.install(where)
+            with Apart(text, where, arrays) as process:
+                seen = [_digest(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)]
+                if len(set(seen)) > 1:
+                    more = COUNTED - len(seen)
+                    seen += [_digest(process.plain(arrays, trust)) for _ in range(more)]
+                    why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
+                    return Step(where.text, None, why=why)
+        except TargetError as error:
+            return Step(where.text, None, why=error.why)
+        except InputError as error:
+            if error.name in ("target", "model"):  # this release can't run it, or can't be run
+                return Step(where.text, None, why=error.why)
+            raise
+        return Step(where.text, seen[0], "")
+
+    return search(left, right, ask)
+
+
+def _digest(outputs: list[Any]) -> str:
+    """Returns a short name of the bits of all outputs."""
+    found = hashlib.sha256()
+    for one in outputs:
+        array = np.ascontiguousarray(one)
+        found.update(f"{array.dtype} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:12]

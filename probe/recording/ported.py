@@ -1,0 +1,603 @@
+"""A recorded operation as calls that any target's session can make: its meaning as specs.
+
+What a case or a step of a program can say (:mod:`probe.operation`) is told from the meanings of
+:mod:`probe.semantics` alone, so that there is one way from all libraries' operations to all
+targets. What an operation reads becomes activations and operands, channels last; what a session
+gives becomes the operation's result. An operation that is several in one (a convolution with its
+activation, attention's products) becomes several stages, of which NumPy computes those that move
+elements or round once: their bits are the same in every library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.activations import ACTIVATIONS
+from probe.case import Case
+from probe.errors import InputError
+from probe.geometry import Windows as Framed
+from probe.recording.contract import CONSTANT, WEIGHT
+from probe.recording.recording import Operation, Recording
+from probe.recording.sums import Part, Shape, behind_of, fits, sum_of
+from probe.semantics import (
+    Broadcasts,
+    Contracts,
+    Convolution,
+    Each,
+    Joins,
+    Meaning,
+    Normalises,
+    Pads,
+    Picks,
+    Reduces,
+    Reshapes,
+    Same,
+    Step,
+    Steps,
+    Turns,
+    Windows,
+)
+from probe.semantics.elementwise import SIXTH
+
+Arrays = Sequence[np.ndarray]
+
+SETTLED = "it moves elements or rounds once"
+"""Why an operation is not sent: its bits are the same in every library."""
+
+RANKS = {1: "1d", 2: "2d", 3: "3d"}
+
+
+@dataclass(frozen=True, eq=False)
+class Called:
+    """One call of a target's library.
+
+    ``spec``: as a worker has it (``Case.spec``, or of a step between windows). ``inputs``: the
+    activations, from what is read; ``output``: how the result lies in what is given. ``operands``:
+    makes the spec's own arrays, from what is read. ``case``: the same as a case, where it is one.
+    """
+
+    spec: Mapping[str, Any]
+    inputs: tuple[Part, ...]
+    output: Part
+    operands: Callable[[Arrays], dict[str, np.ndarray]] = lambda reads: {}
+    case: Case | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One step of an operation: ``does`` it with what it ``reads``, which are numbers of values:
+    first what the operation reads, then what each stage gives."""
+
+    reads: tuple[int, ...]
+    does: Called | Callable[[Arrays], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is known around a meaning: ``shapes`` and ``dtypes`` of what it reads, of which some are
+    ``fixed`` (weights, and what is computed from these alone), the ``shape`` and ``dtype`` of what
+    it gives, and the ``axis`` of that with the channels, None where no operation says."""
+
+    shapes: tuple[Shape, ...]
+    shape: Shape
+    dtypes: tuple[str, ...]
+    dtype: str
+    fixed: tuple[bool, ...]
+    axis: int | None = None
+
+
+class Ports:
+    """The operations of a recording as stages. ``axes``: by value, which axis is the channels'."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.known: dict[tuple[int, tuple[Shape, ...]], list[Stage]] = {}
+        self.axes = _channels(recording)
+        self.used = {*recording.outputs, *(n for one in recording.operations for n in one.reads)}
+        self.fixed = [False] * len(recording.values)
+        for number, value in enumerate(recording.values):
+            if value.given < 0:
+                self.fixed[number] = value.role in (WEIGHT, CONSTANT) or prod(value.shape) == 1
+            else:
+                reads = recording.operations[value.given].reads
+                self.fixed[number] = bool(reads) and all(self.fixed[n] for n in reads)
+
+    def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
+        """Returns an operation's stages. InputError: no part of it is a call, with the reason.
+
+        ``shapes``: of what it reads, where they aren't the recorded ones.
+        """
+        key = one.number, tuple(shapes)
+        if key not in self.known:
+            self.known[key] = self._stages(one, key[1])
+        return self.known[key]
+
+    def _stages(self, one: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
+        values = self.recording.values
+        if not one.gives or self.used.intersection(one.gives[1:]):
+            raise _refused(one.op, f"it gives {len(one.gives)} results")
+        number = one.gives[0]
+        given = values[number]
+        if all(self.fixed[n] for n in one.reads):
+            raise _refused(one.op, "it reads weights alone")
+        if one.meaning.rounds is not None and not isinstance(one.meaning, Windows | Steps):
+            raise _refused(one.op, SETTLED)
+        frame = Frame(
+            tuple(values[n].shape for n in one.reads),
+            given.shape,
+            tuple(values[n].dtype for n in one.reads),
+            given.dtype,
+            tuple(self.fixed[n] for n in one.reads),
+            self.axes.get(number),
+        )
+        meaning = one.meaning
+        if shapes and shapes != frame.shapes:
+            meaning, shape = _resized(meaning, shapes, frame.shape)
+            frame = replace(frame, shapes=shapes, shape=shape)
+        if 0 in frame.shape or any(0 in shape for shape in frame.shapes):
+            raise _refused(one.op, "it has no elements")
+        found = _stages(meaning, frame)
+        if not any(isinstance(stage.does, Called) for stage in found):
+            raise _refused(one.op, SETTLED)
+        return found
+
+
+def _refused(op: str, why: str) -> InputError:
+    return InputError("operation", op, why, "")
+
+
+def _channels(recording: Recording) -> dict[int, int]:
+    """Returns the axis of the channels of those values of which a convolution or a pool says it, or
+    an operation between that keeps the shape."""
+    found: dict[int, int] = {}
+    values = recording.values
+    for one in recording.operations:
+        first = getattr(one.meaning, "steps", ())[:1]
+        meaning: Any = first[0].meaning if first else one.meaning
+        inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+        if isinstance(inner, Windows):
+            turned = getattr(meaning, "turned", range(len(values[one.reads[inner.reads[0]]].shape)))
+            found[one.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
+            found[one.gives[0]] = inner.channels
+    for some in (recording.operations, recording.operations[::-1], recording.operations):
+        for one in some:
+            if not isinstance(one.meaning, Each | Normalises | Same | Pads) or not one.reads:
+                continue
+            first, given = one.reads[0], one.gives[0]
+            if len(values[first].shape) == len(values[given].shape):
+                for here, there in ((first, given), (given, first)):
+                    if here in found:
+                        found.setdefault(there, found[here])
+    return found
+
+
+def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple[Meaning, Shape]:
+    """Returns what an operation means for operands of other sizes, and the shape of what it gives
+    then; ``shape``: as it was recorded. InputError: that isn't known."""
+    if isinstance(meaning, Each):
+        used = [shapes[n] for n in meaning.reads or range(len(shapes))]
+        return meaning, np.broadcast_shapes(*(used if meaning.along is None else used[:1]))
+    if isinstance(meaning, Normalises | Same):
+        return meaning, shapes[0]
+    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+    if isinstance(inner, Windows) and inner.kind != "transposed":
+        turned = getattr(meaning, "turned", range(len(shape)))
+        to = [shapes[inner.reads[0]][axis] for axis in turned]
+        framed = Framed(inner.kernel, inner.stride, inner.dilation, inner.padding, inner.ceil)
+        outputs = framed.outputs([to[axis] for axis in inner.spatial])
+        for axis, size in zip(inner.spatial, outputs, strict=True):
+            to[axis] = size
+        to[inner.channels] = to[inner.channels] if inner.pool else shape[inner.channels]
+        return meaning, tuple(to)
+    if isinstance(meaning, Contracts):
+        texts, out = meaning.spelled(*(shapes[n] for n in meaning.reads))
+        sizes: dict[str, int] = {}
+        for text, number in zip(texts, meaning.reads, strict=True):
+            for letter, size in zip(text, shapes[number], strict=True):
+                sizes[letter] = max(sizes.get(letter, 1), size)
+        return meaning, tuple(sizes[letter] for letter in out)
+    if isinstance(meaning, Reduces):
+        axes = {axis % len(shapes[0]) for axis in meaning.axes}
+        every = enumerate(shapes[0])
+        left = [(axis, 1 if axis in axes else size) for axis, size in every]
+        return meaning, tuple(size for axis, size in left if meaning.keep or axis not in axes)
+    if isinstance(meaning, Turns):
+        return meaning, tuple(shapes[0][axis] for axis in meaning.axes)
+    if isinstance(meaning, Steps) and not any(one.more for one in meaning.steps):
+        steps, known = list[Step](), list(shapes)
+        for one in meaning.steps:
+            given = tuple(known[n] for n in one.reads)
+            inside, to_shape = _resized(one.meaning, given, one.shape)
+            steps.append(replace(one, meaning=inside, shape=to_shape))
+            known.append(to_shape)
+        return replace(meaning, steps=tuple(steps)), known[-1]
+    raise _refused(meaning.word or type(meaning).__name__, "it can't be run at other sizes")
+
+
+def _stages(meaning: Meaning, frame: Frame) -> list[Stage]:
+    """Returns what a meaning is in stages. InputError: a part of it is neither call nor known."""
+    if not isinstance(meaning, Steps):
+        made, count = _called(meaning, frame), len(frame.shapes)
+        found = [Stage(tuple(range(count)), made)]
+        bias = getattr(meaning, "bias", None)
+        if bias is not None and (made.case is None or made.case.bias is None):
+            found.append(Stage((count, bias), _computed(Each("add"), frame.shape)))
+        return found
+    try:
+        first, functions = behind_of(meaning, frame.shapes)
+        if isinstance(first, Steps):
+            return _in_turn(meaning, frame)
+        found = _stages(first, frame)
+    except InputError:
+        return _in_turn(meaning, frame)
+    behind = replace(frame, shapes=(frame.shape,), dtypes=(frame.dtype,), fixed=(False,))
+    for word, numbers in functions:
+        last = len(frame.shapes) + len(found) - 1
+        if word == "add":
+            if frame.shapes[numbers[0]] != frame.shape:
+                return _in_turn(meaning, frame)
+            found.append(Stage((last, numbers[0]), _computed(Each("add"), frame.shape)))
+        else:
+            found.append(Stage((last,), _either(Each(word, "", numbers), behind)))
+    return found
+
+
+def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
+    """Returns the stages of each step, one after the other."""
+    if any(one.more for one in meaning.steps):
+        raise _refused(meaning.word or "several", "a step of it gives several results")
+    places = list(range(len(frame.shapes)))
+    shapes, fixed = list(frame.shapes), list(frame.fixed)
+    dtypes = list(frame.dtypes)
+    found: list[Stage] = []
+    for one in meaning.steps:
+        inner = Frame(
+            tuple(shapes[n] for n in one.reads),
+            one.shape,
+            tuple(dtypes[n] for n in one.reads),
+            frame.dtype,
+            tuple(fixed[n] for n in one.reads),
+            frame.axis if one.shape == frame.shape else None,
+        )
+        if isinstance(one.meaning, Steps) or not all(inner.fixed):
+            stages = _stages_or_computed(one.meaning, inner)
+        else:
+            every = tuple(range(len(inner.shapes)))
+            stages = [Stage(every, _computed(one.meaning, one.shape))]
+        base = len(frame.shapes) + len(found)
+        reads = [places[n] for n in one.reads]
+        for stage in stages:
+            numbers = [reads[n] if n < len(reads) else base + n - len(reads) for n in stage.reads]
+            found.append(Stage(tuple(numbers), stage.does))
+        places.append(len(frame.shapes) + len(found) - 1)
+        shapes.append(one.shape)
+        dtypes.append(frame.dtype)
+        fixed.append(all(inner.fixed))
+    if meaning.gives and meaning.gives[0] != len(places) - 1:
+        raise _refused(meaning.word or "several", "it gives what an earlier step computes")
+    return found
+
+
+def _stages_or_computed(meaning: Meaning, frame: Frame) -> list[Stage]:
+    if isinstance(meaning, Steps):
+        return _stages(meaning, frame)
+    return [Stage(tuple(range(len(frame.shapes))), _either(meaning, frame))]
+
+
+def _either(meaning: Meaning, frame: Frame) -> Called | Callable[[Arrays], np.ndarray]:
+    """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
+    settled = meaning.rounds is not None
+    return _computed(meaning, frame.shape) if settled else _called(meaning, frame)
+
+
+# what NumPy computes of an operation that is several in one
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "negative": np.negative,
+    "absolute": np.absolute,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.minimum(np.maximum(x, 0), 6),
+}
+"""NumPy's for what rounds at most once in float32 and float64; its float16 is rounded from float32,
+which comes to the same (:class:`probe.backends.reference.Arithmetic`)."""
+
+
+def _computed(meaning: Meaning, to: Shape) -> Callable[[Arrays], np.ndarray]:
+    """Returns a step that moves elements or rounds once, as NumPy's function. InputError."""
+    if isinstance(meaning, Each) and meaning.reads is None and meaning.along is None:
+        known = FUNCTIONS.get(meaning.word)
+        if meaning.word == "clip" and len(meaning.numbers) == 2:
+            known = partial(_clipped, low=meaning.numbers[0], high=meaning.numbers[1])
+        elif meaning.word == "leaky_relu":
+            known = partial(_leaky, alpha=dict(meaning.numbers)["alpha"])
+        elif meaning.numbers:
+            known = None
+        if known is not None:
+            return partial(_each, function=known, beside=meaning.beside)
+    moves: dict[type, Callable[..., Any]] = {
+        Reshapes: lambda one, x: x,
+        Same: lambda one, x: x,
+        Turns: lambda one, x: x.transpose(one.axes),
+        Picks: lambda one, x: np.take(x, one.index, one.axis),
+        Broadcasts: lambda one, x: _broadcast(x, one.axes, to),
+    }
+    if (moved := moves.get(type(meaning))) is not None:
+        return lambda reads: np.asarray(moved(meaning, reads[0])).reshape(to)
+    if isinstance(meaning, Joins):
+        joined = np.stack if meaning.stacked else np.concatenate
+        return lambda reads: joined(list(reads), axis=meaning.axis)
+    if isinstance(meaning, Pads) and min(min(one) for one in meaning.widths) >= 0:
+        return lambda reads: _padded(reads[0], meaning)
+    name = getattr(meaning, "word", "") or type(meaning).__name__
+    raise _refused(name, "NumPy does not compute this step")
+
+
+def _each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, ...]) -> np.ndarray:
+    kind = reads[0].dtype
+    if kind.kind != "f":
+        raise _refused("step", f"NumPy computes no {kind} here")
+    given: list[Any] = list(reads)
+    for place, value, _ in beside:
+        given.insert(place, kind.type(value))
+    with np.errstate(all="ignore"):
+        return np.asarray(function(*given), kind)
+
+
+def _clipped(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
+    found = x if low is None else np.maximum(x, x.dtype.type(low))
+    return found if high is None else np.minimum(found, x.dtype.type(high))
+
+
+def _leaky(x: np.ndarray, alpha: float) -> np.ndarray:
+    return np.where(x > 0, x, x * x.dtype.type(alpha))
+
+
+def _broadcast(x: np.ndarray, axes: Sequence[int], to: Shape) -> np.ndarray:
+    sizes = [1] * len(to)
+    for axis, size in zip(axes, x.shape, strict=True):
+        sizes[axis] = size
+    return np.ascontiguousarray(np.broadcast_to(x.reshape(sizes), to))
+
+
+def _padded(x: np.ndarray, meaning: Pads) -> np.ndarray:
+    value = floats.round_to(np.array(meaning.value), meaning.dtype)[()]
+    return np.pad(x, meaning.widths, constant_values=value)
+
+
+# what is a call
+
+
+def _called(meaning: Meaning, frame: Frame) -> Called:
+    """Returns a meaning as a call. InputError: no spec says it, with the reason."""
+    if frame.dtype not in floats.FORMATS:
+        raise _refused(meaning.word or type(meaning).__name__, f"it gives {frame.dtype}")
+    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+    if isinstance(inner, Windows):
+        return _window(meaning, inner, frame)
+    if isinstance(meaning, Contracts):
+        return _product(meaning, frame)
+    if isinstance(meaning, Reduces):
+        return _sum(meaning, frame)
+    if isinstance(meaning, Normalises):
+        return _softmax(meaning, frame)
+    if isinstance(meaning, Each):
+        return (
+            _batch_norm(meaning, frame)
+            if meaning.word == "batch_norm"
+            else _each_of(meaning, frame)
+        )
+    name = meaning.word or type(meaning).__name__
+    raise _refused(name, getattr(meaning, "why", "") or "no target's call says it")
+
+
+def _taken(reads: Arrays, parts: Mapping[str, Part]) -> dict[str, np.ndarray]:
+    return {name: part.taken(reads[part.number]) for name, part in parts.items()}
+
+
+def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
+    """Returns a convolution or a pool."""
+    word, pooled = inner.word or inner.kind, inner.pool
+    if inner.kind in ("transposed", "sum"):
+        raise _refused(word, "no case is one")
+    if set(getattr(meaning, "holes", (1,))) != {1}:
+        raise _refused(word, "its input's elements are apart, as in a transposed convolution")
+    if min(min(pair) for pair in inner.padding) < 0:
+        raise _refused(word, "its padding is negative: it crops")
+    rank, dtypes = len(inner.kernel), [*frame.dtypes, frame.dtype]
+    if rank not in RANKS or (pooled and rank > 2):
+        raise _refused(word, f"it has {rank} spatial axes")
+    # a pool reads what a sum over its windows does, so its parts are found in the same way
+    summed = replace(inner, kind="sum") if pooled else inner
+    whole = replace(meaning, windows=summed) if isinstance(meaning, Convolution) else summed
+    asked = sum_of(whole, frame.shapes, frame.shape, dtypes)
+    op = f"{'avg' if inner.kind == 'average' else 'max'}_pool{RANKS[rank]}" if pooled else ""
+    depthwise = rank == 2 and 1 < inner.groups == asked.in_channels
+    op = op or ("depthwise_conv2d" if depthwise else f"conv{RANKS[rank]}")
+    words: dict[str, Any] = {"in_channels": asked.in_channels, "dtype": frame.dtype}
+    if pooled:
+        words |= {"ceil_mode": inner.ceil}
+        words |= {"pad_with": "zeros" if inner.counts_padding else "nothing"}
+    else:
+        words |= {"filters": asked.filters, "bias": None if asked.b is None else "normal"}
+        words |= {} if depthwise else {"groups": inner.groups}
+    sizes = inner.kernel, inner.stride, inner.dilation
+    case = Case(
+        *(op, inner.kernel),
+        length=asked.sizes[-1],
+        height=asked.sizes[:-1] or None,
+        stride=inner.stride,
+        dilation=inner.dilation,
+        padding=_padding(inner, Framed(*sizes, "same").pads(asked.sizes)),
+        batch=asked.batch,
+        **words,
+    )
+    if case.output_spatial() != tuple(len(one) for one in asked.index):
+        raise _refused(word, "its last windows reach beyond the input as no case's do")
+    parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
+    operands = partial(_taken, parts=parts)
+    return Called(case.spec(), (asked.x,), asked.y, operands, case)
+
+
+def _padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
+    """Returns the padding as a case's; by name where it is what TensorFlow's ``SAME`` adds, since
+    its users, and those of Keras and JAX, write that: explicit zeros are another call there."""
+    if not any(map(any, inner.padding)):
+        return "valid"
+    if inner.padding == same and not inner.counts_padding:
+        return "same"
+    return inner.padding
+
+
+def _product(meaning: Contracts, frame: Frame) -> Called:
+    """Returns rows times weights, or activations times activations. A bias that is not one number a
+    filter is left to the caller."""
+    word = meaning.word
+    texts, out = meaning.spelled(*(frame.shapes[n] for n in meaning.reads))
+    if meaning.numbers:
+        raise _refused(word, "its sums have a factor")
+    if {frame.dtypes[n] for n in meaning.reads} != {frame.dtype}:
+        raise _refused(word, "its operands have different formats")
+    sizes: dict[str, int] = {}
+    for text, number in zip(texts, meaning.reads, strict=True):
+        if len(set(text)) < len(text):
+            raise _refused(word, "it reads a diagonal")
+        for letter, size in zip(text, frame.shapes[number], strict=True):
+            sizes[letter] = max(sizes.get(letter, 1), size)
+    own = [  # an axis of length 1 that is broadcast belongs to the other operand alone
+        {x for x, n in zip(text, frame.shapes[number], strict=True) if n == sizes[x]}
+        for text, number in zip(texts, meaning.reads, strict=True)
+    ]
+    if (own[0] ^ own[1]) - set(out):
+        raise _refused(word, "an operand is summed by itself")
+    first, second = (frame.fixed[n] for n in meaning.reads)
+    rows, columns = (1, 0) if first and not second else (0, 1)
+    batch = [x for x in out if x in own[0] & own[1] and sizes[x] > 1]
+    filters = [x for x in out if x in own[columns] and x not in own[rows]]
+    lines = [x for x in out if x not in filters and x not in batch]
+    summed = [x for x in texts[rows] if x in own[0] & own[1] and x not in out]
+
+    def count(some: Sequence[str]) -> int:
+        return prod(sizes[letter] for letter in some)
+
+    def part(which: int, some: Sequence[str], *shape: int) -> Part:
+        """An operand with its axes in this order; those of size 1 come first."""
+        text, number = texts[which], meaning.reads[which]
+        held = [letter for letter in some if letter in text]
+        rest = [axis for axis, letter in enumerate(text) if letter not in held]
+        return Part.of(number, frame.shapes[number], [*rest, *map(text.index, held)], *shape)
+
+    g, m, k, n = (count(some) for some in (batch, lines, summed, filters))
+    x_axes, order = [*batch, *lines, *summed], [out.index(x) for x in (*batch, *lines, *filters)]
+    if batch or not frame.fixed[meaning.reads[columns]]:
+        turned = bool(texts[columns]) and texts[columns][-1] in summed
+        ends = [*summed, *filters] if not turned else [*filters, *summed]
+        right = part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
+        spec = _between("product", frame.dtype, k) | {"transposed": turned}
+        output = Part.of(0, frame.shape, order, g, m, n)
+        return Called(spec, (part(rows, x_axes, g, m, k), right), output)
+    parts, bias = {"w": part(columns, [*summed, *filters], k, n)}, meaning.bias
+    if bias is not None and fits(frame.shapes[bias], out, filters, sizes):
+        parts["b"] = Part.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
+    biased = "normal" if "b" in parts else None
+    case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
+    operands = partial(_taken, parts=parts)
+    output = Part.of(0, frame.shape, order, m, n)
+    return Called(case.spec(), (part(rows, x_axes, m, k),), output, operands, case)
+
+
+def _sum(meaning: Reduces, frame: Frame) -> Called:
+    """Returns a sum over the last axes."""
+    if meaning.word != "sum":
+        raise _refused(meaning.word, "no target's call says it")
+    shape = frame.shapes[0]
+    axes = sorted(axis % len(shape) for axis in meaning.axes)
+    if not axes or axes != list(range(len(shape) - len(axes), len(shape))):
+        raise _refused(meaning.word, "it adds along other axes than the last")
+    asked = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
+    case = Case("sum", in_channels=asked.in_channels, length=asked.length, dtype=frame.dtype)
+    return Called(case.spec(), (asked.x,), asked.y, case=case)
+
+
+def _between(op: str, dtype: str, channels: int, **numbers: float) -> dict[str, Any]:
+    return {"op": op, "dtype": dtype, "channels": channels, "parameters": numbers}
+
+
+def _rows(shape: Shape, axis: int | None) -> Part:
+    """Returns activations as a step between windows takes them: (batch, *spatial, channels); as
+    rows where the channels are last, or no operation says which axis is theirs: the elements then
+    lie in memory as they are."""
+    last = len(shape) - 1
+    if axis is None or axis == last or last < 1:
+        size = shape[-1] if shape else 1
+        return Part.of(0, shape, range(len(shape)), prod(shape) // max(size, 1), size)
+    order = [*(n for n in range(last + 1) if n != axis), axis]
+    return Part.of(0, shape, order, *(shape[n] for n in order))
+
+
+def _softmax(meaning: Normalises, frame: Frame) -> Called:
+    """Returns a softmax over one axis."""
+    if meaning.word != "softmax" or meaning.numbers or len(meaning.axes) != 1:
+        raise _refused(meaning.word, "no target's call says it")
+    part = _rows(frame.shape, meaning.axes[0] % len(frame.shape))
+    spec = _between("activation", frame.dtype, part.shape[-1]) | {"activation": "softmax"}
+    return Called(spec, (part,), part)
+
+
+def _each_of(meaning: Each, frame: Frame) -> Called:
+    """Returns an activation."""
+    word, numbers = meaning.word, dict(meaning.numbers) if _named(meaning.numbers) else None
+    alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
+    exact = word == "hard_sigmoid" and meaning.numbers == SIXTH
+    if word not in ACTIVATIONS or meaning.beside or len(meaning.reads or (0,)) != 1:
+        raise _refused(word, "no target's call says it")
+    if not exact and (numbers is None or set(numbers) != ({"alpha"} if alpha else set())):
+        raise _refused(word, f"no target's call has its numbers {meaning.numbers}")
+    if meaning.reads is None and len(frame.shapes) != 1:
+        raise _refused(word, "it reads more than the activations")
+    number = (meaning.reads or (0,))[0]
+    given = {} if exact or not numbers else {"alpha": numbers["alpha"]}
+    part = _rows(frame.shape, frame.axis)
+    spec = _between("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
+    return Called(spec, (replace(part, number=number),), part)
+
+
+def _named(numbers: tuple[Any, ...]) -> bool:
+    return all(isinstance(one, tuple) and len(one) == 2 for one in numbers)
+
+
+def _batch_norm(meaning: Each, frame: Frame) -> Called:
+    """Returns a batch norm with given means and variances as a scale and a shift a channel."""
+    used = list(meaning.reads or range(len(frame.shapes)))
+    axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
+    part = replace(_rows(frame.shape, axis), number=used[0])
+    spec = _between("normalisation", frame.dtype, part.shape[-1])
+    operands = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
+    return Called(spec, (part,), replace(part, number=0), operands)
+
+
+def _folded(
+    reads: Arrays, used: Sequence[int], numbers: tuple[Any, ...], dtypes: Sequence[str]
+) -> dict[str, np.ndarray]:
+    eps, scaled, shifted = numbers
+    given = [floats.widen(reads[n], dtypes[n]).reshape(-1) for n in used[1:]]
+    mean, variance = given[-2:]
+    scale = 1 / np.sqrt(variance + eps)
+    scale = scale * given[0] if scaled else scale
+    shift = (given[int(scaled)] if shifted else 0.0) - mean * scale
+    dtype = dtypes[used[0]]
+    return {"scale": floats.round_to(scale, dtype), "shift": floats.round_to(shift, dtype)}

@@ -1,0 +1,353 @@
+"""A recording replayed on a target: its operations run on the target's session, one by one.
+
+What a target's library can be asked for (:mod:`probe.recording.ported`) it computes: an old
+release, an emulated processor, another library. What moves elements or rounds once has the same
+bits everywhere, and everything else runs by itself, in the library of the recording; both are run
+again where what they read has become different. So the result is a run like any other: comparing,
+judging and explaining put their questions to the target.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from probe import floats
+from probe.errors import InputError, ProbeError, TargetError
+from probe.launch import AnySession, open_session
+from probe.printing import counted
+from probe.recording import RECORDERS
+from probe.recording.apart import Apart, Trusted, base, own
+from probe.recording.contract import Operation
+from probe.recording.ported import Called, Ports
+from probe.recording.recording import Made, Repeat, Run, recorded
+from probe.recording.store import Kept, digest
+from probe.recording.walk import unsteady
+from probe.target import Target, unavailable
+
+KEYS = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed(Run):
+    """A run on a target. ``there``: numbers of the operations that the target computed. Of the
+    others that are not ``alone`` elements are moved or rounded once, as everywhere."""
+
+    there: frozenset[int] = frozenset()
+
+    @property
+    def said(self) -> str:
+        """Returns how many of the operations ran on the target, and what did not."""
+        every = self.recording.operations
+        same = len(every) - len(self.there) - len(self.alone or {})
+        told = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
+        told += [f"{same} move elements or round once, as everywhere"] * bool(same)
+        alone = self.alone or {}
+        whys = Counter(f"{every[n].op}: {why}" for n, why in alone.items())
+        each = [why if count == 1 else f"{count} times {why}" for why, count in whys.items()]
+        some = "; ".join(each[:4]) + f"; and {len(each) - 4} more" * (len(each) > 4)
+        told += [f"{len(alone)} ran in the model's own library ({some})"] * bool(each)
+        return f"{self.recording.target}: {', '.join(told)}"
+
+
+class Port:
+    """A started session that keeps the weights it has been sent. Errors: TargetError."""
+
+    def __init__(self, session: AnySession) -> None:
+        self.session = session
+        self.name = f"port-{next(KEYS)}"
+        self.keys: set[str] = set()
+        self.refused: dict[str, str] = {}
+        self.process: object = None
+
+    def call(self, one: Called, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
+        """Returns the result of one call. ``keep``: its weights are sent once; else each time."""
+        operands = one.operands(reads)
+        given = [part.taken(reads[part.number]) for part in one.inputs]
+        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(given)}
+        self._alive()
+        if one.case is not None and not keep:
+            shape = one.case.weight_shape
+            w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
+            header = {"do": "run", "spec": dict(one.spec)}
+            _, found = self.session.request(header, {**arrays, **operands, **w})
+            return one.output.put(found["y"])
+        key = f"{self.name}-{self._key(one.spec, operands) if keep else 'once'}"
+        if key not in self.keys or not keep:
+            self._send(key, [dict(one.spec)], [list(range(len(given)))], len(given), [operands])
+        _, found = self.session.request({"do": "through", "key": key}, arrays)
+        return one.output.put(found["y0"])
+
+    def _alive(self) -> None:
+        """Starts the process again where it is gone: it has forgotten all weights."""
+        process = getattr(self.session, "pid", 0)
+        if self.process != process or process is None:
+            self.session.revive()
+            self.process = getattr(self.session, "pid", 0)
+            self.keys.clear()
+
+    def _key(self, spec: Mapping[str, Any], operands: Mapping[str, np.ndarray]) -> str:
+        digests = {name: digest(array) for name, array in operands.items()}
+        return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
+
+    def _send(
+        self,
+        key: str,
+        specs: list[dict[str, Any]],
+        reads: list[list[int]],
+        inputs: int,
+        operands: Sequence[Mapping[str, np.ndarray]],
+    ) -> None:
+        arrays = {f"{n}.{name}": a for n, one in enumerate(operands) for name, a in one.items()}
+        header = {"do": "network", "key": key, "specs": specs, "own": True}
+        self.session.request(header | {"reads": reads, "inputs": inputs}, arrays)
+        self.keys.add(key)
+
+
+@dataclass(frozen=True, eq=False)
+class There:
+    """An operation that runs on a target: as of ``Isolated``. ``keep``: as of ``Port.call``.
+    InputError: no part of it is a call."""
+
+    port: Port
+    ports: Ports
+    one: Operation
+    keep: bool = False
+
+    def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
+        values = list(reads)
+        for stage in self.ports.stages(self.one, [array.shape for array in reads]):
+            given = [values[n] for n in stage.reads]
+            if isinstance(stage.does, Called):
+                values.append(self.port.call(stage.does, given, self.keep))
+            else:
+                values.append(stage.does(given))
+        return values[-1:]
+
+
+def replayed(run: Run, port: Port | AnySession) -> Replayed:
+    """Computes a run once more, each operation on the target where its library can be asked for it.
+
+    ``port``: the target's started session, or what keeps weights there for further runs. An
+    operation that the library refuses runs by itself. Errors: TargetError where the target fails;
+    InputError where an operation can't be run by itself, or its operands were left out.
+    """
+    port = port if isinstance(port, Port) else Port(port)
+    ports, text = Ports(run.recording), port.session.target.text
+    values, operations = list(run.recording.values), list[Operation]()
+    store, changed = Kept(run.store), dict[int, np.ndarray]()
+    there, alone = set[int](), dict[int, str]()
+    for one in run.recording.operations:
+        same = not any(n in changed for n in one.reads)
+        found = None
+        try:
+            ports.stages(one)
+            found = There(port, ports, one, True)(_reads(run, one, changed))
+            there.add(one.number)
+            operations.append(replace(one, again=There(port, ports, one), lines=None))
+        except InputError as error:
+            settled = one.meaning.rounds is not None or all(ports.fixed[n] for n in one.reads)
+            if not settled:
+                alone[one.number] = error.why
+        except TargetError as error:
+            if error.kind != "unsupported":
+                raise
+            alone[one.number] = error.why
+        if one.number not in there:
+            operations.append(one)
+        if found is None and same:  # it gives what it gave
+            continue
+        if found is None:
+            found = _by_itself(run, one, changed)
+        for number, array in zip(one.gives, found, strict=False):
+            _put(run, number, array, store, values, changed)
+        if one.meaning.notices and one.gives and one.gives[0] in changed:
+            values[one.gives[0]] = replace(
+                values[one.gives[0]], zeros=_noticed(run, one, values, changed)
+            )
+    recording = replace(run.recording, target=text, values=values, operations=operations)
+    return Replayed(
+        *(recording, store, frozenset(), "", run.made, run.keys, run.kinds, alone),
+        there=frozenset(there),
+    )
+
+
+def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+    found = [changed[n] if n in changed else run.array(n) for n in one.reads]
+    if any(array is None for array in found):
+        why = f"{one.name} reads what was left out of the recording"
+        raise InputError("recording", one.name, why, "record it again with more --most bytes")
+    return found  # type: ignore[return-value]
+
+
+def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+    if one.again is None:
+        why = "it can't be run alone, and what it reads has other bits on the target"
+        raise InputError("operation", one.name, why, "give the model's own library as the target")
+    with np.errstate(all="ignore"):
+        return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
+
+
+def _put(
+    run: Run,
+    number: int,
+    array: np.ndarray,
+    store: Kept,
+    values: list[Any],
+    changed: dict[int, np.ndarray],
+) -> None:
+    """Takes a result in the place of the recorded value, if its bits are different."""
+    value = values[number]
+    array = np.asarray(array).reshape(value.shape)
+    name = digest(array)
+    if name == value.digest:
+        return
+    changed[number] = array
+    content = None if value.content is None else array
+    store.put(array, name)
+    values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
+
+
+def _noticed(
+    run: Run, one: Operation, values: Sequence[Any], changed: Mapping[int, np.ndarray]
+) -> np.ndarray | None:
+    def given(number: int) -> Any:
+        def exact() -> np.ndarray:
+            dtype = values[number].dtype
+            array = changed[number] if number in changed else run.array(number)
+            assert array is not None
+            return floats.widen(array, dtype) if dtype in floats.FORMATS else array
+
+        return exact
+
+    return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
+
+
+def steadily(run: Run, port: Port, what: str) -> Replayed:
+    """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
+    where outputs do."""
+    found, again = replayed(run, port), Repeat(run.recording.values)
+    again.digests = [value.digest for value in replayed(run, port).recording.values]
+    again.addresses = [None] * len(again.digests)
+    values = found.recording.values
+    apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
+    if apart.intersection(found.recording.outputs):
+        raise unsteady(found, again, what)
+    return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
+
+
+def _made(made: Made | None, facts: Mapping[str, Any]) -> Made | None:
+    """Returns where a replay was made: with the releases of the target's process."""
+    if made is None:
+        return None
+    libraries = {"numpy": facts.get("numpy_version")}
+    libraries[str(facts.get("library"))] = facts.get("library_version")
+    told = {"python": facts.get("python_version"), "libraries": libraries}
+    return replace(made, made={**made.made, **told})
+
+
+class OnTarget:
+    """A model on a target that is not its own library's: recorded here, replayed there.
+
+    As of ``Elsewhere``, with ``side`` and ``plain`` for any inputs. ``opened``: the model;
+    ``session``: a started one. Weights are sent once, whatever the inputs' sizes.
+    """
+
+    def __init__(self, opened: Any, session: AnySession) -> None:
+        self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
+
+    def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
+        """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
+        return replayed(recorded(self.opened.recorder(arrays)), self.port)
+
+    def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Returns the outputs alone."""
+        found = self.side(arrays).outputs
+        return [np.array(one) for one in found if one is not None]
+
+
+class Reached(Trusted):
+    """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
+    target, as it was replayed."""
+
+    def __enter__(self) -> Run:
+        run = self.stored.run()
+        if run.alone is None:
+            return super().__enter__()
+        assert run.made is not None
+        try:
+            session: AnySession = open_session(Target.parse(run.recording.target)).__enter__()
+        except ProbeError as error:
+            where = f"{self.stored.folder.name}: its operations can't be run again"
+            run.made.notes.append(f"{where}: {error}")
+            return run
+        self.session = session
+        ports, port, operations = Ports(run.recording), Port(session), list[Operation]()
+        for one in run.recording.operations:
+            asked = None if one.number in run.alone else There(port, ports, one)
+            try:
+                ports.stages(one)
+            except InputError:
+                asked = None
+            operations.append(replace(one, again=asked))
+        return replace(run, recording=replace(run.recording, operations=operations), untried="")
+
+
+class Sides:
+    """Runs of a model on targets, for as long as ``running`` is open.
+
+    ``model``: a file, or ``module:function``; ``folder``: for recordings. On its own library's
+    target the model itself runs there, in a process of its own; for every other one it is recorded
+    in such a process and replayed. Errors: as of ``Apart.record`` and ``steadily``.
+    """
+
+    def __init__(self, model: str, folder: Path, running: ExitStack, trust: bool = False) -> None:
+        self.model, self.folder, self.running, self.trust = model, folder, running, trust
+        self.there: dict[str, Apart] = {}
+        self.ports: dict[str, Port] = {}
+        self.runs: list[tuple[str, Mapping[str, np.ndarray], bool, Run]] = []
+
+    def record(
+        self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool = False
+    ) -> tuple[Run, bool | None]:
+        """Returns a run with these inputs, and whether it had gradients, where that is known."""
+        if own(where, self.model):
+            run, process = self._recorded(where, given, what, gradients)
+            if RECORDERS.get(process.library) == RECORDERS.get(where.name):
+                return run, process.gradients
+        if why := unavailable(where):  # before the model is run
+            raise TargetError(where.text, "unavailable", why)
+        run, process = self._recorded(base(where, self.model), given, what, gradients)
+        return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+
+    def _recorded(
+        self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool
+    ) -> tuple[Run, Apart]:
+        if where.text not in self.there:
+            process = Apart(self.model, where, given)
+            self.there[where.text] = self.running.enter_context(process)
+        process = self.there[where.text]
+        for text, inputs, had, run in self.runs:
+            if text == where.text and inputs is given and had == gradients:
+                return run, process
+        process.arrays = dict(given)
+        out = self.folder / f"run{len(self.runs)}"
+        run = process.record(out, self.trust, what=what, gradients=gradients)
+        self.runs.append((where.text, given, gradients, run))
+        return run, process
+
+    def _port(self, where: Target) -> Port:
+        if where.text not in self.ports:
+            session: AnySession = open_session(where)
+            self.running.enter_context(session)
+            self.ports[where.text] = Port(session)
+        return self.ports[where.text]
