@@ -111,7 +111,7 @@ class Functions(TorchFunctionMode):
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
-        steps = {one: Steps(one, self._native) for one in recurrent}
+        steps = {one: Steps(one, operators.keeper, self._native) for one in recurrent}
         self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()

@@ -141,7 +141,8 @@ class Each(Meaning):
 def applied(word: str, *reads: Labels, numbers: tuple[Any, ...] = ()) -> Labels:
     """Returns the labels of a function of elements, as an operation of this word has them."""
     known = functions.of(word)
-    each = Each(word, known.zero or "stays" * known.keeps_zero, numbers)
+    kind = Vanishes if word == "exp" else Each  # as ``operations.function`` has it
+    each = kind(word, known.zero or "stays" * known.keeps_zero, numbers)
     shape = np.broadcast_shapes(*(one.shape for one in reads))
     return each.labels(reads, [shape], tag(word))[0]
 
