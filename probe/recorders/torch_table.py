@@ -31,8 +31,9 @@ UNTAGGED = {
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
  diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
  masked_select _pack_padded_sequence reflection_pad1d reflection_pad2d reflection_pad3d
- replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
- _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"""
+ replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d
+ upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+ _upsample_nearest_exact3d"""
 """What moves the elements of its first operand, by numbers and indices: it is asked where."""
 
 
