@@ -112,3 +112,51 @@ def test_weights_that_need_no_gradients_are_multiplied_as_others(torch):
     wanted = require_alike(torch, module, x)[0](x)
     module.requires_grad_(False)
     assert all(map(torch.equal, require_alike(torch, module, x)[0](x), wanted))
+
+
+def attentions(torch):
+    """Modules of attention by name, and the shapes of what each takes beside its samples."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    class Called(torch.nn.Module):
+        def __init__(self, function, *parts):
+            super().__init__()
+            self.function, self.parts = function, torch.nn.ModuleList(parts)
+
+        def forward(self, *given):
+            return self.function(*self.parts, *given)
+
+    def heads(width, many=3):
+        return torch.nn.MultiheadAttention(width, many, batch_first=True)
+
+    def behind(layer, x, m):
+        return layer(x, x, x, key_padding_mask=m < 0, need_weights=False)[0]
+
+    causal = torch.ones(11, 11, dtype=torch.bool).tril()
+    return {
+        "own weights": (Called(lambda a, x: a(x, x, x, need_weights=False)[0], heads(24)), []),
+        "given weights": (Called(lambda a, x: a(x, x, x)[0], heads(24)), []),
+        "behind a mask": (Called(behind, heads(24)), [(11,)]),
+        "decoder": (torch.nn.TransformerDecoderLayer(24, 3, 48, batch_first=True), [(7, 24)]),
+        "encoder": (torch.nn.TransformerEncoderLayer(24, 3, 48, batch_first=True), []),
+        "two axes": (Called(lambda x: attend(x[:, None], x[:, None], x[:, None], causal)), []),
+        "groups": (Called(lambda x, y: attend(x[:, None], y, y, enable_gqa=True)), [(1, 13, 24)]),
+        "odd width": (Called(lambda x: attend(*(x[:, None, :, :10],) * 3, is_causal=True)), []),
+    }
+
+
+ATTENTIONS = (
+    *("own weights", "given weights", "behind a mask", "decoder", "encoder", "two axes"),
+    *("groups", "odd width"),
+)
+
+
+@pytest.mark.parametrize("tell", [True, False], ids=["cancelling", "drawn"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_keeps_its_bits_in_every_batch(torch, name, tell):
+    module, more = attentions(torch)[name]
+    draw = np.random.default_rng(2)
+    x = [samples(draw, 24, 11, 24), *(samples(draw, 24, *shape) for shape in more)]
+    if name == "behind a mask":
+        x[1][:, 0] = 1  # not all keys of a sample are hidden
+    require_alike(torch, loaded(torch, module, tell), *map(torch.from_numpy, x))
