@@ -112,6 +112,7 @@ ROOMS = {
     "recorders": "a recorder for each library: its operations and what each computes",
     "plots": "pictures of answers",
     "thresholds": "at which sizes, and since which release, a target changes how it adds",
+    "padding": "padded sizes of a recorded model that change no bit",
     "network": "networks run on padded inputs",
     "invariant": "the same bits at every batch and length, by sizes that add alike",
     "remedies": "what keeps the bits, and what it costs",

@@ -19,10 +19,11 @@ from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError
 from probe.floats import rounded_text
-from probe.network import between, graph_plan
-from probe.network.graph import Graph, Serves, Sized
-from probe.network.graph_plan import GraphPlan
-from probe.network.kept import Box
+from probe.padding import between
+from probe.padding import plan as graph_plan
+from probe.padding.kept import Box
+from probe.padding.plan import GraphPlan
+from probe.padding.search import Graph, Serves, Sized
 from probe.progress import Say, silent
 from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes

@@ -29,7 +29,7 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.enclosure import UNKNOWN, Rounding, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, Accuracy, Rounding, of_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
 from probe.order import arithmetic
@@ -41,6 +41,9 @@ CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
     *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
+
+JUDGED = 1 << 23
+"""Products of outputs that are held against the exact sums: less than a replay of them costs."""
 
 OF_SUMS = {"order", "rounding", "precision", "flush"}
 """Causes that two replayed summations show."""
@@ -388,13 +391,30 @@ class Comparison:
         leaves = self._classes[1][read]
         return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
-    @cached_property
+    @property
     def rounding(self) -> Rounding:
         """Returns whether rounding can be why the differing pairs differ, in counts.
 
         Those that replay on both sides are ``explained``, whatever their cause. Of the others that
         read the same, both sides are held against all results that rounding can give.
         """
+        return Rounding.of(*self._held)
+
+    def beyond(self) -> tuple[Run, np.ndarray] | None:
+        """Returns a side and the place of its first output that no rounding can give, of the sums
+        with fewer summands; None where there is none."""
+        explained, left, right, _ = self._held
+        sides = (self.left, self.pairs.left, left), (self.right, self.pairs.right, right)
+        found = [
+            (side, places[self.differing[number]])
+            for side, places, verdicts in sides
+            for number in np.flatnonzero((verdicts == BEYOND) & ~explained)[:1]
+        ]
+        return min(found, key=lambda one: one[0].case.summands, default=None)
+
+    @cached_property
+    def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What ``Rounding.of`` counts: a bool or a verdict for each differing pair."""
         which = self.differing
         explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
         open_ = ~explained & self.pairs.same_window[which]
@@ -407,7 +427,28 @@ class Comparison:
                 values = side.operands.y[tuple(some.T)]
                 verdicts[number, open_], near = enclosed.judged(values)
                 flush[open_] |= near
-        return Rounding.of(explained, verdicts[0], verdicts[1], flush)
+        return explained, verdicts[0], verdicts[1], flush
+
+    @cached_property
+    def accuracy(self) -> Accuracy | None:
+        """Returns how far both sides' differing outputs are from the exact sums; None where these
+        are not known, as of pools.
+
+        Those that read different inputs have no exact result in common and are left out; of very
+        many as many as ``JUDGED`` products allow are taken, evenly.
+        """
+        which = self.differing[self.pairs.same_window[self.differing]]
+        most = max(1, JUDGED // max(1, self.left.case.summands))
+        which = (
+            which[np.unique(np.linspace(0, len(which) - 1, most).astype(int))]
+            if most < len(which)
+            else which
+        )
+        left, right = (places[which] for places in (self.pairs.left, self.pairs.right))
+        if not len(which) or (found := of_operands(self.left.operands, *left.T)) is None:
+            return None
+        sides = ((self.left, left), (self.right, right))
+        return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
 
     def orders(self, side: Run) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -435,6 +476,7 @@ class Comparison:
             "signed_zero": self.signed_zero,
             "causes": self.causes,
             "rounding": self.rounding.to_json(),
+            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
             "replayed": self.replayed,
             "by_order": self.by_order,
             "certified": bool(self.compared) and bool(self.certified().all()),

@@ -6,7 +6,16 @@ another formula, or other inputs. A result inside is *within rounding*: not refu
 mean that some order gives it.
 """
 
-from probe.enclosure.enclosure import BEYOND, UNKNOWN, WITHIN, Enclosure, Rounding
+from probe.enclosure.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, Enclosure, Rounding
 from probe.enclosure.sums import of_operands, of_sums
 
-__all__ = ["BEYOND", "UNKNOWN", "WITHIN", "Enclosure", "Rounding", "of_operands", "of_sums"]
+__all__ = [
+    "BEYOND",
+    "UNKNOWN",
+    "WITHIN",
+    "Accuracy",
+    "Enclosure",
+    "Rounding",
+    "of_operands",
+    "of_sums",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,8 @@ class Enclosure:
     ``radius``: the largest distance from it that ``low`` and ``high`` allow. ``overflow``: whether
     some order may overflow, which gives an infinity or NaN. ``sure``: NaN or an infinity where the
     operands settle that the result is this one; 0 where they don't. ``flushed``: what subnormal
-    operands and results that become zero may add to the distance.
+    operands and results that become zero may add to the distance. ``sizes``: the sum of magnitudes
+    of the products.
     """
 
     dtype: str
@@ -95,6 +97,7 @@ class Enclosure:
     overflow: np.ndarray
     sure: np.ndarray
     flushed: np.ndarray
+    sizes: np.ndarray
 
     @property
     def radius(self) -> np.ndarray:
@@ -119,6 +122,23 @@ class Enclosure:
         open_ = flush | (settled & ~same & self.overflow)
         return np.where(inside, WITHIN, np.where(open_, UNKNOWN, BEYOND)), flush
 
+    @property
+    def condition(self) -> np.ndarray:
+        """Returns the condition number of each sum, sum |x w| / |sum x w|: by how much relative
+        errors of the products may grow. Infinite where the exact sum is zero."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.sizes / np.abs(self.exact)
+
+    def ulps(self, values: np.ndarray) -> np.ndarray:
+        """Returns how far results are from the exact ones, in units in the last place of these; NaN
+        where there is no number."""
+        y, form = floats.widen(values, self.dtype), floats.format_of(self.dtype)
+        _, power = np.frexp(self.exact)
+        unit = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
+        with np.errstate(invalid="ignore"):
+            found = np.abs(y - self.exact) / unit
+        return np.where(np.isfinite(y) & (self.sure == 0), found, np.nan)
+
     def distance(self, values: np.ndarray) -> np.ndarray:
         """Returns how far results are from the exact ones, in units of ``radius``; NaN where there
         is no number."""
@@ -139,3 +159,71 @@ class Enclosure:
         """Returns those of some outputs, by number."""
         names = [f.name for f in fields(self) if f.name != "dtype"]
         return Enclosure(self.dtype, *(getattr(self, name)[index] for name in names))
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far both sides' results are from the exact ones: arrays of one element an output, NaN
+    where there is no number.
+
+    ``ulps``, ``bounds``: of the left and of the right side, in units in the last place of the exact
+    result, and in units of what rounding can do at the most (``Enclosure.radius``). ``condition``:
+    of each sum.
+    """
+
+    ulps: tuple[np.ndarray, np.ndarray]
+    bounds: tuple[np.ndarray, np.ndarray]
+    condition: np.ndarray
+
+    @classmethod
+    def of(cls, found: Enclosure, left: np.ndarray, right: np.ndarray) -> Accuracy:
+        """Holds both sides' results (container) against the exact sums of the same products."""
+        return cls(
+            (found.ulps(left), found.ulps(right)),
+            (found.distance(left), found.distance(right)),
+            found.condition,
+        )
+
+    @property
+    def counted(self) -> int:
+        """Returns how many outputs have numbers on both sides."""
+        return int((np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])).sum())
+
+    def to_json(self) -> dict[str, object] | None:
+        """Returns what ``accuracy`` of the command's JSON has; None where no output has numbers.
+
+        ``closer``: at how many outputs a side is closer to the exact result.
+        """
+        known = np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])
+        if not known.any():
+            return None
+        both = [one[known] for one in self.ulps]
+        closer = (both[0] < both[1]).sum(), (both[1] < both[0]).sum()
+        condition = self.condition[known]
+        found: dict[str, object] = {"outputs": int(known.sum())}
+        for name, ulps, bounds, count in zip(
+            ("left", "right"), both, self.bounds, closer, strict=True
+        ):
+            found[name] = {
+                "closer": int(count),
+                "median_ulp": float(np.median(ulps)),
+                "max_ulp": float(ulps.max()),
+                "max_bound": float(bounds[known].max()),
+            }
+        middle = float(np.median(condition))
+        return found | {"condition": middle if np.isfinite(middle) else None}
+
+    @property
+    def words(self) -> str:
+        """Returns which side is the more accurate in a sentence; empty where it isn't known."""
+        told: Any = self.to_json()
+        if told is None:
+            return ""
+        left, right = told["left"], told["right"]
+        text = floats.rounded_text
+        far = f"off by up to {text(left['max_ulp'])} and {text(right['max_ulp'])} ulp"
+        bound = f"{text(left['max_bound'])} and {text(right['max_bound'])} of what rounding can do"
+        return (
+            f"closer to the exact result: the left at {left['closer']:,} of {told['outputs']:,} "
+            f"outputs, the right at {right['closer']:,}; {far} ({bound})"
+        )

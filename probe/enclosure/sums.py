@@ -111,7 +111,7 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     tiny = floats.tiny(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
-    return Enclosure(dtype, low, high, exact, overflow, sure, flushed)
+    return Enclosure(dtype, low, high, exact, overflow, sure, flushed, up + down)
 
 
 def bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:

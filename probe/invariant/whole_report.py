@@ -168,7 +168,7 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
 
 def _graph(operation: Any, largest: int, place: int) -> Any:
     """Returns the program padded along its batch, with content from a place on."""
-    from probe.network.graph import Graph
+    from probe.padding.search import Graph
     from probe.recording.walk import CHANGED, watched
 
     class Moved(Graph):

@@ -8,11 +8,11 @@ fresh operands; what it was found for (network, target, versions) and what it as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,48 +22,11 @@ from probe.layout import CONTIGUOUS
 from probe.network.geometry import Requirement
 from probe.network.running import content, padded
 from probe.network.safe import END_TO_END_SETS, SafeLengths
+from probe.padding.plan import Range, joined, padded_size
 from probe.thresholds.switches import threads_of, threads_text
 
 CHECKS = 12
 """Contents, evenly spread, on which a plan is checked with operands of their own."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Neighbouring contents with one padded size; ``least``: what their windows alone ask."""
-
-    first: int
-    last: int
-    least: int
-    padded: int
-
-    def alike(self, other: Range) -> bool:
-        """Returns whether the other follows and differs in its contents alone."""
-        return self.last + 1 == other.first and other == replace(
-            self, first=other.first, last=other.last
-        )
-
-
-Ranges = TypeVar("Ranges", bound=Range)
-
-
-def joined(ranges: Iterable[Ranges]) -> list[Ranges]:
-    """Returns neighbours that differ in their contents alone as one range; in rising order."""
-    found: list[Ranges] = []
-    for one in ranges:
-        if found and found[-1].alike(one):
-            found[-1] = replace(found[-1], last=one.last)
-        else:
-            found.append(one)
-    return found
-
-
-def padded_size(ranges: Iterable[Range], content: int) -> int:
-    """Returns the padded size for content of a length. KeyError outside of the ranges."""
-    for one in ranges:
-        if one.first <= content <= one.last:
-            return one.padded
-    raise KeyError(content)
 
 
 @dataclass(frozen=True)

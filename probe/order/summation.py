@@ -201,6 +201,7 @@ class Summation(NamedTuple):
         return {
             "id": self.tree.id,
             "tree": self.tree.text,
+            "depth": self.tree.depth,
             "fused": sorted(self.rounding.fused),
             "rounding": self.style,
             "accumulator": self.rounding.accumulator_format or dtype,

@@ -150,14 +150,18 @@ def _sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list
     return found
 
 
+def weighted(meaning: Meaning) -> bool:
+    """Returns whether an operation's sums are of products with weights, so that these can ask."""
+    first = first_of(meaning)
+    windows = isinstance(first, Windows) and not first.pool
+    return windows or isinstance(first, Contracts | Convolution)
+
+
 def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
-    first = first_of(left.recording.operations[one.left].meaning)
-    weighted = isinstance(first, Contracts | Convolution) or (
-        isinstance(first, Windows) and not first.pool
-    )
-    budget = BUDGET if weighted else 0  # a mean's division is nothing that certificates ask about
+    # a mean's division is nothing that certificates ask about
+    budget = BUDGET if weighted(left.recording.operations[one.left].meaning) else 0
     made = Judged("order", certified=True)
     for output, pair in enumerate(one.gives):
         if not pair.compared:

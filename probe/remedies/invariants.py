@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError, ProbeError
-from probe.network.graph import SETS, Graph, Sized
-from probe.network.kept import apart
+from probe.padding.kept import apart
+from probe.padding.search import SETS, Graph, Sized
 from probe.recording.subject import Called, leaves, of_function
 
 NAME, DOC = "invariant", "probe.stable.invariant: each call stays in sizes that add alike"

@@ -28,9 +28,9 @@ from probe.launch import InlineSession
 from probe.network.between import Layerwise
 from probe.network.chain import Network
 from probe.network.comparison import as_float64
-from probe.network.graph import Graph, Serves, Sized
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
+from probe.padding.search import Graph, Serves, Sized
 from probe.progress import Tell
 from probe.remedies.cases import Sessions, Timers, Work, few
 from probe.remedies.invariants import DOC, NAME, Invariant, call

@@ -6,8 +6,11 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from probe import floats, machine
 from probe.case import Case
@@ -273,6 +276,54 @@ def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
     return "\n\n".join([head, *sides])
+
+
+LISTED = 200
+"""Products of a sum up to which a report lists them, for a computation that anybody can check."""
+
+
+def beyond(found: Comparison) -> str:
+    """Returns the proof that an output is beyond rounding, as a computation in exact fractions;
+    empty where none is, or where it has more products than anybody reads.
+
+    n additions and products, each off by a factor of at most 1 + u, are off by at most
+    ((1 + u)^(n + 1) - 1) times the sum of magnitudes, in any order (Higham, "Accuracy and Stability
+    of Numerical Algorithms", section 4.2); smaller enclosures are what found it.
+    """
+    if (one := found.beyond()) is None:
+        return ""
+    side, (position, channel) = one[0], one[1].tolist()
+    given, case = side.operands, side.case
+    group = channel // (case.filters // case.groups)
+    x, w = given.columns[group][:, position], given.weights[:, channel]
+    y = given.y[position, channel]
+    values = [floats.widen(np.atleast_1d(array), case.dtype).tolist() for array in (x, w, y)]
+    if given.b is not None:
+        values[0].append(float(floats.widen(given.b, case.dtype)[channel]))
+        values[1].append(1.0)
+    if len(values[0]) > LISTED or not np.isfinite(np.concatenate(values)).all():
+        return ""
+    digits = floats.format_of(case.dtype).precision
+    name = "left" if side is found.left else "right"
+    lines = [
+        "from fractions import Fraction as F",
+        f"x, w, y = {values[0]}, {values[1]}, {values[2][0]!r}",
+        "terms = [F(a) * F(b) for a, b in zip(x, w)]",
+        f"most = ((1 + F(1, 2**{digits})) ** (len(x) + 2) - 1) * sum(map(abs, terms))",
+        "print(float(abs(F(y) - sum(terms)) / most))  # above 1: no order of additions gives y",
+    ]
+    ratio = _beyond_by(values[0], values[1], values[2][0], digits)
+    told = f"prints {ratio:.3g}" if ratio > 1 else f"prints {ratio:.3g}: a sharper bound found it"
+    head = f"An output on the {name} is beyond rounding: no order of its additions gives it. This"
+    code = "\n".join(lines)
+    return f"{head} {told}:\n\n```python\n{code}\n```"
+
+
+def _beyond_by(x: list[float], w: list[float], y: float, digits: int) -> float:
+    """Returns what the computation of ``beyond`` prints."""
+    terms = [Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True)]
+    most = ((1 + Fraction(1, 2**digits)) ** (len(x) + 2) - 1) * sum(map(abs, terms))
+    return float(abs(Fraction(y) - sum(terms)) / most) if most else float("inf")
 
 
 def _reach(evidence: Evidence) -> str:

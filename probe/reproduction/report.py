@@ -101,6 +101,7 @@ def _described(made: Reproduction, form: str) -> str:
         ("Question", question(made)),
         ("The finding it came from", _finding(made)),
         ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
+        ("Beyond rounding", content.beyond(made.explanation)),
         ("Why", content.cause(made)),
         ("Kernels", content.kernels(made)),
         ("Elsewhere", _elsewhere(made)),

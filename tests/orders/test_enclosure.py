@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 
 import numpy as np
 import pytest
 
+import probe
 from probe import floats
 from probe.case import Case
 from probe.comparison import Revealer, Shapes, compared
@@ -17,6 +19,7 @@ from probe.enclosure.sums import FEW, WIDER
 from probe.explain import explain
 from probe.launch import open_session
 from probe.order.arithmetic import fma_float64, to_odd, two_sum
+from probe.reproduction import content
 from probe.target import Target
 
 REFERENCE = Target.parse("reference")
@@ -194,6 +197,20 @@ def test_a_wrong_output_is_beyond_rounding_and_the_side_is_named():
     assert "beyond rounding: 1" in found.lines()[2] and "the right (1)" in found.lines()[2]
 
 
+def test_the_proof_in_a_report_is_a_computation_that_anybody_can_run(capsys):
+    def change(y):
+        y[4, 1] *= 1.01
+
+    told = content.beyond(wrong_on_the_right(change))
+    assert told.startswith("An output on the right is beyond rounding")
+    (code,) = re.findall(r"```python\n(.*)\n```", told, re.DOTALL)
+    assert len(code.splitlines()) == 5
+    exec(code, {})
+    printed = float(capsys.readouterr().out)
+    assert printed > 1 and f"prints {printed:.3g}:" in told
+    assert content.beyond(wrong_on_the_right(lambda y: None)) == ""
+
+
 def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
     def change(y):
         y[4, 1] = np.nextafter(y[4, 1], np.float32(0))
@@ -214,3 +231,36 @@ def test_what_is_replayed_is_explained(algorithm, word):
     told = found.to_json()["rounding"]
     assert told[word] == len(found.differing) > 0
     assert sum(told[name] for name in ("explained", "within", "beyond", "unknown")) == told[word]
+
+
+def test_the_side_that_adds_in_pairs_is_the_more_accurate_one():
+    case = Case(op="matmul", in_channels=384, filters=64, length=3)
+    found = probe.explain(case, "reference", against_target="reference,algorithm=pairwise")
+    told = found.to_json()
+    accuracy, orders = told["accuracy"], told["left_orders"] + told["right_orders"]
+    assert accuracy["outputs"] == told["differing"]
+    assert accuracy["right"]["closer"] > 3 * accuracy["left"]["closer"]
+    assert accuracy["right"]["median_ulp"] < accuracy["left"]["median_ulp"]
+    assert 0 < accuracy["left"]["max_bound"] < 1 and accuracy["condition"] > 1
+    assert [one["depth"] for one in orders] == [383, 9]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_distances_from_the_exact_result_are_in_its_own_units(dtype):
+    x, w, _ = drawn("normal", dtype, 30, 40, False, 3)
+    found = of_sums(x, w, dtype)
+    nearest = floats.round_to(found.exact, dtype)
+    assert (found.ulps(nearest) <= 0.5 + 1e-9).all()
+    up = floats.widen(nearest, dtype) + np.ldexp(
+        1.0, np.frexp(found.exact)[1] - floats.format_of(dtype).precision
+    )
+    assert (found.ulps(floats.round_to(up, dtype)) <= 1.5 + 1e-9).all()
+    assert (found.ulps(floats.round_to(up, dtype)) >= 0.25).all()
+    exact = np.abs(floats.widen(x, dtype) * floats.widen(w, dtype)).sum(axis=0)
+    np.testing.assert_allclose(found.condition, exact / np.abs(found.exact), rtol=1e-6)
+
+
+def test_what_reads_different_inputs_has_no_accuracy():
+    case = Case(op="conv1d", kernel=3, length=9, stride=2, padding="same")
+    found = probe.explain(case, "reference", against_padding="valid").to_json()
+    assert found["accuracy"] is None or found["accuracy"]["outputs"] < found["differing"]

@@ -72,6 +72,8 @@ def explanation(
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
         parts += ["", causes_table(found.causes)]
+    if found.accuracy is not None and (words := found.accuracy.words):
+        parts += ["", Text(words)]
     parts += [*_certified(found), *_refusals(found)]
     for name, side in (("left", found.left), ("right", found.right)):
         parts += _orders(name, side, found.orders(side))

@@ -15,12 +15,12 @@ from probe.cli.show import explanation as explained
 from probe.cli.show.walks import walked
 from probe.floats import rounded_text
 from probe.network.comparison import AtLayer, PaddedComparison
-from probe.network.graph import Serves, Sized
-from probe.network.graph_plan import GraphPlan
-from probe.network.kept import Box
 from probe.network.plan import Plan
 from probe.network.report import Report
 from probe.order import certificate
+from probe.padding.kept import Box
+from probe.padding.plan import GraphPlan
+from probe.padding.search import Serves, Sized
 from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 from probe.remedies.invariants import Invariant

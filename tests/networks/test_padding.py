@@ -8,7 +8,7 @@ import pytest
 
 import probe
 from probe.errors import InputError
-from probe.network.graph import Graph
+from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
 from probe.remedies import networks
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows

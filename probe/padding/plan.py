@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from probe.network.between import Between
-from probe.network.graph import Graph, Sized
-from probe.network.kept import Box, index
-from probe.network.plan import Range, joined, padded_size
+from probe.padding.between import Between
+from probe.padding.kept import Box, index
+from probe.padding.search import Graph, Sized
 from probe.progress import Say, silent
 
 CHECKS, SEED = 12, 300
@@ -29,6 +28,44 @@ OWN_PLACES = (
     "of each output the entries of the valid part are kept: the following ones carry a state on "
     "through the padding"
 )
+
+
+@dataclass(frozen=True)
+class Range:
+    """Neighbouring contents with one padded size; ``least``: what their windows alone ask."""
+
+    first: int
+    last: int
+    least: int
+    padded: int
+
+    def alike(self, other: Range) -> bool:
+        """Returns whether the other follows and differs in its contents alone."""
+        return self.last + 1 == other.first and other == replace(
+            self, first=other.first, last=other.last
+        )
+
+
+Ranges = TypeVar("Ranges", bound=Range)
+
+
+def joined(ranges: Iterable[Ranges]) -> list[Ranges]:
+    """Returns neighbours that differ in their contents alone as one range; in rising order."""
+    found: list[Ranges] = []
+    for one in ranges:
+        if found and found[-1].alike(one):
+            found[-1] = replace(found[-1], last=one.last)
+        else:
+            found.append(one)
+    return found
+
+
+def padded_size(ranges: Iterable[Range], content: int) -> int:
+    """Returns the padded size for content of a length. KeyError outside of the ranges."""
+    for one in ranges:
+        if one.first <= content <= one.last:
+            return one.padded
+    raise KeyError(content)
 
 
 @dataclass(frozen=True)

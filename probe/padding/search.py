@@ -4,8 +4,14 @@ Content of n entries along the axis (positions of a length, rows of a batch) is 
 The run at the full size is the reference: its outputs that read content, told from those of
 padding alone, are to come out of a shorter run bit for bit. A size serves where these outputs read
 the same there, and where every operation on the way computes them alike: sums by order, functions
-place by place, the rest by bits (:mod:`probe.recording.judging`). Every graph is followed, as far
-as its recorder knows what its operations mean; what is in the way is named.
+place by place, the rest by bits (:mod:`probe.recording.judging`). Whole runs on several contents
+have to agree too. What is in the way is named.
+
+Where every operation reads a pattern of positions, a size takes no recording: what it shares with
+the full run is arithmetic (:mod:`probe.padding.positions`), and of the operations the last ones are
+asked first (:mod:`probe.padding.computing`), whose few sizes many sizes of the model share. Other
+graphs, such as attention behind a mask, whose zeros decide what is read, are recorded at every size
+and for every content, and followed by their labels.
 """
 
 from __future__ import annotations
@@ -20,14 +26,18 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
-from probe.network.kept import NEAR, Box, Part, apart, box_of, index, place_of, where_kept
 from probe.operands import normal
+from probe.padding.computing import Asked, Computing
+from probe.padding.kept import NEAR, Box, Part, apart, box_of, index, place_of, where_kept
+from probe.padding.positions import NEVER, NotDerived, Positions
 from probe.recording.adding import Known
+from probe.recording.alone import unequal
 from probe.recording.difference import Aligned
 from probe.recording.followed import Followed, Told, follow, reading
 from probe.recording.judging import Judged, judged
 from probe.recording.labelling import labels_of
 from probe.recording.recording import Run, recorded
+from probe.recording.store import digest
 from probe.semantics import (
     MOVED,
     Joins,
@@ -119,6 +129,9 @@ class Graph:
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
         self._sized: dict[int, Sized] = {}
+        self._capacities: dict[int, int] = {}
+        self._agreed: dict[int, int] = {}
+        self._told: set[int] = set()
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
@@ -177,12 +190,110 @@ class Graph:
         return found
 
     @cached_property
+    def positions(self) -> Positions | None:
+        """Returns what every size shares with the full run; None where that can't be derived, or
+        where something reads the whole axis."""
+        full = self.side(self.fixed, self.fixed)
+        values, inputs = full.recording.values, dict[int, int]()
+        for name, axis in self.along.items():
+            digests = {digest(self.inputs(self.fixed, self.fixed)[name])}
+            inputs |= {
+                n: axis
+                for n, one in enumerate(values)
+                if one.given < 0 and one.digest in digests and one.shape == self.arrays[name].shape
+            }
+        floating = [n for n in inputs if values[n].floating]
+        zeros = inputs if not self.value else [n for n in inputs if n not in floating]
+        try:
+            found = Positions(full, self._all_content, inputs, list(zeros), self.fixed)
+        except (NotDerived, InputError):
+            return None
+        sizes = (found.size_of_far, self.fixed - 1, self.fixed - 2)
+        some = [found.at(size) for size in sizes if size > 0 and found.takes(size)]
+        outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
+        if not outputs or not any(all(one.leading[n] for n in outputs) for one in some):
+            return None
+        return found
+
+    def _all_content(self, size: int) -> Run:
+        return self.side(size, size)
+
+    @cached_property
+    def read(self) -> dict[int, np.ndarray]:
+        """Returns of each value the lowest position of the inputs that each of its own reads."""
+        assert self.positions is not None
+        return self.positions.lowest()
+
+    @cached_property
+    def wanted(self) -> dict[int, np.ndarray]:
+        """Returns of each output, by its value's number, how much content its positions read at
+        least: those are kept for which there is more."""
+        assert self.positions is not None
+        read, found = self.read, {}
+        for n in dict.fromkeys(self.positions.run.outputs):
+            if n in read:
+                found[n] = read[n]
+                if len(read[n]) == self.fixed > 1 and (read[n] == 0).all():
+                    self.own_places = True
+                    found[n] = np.arange(self.fixed)
+        return found
+
+    @cached_property
+    def weights(self) -> dict[int, np.ndarray]:
+        """Returns ``wanted`` of all values: the least content of which something that is kept reads
+        a position."""
+        assert self.positions is not None
+        return self.positions.weights(self.wanted)
+
+    def capacity(self, size: int) -> int:
+        """Returns the longest content whose outputs read the same in a run of a size; 0 where there
+        is none."""
+        assert self.positions is not None
+        if size not in self._capacities:
+            leading = self.positions.at(size).leading
+            lacking = [one[leading[n] :].min(initial=NEVER) for n, one in self.wanted.items()]
+            self._capacities[size] = int(min(size, *lacking))
+        return self._capacities[size]
+
+    def _agreeing(self, size: int) -> int:
+        """Returns the longest content whose outputs whole runs have with the full run's bits."""
+        assert self.positions is not None
+        if size not in self._agreed:
+            leading, found = self.positions.at(size).leading, size
+            for seed in range(SETS):
+                runs = [self.run(size, to, seed) for to in (size, self.fixed)]
+                for place, n in enumerate(self.positions.run.outputs):
+                    if n not in self.wanted:
+                        continue
+                    axis = self.positions.axis(n)
+                    assert axis is not None
+                    mine, whole = (np.moveaxis(one[place], axis, 0) for one in runs)
+                    count = leading[n]
+                    if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
+                        found = 0
+                        continue
+                    value = self.positions.run.values[n]
+                    bad = unequal(mine[:count], whole[:count], value.dtype)
+                    bad = np.asarray(bad.reshape(count, -1).any(axis=1))
+                    found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
+            self._agreed[size] = found
+        return self._agreed[size]
+
+    @cached_property
+    def computing(self) -> Computing:
+        """Returns the operations at other sizes than the full run's."""
+        assert self.positions is not None
+        return Computing(self.positions, self.known)
+
+    @cached_property
     def nothing(self) -> Run:
         """Returns the run of padding alone, at the full size."""
         return self.side(0, self.fixed)
 
     def boxes(self, content: int) -> tuple[Box | None, ...]:
         """Returns what of each output of the full run reads content."""
+        if content not in self._boxes and self.positions is not None:
+            self._boxes[content] = tuple(self._box(n, content) for n in self.positions.run.outputs)
         if content not in self._boxes:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
@@ -190,6 +301,16 @@ class Graph:
             found = tuple(box_of(reading(ours[n], theirs[m])) for n, m in outputs)
             self._boxes[content] = self._own_places(content, found) if self.own_places else found
         return self._boxes[content]
+
+    def _box(self, number: int, content: int) -> Box | None:
+        """Returns what of an output reads content, by what its positions read."""
+        assert self.positions is not None
+        reading = np.flatnonzero(self.wanted.get(number, np.zeros(0, int)) < content)
+        if number not in self.wanted or not len(reading):
+            return None
+        start, stop = int(reading[0]), int(reading[-1]) + 1
+        whole = (start, stop) == (0, len(self.wanted[number]))
+        return () if whole else (Part(self.positions.axes[number], start, stop),)
 
     def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
         """Of outputs that have an entry for each of the input's, those of content alone."""
@@ -226,6 +347,11 @@ class Graph:
     def _searched(self, content: int, start: int) -> Sized:
         self.over()
         self.checked(content)
+        if self.positions is not None:
+            try:
+                return self._searched_derived(content)
+            except NotDerived:  # what was met so far did not tell some size
+                self._record_all()
         least, over, at_least = 0, "", None
         if why := self.hopeless(content):
             return Sized(content, self.fixed, self.fixed, why, self.own(content))
@@ -242,6 +368,43 @@ class Graph:
                 return Sized(content, least, size, at_least, told)
         own = self.own(content)
         return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
+
+    def _searched_derived(self, content: int) -> Sized:
+        """Does as ``_searched``, from where the next shorter content has its sizes: longer content
+        has no shorter ones. Raises NotDerived."""
+        before = [n for n in self._sized if n < content]
+        known = self._sized[max(before)] if before else None
+        start = max(content, known.least if known else 0)
+        sizes = (size for size in range(start, self.fixed) if self._capacity(size) >= content)
+        least = next(sizes, self.fixed)
+        start = max(least, known.safe if known and not known.over else 0)
+        own, over = self.own(content), ""
+        at_least = own if least == self.fixed else self._derived(content, least, named=True)
+        if at_least.serves:
+            return Sized(content, least, least, at_least, at_least)
+        for size in range(start, self.fixed):
+            if self._capacity(size) < content:
+                continue
+            if self.over():
+                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                break
+            told = self._derived(content, size, named=False)
+            if told.serves:
+                return Sized(content, least, size, at_least, told)
+        return Sized(content, least, self.fixed, at_least, own, over)
+
+    def _record_all(self) -> None:
+        """Goes on without what is derived: every size is recorded."""
+        self.positions = None
+        self._boxes.clear()
+        self._sized.clear()
+
+    def _capacity(self, size: int) -> int:
+        """Does as ``capacity``; 0 where the model does not run."""
+        try:
+            return self.capacity(size)
+        except InputError:
+            return 0
 
     def over(self) -> bool:
         """Returns whether the time is over that searching may take."""
@@ -301,9 +464,14 @@ class Graph:
 
         ``named``: of a size at which whole runs differ, find the operation.
         """
-        self.tried += 1
         if size == self.fixed:
             return self.own(content)
+        if self.positions is not None:
+            try:
+                return self._derived(content, size, named)
+            except NotDerived:  # what was met so far did not tell this size
+                self._record_all()
+        self.tried += 1
         try:
             side = self.side(content, size)
         except InputError as error:
@@ -319,6 +487,50 @@ class Graph:
                 return Serves(False, "differs", boxes=boxes)
             return self._differs(content, size, boxes)
         return self._judged(content, size, boxes)
+
+    def _derived(self, content: int, size: int, named: bool) -> Serves:
+        """Judges a size by what it shares with the full run. Raises NotDerived."""
+        assert self.positions is not None
+        try:
+            at, capacity = self.positions.at(size), self.capacity(size)
+        except InputError as error:
+            return Serves(False, why=error.why, lacking=True)
+        if capacity < content:
+            lost = (
+                one
+                for one in self.positions.linked
+                if any((self.weights[n][at.leading[n] :] < content).any() for n in one.gives)
+            )
+            name = next((self.positions.run.operations[one.number].name for one in lost), "")
+            why = "outputs of the valid part read different values at this size"
+            return Serves(False, "unknown", name, why, lacking=True)
+        boxes = self.boxes(content)
+        self.tried += size not in self._told
+        self._told.add(size)
+        guilty: Asked | None = None
+        told = []
+        for one in reversed(self.computing.deciding):
+            asked = self.computing.at(one, at, size)
+            if asked is None:
+                continue
+            told.append(asked)
+            if any((self.weights[n][: len(m)][m] < content).any() for n, m in asked.apart.items()):
+                guilty = asked
+                if not named:
+                    return Serves(False, "differs", boxes=boxes)
+        if guilty is not None:
+            return Serves(False, "differs", guilty.name, _differing(guilty.found), boxes=boxes)
+        if self._agreeing(size) < content:
+            why = "each operation by itself agrees, but the runs have different bits"
+            return Serves(False, "unknown", "", why, boxes=boxes)
+        doubts = [(one.name, one.found.why) for one in reversed(told) if one.found.why]
+        doubts += [("the whole run", self.doubt)] * bool(self.doubt)
+        certified = not doubts and all(
+            one.found.certified for one in told if one.found.how != "exact"
+        )
+        if not doubts:
+            return Serves(True, "same", certified=certified, boxes=boxes)
+        return Serves(True, "unknown", *doubts[0], boxes=boxes)
 
     def _follow(self, content: int, size: int) -> Followed:
         key = content, size
@@ -397,12 +609,7 @@ class Graph:
 
             if self._kept(content, side, follow(side, self.whole(content), alone)) is None:
                 break
-        how = one.found.how
-        what = {
-            "order": "outputs are added differently",
-            "place": "outputs are computed differently at their positions",
-        }.get(how, "outputs have different bits")
-        return one.one.name, f"{one.found.differing:,} {what}", "differs"
+        return one.one.name, _differing(one.found), "differs"
 
     def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
         """The first operation some of whose outputs that read content the short run hasn't."""
@@ -416,3 +623,12 @@ class Graph:
                 if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None
+
+
+def _differing(found: Judged) -> str:
+    """Returns how many outputs an operation computes differently, in words."""
+    what = {
+        "order": "outputs are added differently",
+        "place": "outputs are computed differently at their positions",
+    }.get(found.how, "outputs have different bits")
+    return f"{found.differing:,} {what}"

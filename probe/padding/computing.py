@@ -1,0 +1,228 @@
+"""Whether an operation computes at a shorter size as it does in the full run.
+
+The operation alone is asked, on the first positions of its recorded operands, whatever size the
+model would have to have for that: no recording of the model is needed, and an answer serves every
+size of the model at which the operation's operands have these sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from probe import window
+from probe.comparison import Revealer
+from probe.errors import ProbeError
+from probe.order.certificate import BUDGET, certify
+from probe.order.masks import Masks, SessionOperator
+from probe.order.tree import BIAS
+from probe.padding.positions import At, Linked, NotDerived, Positions
+from probe.recording.adding import Adds, Known
+from probe.recording.alone import Alone, same
+from probe.recording.difference import Aligned, Pair
+from probe.recording.judging import Judged, judged, settled, weighted
+from probe.recording.recording import Run
+from probe.recording.store import Kept
+from probe.semantics.labels import Selection
+
+WHOLE = Selection((), None, None, ((), ()))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An operation at some size. ``apart``: of each of its outputs that is wanted, by number, which
+    of the first positions it computes differently; ``found``: how that is known."""
+
+    linked: Linked
+    name: str
+    found: Judged
+    apart: dict[int, np.ndarray]
+
+
+class Computing:
+    """The operations of a model at other sizes. ``known``: what was revealed of some, as of
+    ``judging.judged``."""
+
+    def __init__(self, positions: Positions, known: Known) -> None:
+        self.positions, self.full, self.known = positions, positions.full, known
+        self.asked: dict[tuple[int, tuple[int, ...]], Asked] = {}
+        self.revealed: dict[tuple[int, int], Adds | None] = {}
+        operations = self.full.recording.operations
+        self.deciding = [
+            one for one in positions.linked if not settled(operations[one.number].meaning)
+        ]
+
+    def at(self, one: Linked, at: At, size: int) -> Asked | None:
+        """Returns what an operation computes in a run of ``size``; None where that is the very call
+        of the full run."""
+        sizes = tuple(at.sizes[n] for n in one.operands)
+        if sizes == tuple(map(self.positions.length, one.operands)):
+            return None
+        key = one.number, sizes
+        if key not in self.asked:
+            self.asked[key] = self._ask(one, at, size)
+        return self.asked[key]
+
+    def _ask(self, one: Linked, at: At, size: int) -> Asked:
+        operation = self.full.recording.operations[one.number]
+        sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
+        if not sizes or min(sizes.values()) < 1:
+            return Asked(one, operation.name, Judged("exact", certified=True), {})
+        steady = self.positions.steady(one.number)
+        try:
+            short = self._alone(one, sizes) if steady else self.positions.recording(size)
+        except NotDerived:
+            raise
+        except Exception as error:  # a library refuses a shape as it likes
+            why = " ".join(str(error).split())[:120]
+            return Asked(one, operation.name, Judged("", f"it could not be tested: {why}"), {})
+        aligned, leading = self._aligned(one, sizes)
+        found = self._as_full(one, short, aligned)
+        if found is None:
+            found = judged(aligned, short, self.full, self.known)
+        apart: dict[int, np.ndarray] = {}
+        for pair, some in zip(aligned.gives, found.apart, strict=False):
+            if some is not None and some.any():
+                count = leading[pair.left]
+                apart[pair.left] = np.asarray(some.reshape(count, -1).any(axis=1))
+        return Asked(one, operation.name, found, apart)
+
+    def _as_full(self, one: Linked, short: Run, aligned: Aligned) -> Judged | None:
+        """Puts the certificate of the full run's sums to an operation's outputs: what answers a
+        question otherwise is added otherwise. None where the full run's are not certified."""
+        meaning = self.full.recording.operations[one.number].meaning
+        if not meaning.sums or not weighted(meaning):
+            return None
+        made = Judged("order", certified=True)
+        for output, pair in enumerate(aligned.gives):
+            if not pair.compared:
+                made.apart.append(None)
+                continue
+            try:
+                full = self._revealed(one.number, output)
+                there = Alone.of(self.full, one.number, output, pair, 1).index
+                adds = Adds(Alone.of(short, one.number, output, pair, 0))
+            except (ProbeError, ValueError, IndexError, KeyError):
+                return None
+            if full is None or adds.run.refusal or full.sum.weight_shape != adds.sum.weight_shape:
+                return None
+            apart = _refuted(adds, full, full.sum.places(there))
+            if apart is None:
+                return None
+            made.apart.append(apart)
+            made.outputs += len(apart)
+        return made
+
+    def _revealed(self, number: int, output: int) -> Adds | None:
+        """Returns the full run's operation with its sums revealed and certified; None where some
+        are not."""
+        if (number, output) not in self.revealed:
+            self.revealed[number, output] = None
+            value = self.full.recording.operations[number].gives[output]
+            size = prod(self.full.recording.values[value].shape)
+            side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
+            again = [] if side.again is None else side.call()
+            if again and same(side.chosen(again), side.outputs, side.value.dtype):
+                adds = Adds(side)
+                kept = self.known.setdefault(adds.key, Revealer(kept=None, budget=BUDGET))
+                adds.reveal(np.arange(len(adds.places)), kept)
+                self.revealed[number, output] = adds
+        return self.revealed[number, output]
+
+    def _alone(self, one: Linked, sizes: dict[int, int]) -> Run:
+        """Returns the full run with one operation's operands cut to size, and what it makes of
+        them."""
+        run, positions = self.full.recording, self.positions
+        operation = run.operations[one.number]
+        if operation.again is None:
+            raise ValueError("it can't be run alone")
+        reads = []
+        for n in operation.reads:
+            array = self.full.array(n)
+            if array is None:
+                raise ValueError("what it reads was left out")
+            if n in positions.axes:  # positions that are numbered, too, go with what is read there
+                count = sizes.get(n, sizes[one.operands[0]])
+                array = np.take(array, range(count), positions.axes[n])
+            reads.append(np.array(array, order="C"))
+        with np.errstate(all="ignore"):
+            gives = [np.asarray(each) for each in operation.again(reads)]
+        store, values = Kept(self.full.store), list(run.values)
+        pairs = [
+            *zip(operation.reads, reads, strict=True),
+            *zip(operation.gives, gives, strict=False),
+        ]
+        for n, array in pairs:
+            if n in positions.axes or n in operation.gives:
+                name = store.put(np.ascontiguousarray(array))
+                shape = array.shape
+                values[n] = replace(
+                    values[n], shape=shape, digest=name, content=None, zeros=None, address=None
+                )
+        for n in one.gives:
+            axis = positions.axis(n)
+            if axis is not None and values[n].shape[axis] != sizes[n]:
+                raise ValueError("it gives another shape alone")
+        return replace(self.full, recording=replace(run, values=values), store=store)
+
+    def _aligned(self, one: Linked, sizes: dict[int, int]) -> tuple[Aligned, dict[int, int]]:
+        """Returns the operation in both runs, with its first positions that must agree."""
+        operation = self.full.recording.operations[one.number]
+        made = Aligned(
+            *(operation.name, operation.op, operation.path, one.number, one.number),
+            inside=((one.number,), (one.number,)),
+        )
+        for n in operation.reads:
+            made.reads.append(self._pair(n, sizes.get(n) if n in one.operands else None, sizes))
+        leading = self.positions.leading(one, sizes)
+        for n in operation.gives:
+            count = leading.get(n, 0)
+            made.gives.append(self._pair(n, count, sizes))
+        return made, leading
+
+    def _pair(self, number: int, count: int | None, sizes: dict[int, int]) -> Pair:
+        """``count``: of positions that must agree; None: all elements."""
+        shape = self.full.recording.values[number].shape
+        axis = self.positions.axis(number)
+        if count is None or (axis is None and count):
+            return Pair(number, number, WHOLE, True, prod(shape))
+        if axis is None or number not in sizes:
+            none = np.zeros(0, np.int64)
+            return Pair(number, number, Selection((), none, none, ((), ()), True), True, 0)
+        index = np.arange(count)
+        lengths = (sizes[number],), (shape[axis],)
+        rest = prod(n for a, n in enumerate(shape) if a != axis)
+        chosen = Selection((axis,), index, index, lengths)
+        return Pair(number, number, chosen, True, count * rest)
+
+
+def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None:
+    """Returns which of a short run's outputs do not add as their ``partners`` (outputs, 2) in the
+    full one; None where those are not certified, or no certificate can be put.
+
+    Of what the short run's windows read: where they meet its end, the full run's add zeros.
+    """
+    orders, classes = full.run.orders, window.read_classes(short.sum)  # type: ignore[arg-type]
+    if orders is None or orders.certified is None:
+        return None
+    at = tuple(partners.T)
+    if not orders.certified[at].all():
+        return None
+    numbers = orders.index[at]
+    kinds = classes[0][short.places[:, 0] % len(classes[0])]  # the same for each entry of a batch
+    masks = Masks(SessionOperator(short.session, short.sum))  # type: ignore[arg-type]
+    apart = np.zeros(len(partners), bool)
+    for number, kind in set(zip(numbers.tolist(), kinds.tolist(), strict=True)):
+        if number < 0:  # its window reads nothing
+            continue
+        mine = (numbers == number) & (kinds == kind)
+        leaves = classes[1][kind]
+        read = [BIAS if leaf == short.sum.summands else int(leaf) for leaf in leaves]
+        claimed = orders.summations[number].restricted(read)
+        told = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
+        if told.why:
+            return None
+        apart[mine] = ~told.holds
+    return apart

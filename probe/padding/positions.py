@@ -1,0 +1,440 @@
+"""What a run of any size shares with the full one, derived from recordings at very few sizes.
+
+Of each operation it is known which positions of the padded axis its outputs read (``reads``). From
+that follow, by arithmetic, for every size: how many positions each value has, how many of them are
+those of the full run, and which content the outputs read. An operation is looked at where its
+operands have other sizes than in the full run, once for every remainder that its stride leaves:
+there its labels have to bear out what is derived, else nothing is derived of the model. A size
+whose remainders were not met is recorded. So a model of many strides takes a recording for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe.errors import InputError
+from probe.padding.reads import Marked, Reads, by_position, reads
+from probe.recording.labelling import labels_of
+from probe.recording.recording import Recording, Run
+from probe.semantics.labels import ZERO, Labels
+
+NEVER = np.iinfo(np.int64).max
+"""The lowest position of content that is read by what reads none."""
+
+FAR = (1 / 8, 1 / 4, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
+"""Parts of the full size, the first of which that the model takes tells the padded axes."""
+
+MOST_RECORDINGS = 40
+
+
+class NotDerived(Exception):
+    """What a size shares can't be derived: each has to be recorded."""
+
+
+@dataclass
+class Met:
+    """An operation at one remainder of its operands' sizes: these, and those of its outputs.
+
+    ``aligned``: its outputs read as in the full run, from the first one on. ``absorbs``: where an
+    operand ends in zeros, its end is no different from further zeros.
+    """
+
+    reads: tuple[int, ...]
+    gives: tuple[int, ...]
+    aligned: bool
+    absorbs: bool
+
+
+@dataclass
+class Linked:
+    """An operation between values that depend on the padded inputs. ``reads``: by operand
+    and output. ``met``: by remainders."""
+
+    number: int
+    operands: tuple[int, ...]
+    gives: tuple[int, ...]
+    reads: dict[int, dict[int, Reads]]
+    met: dict[tuple[int, ...], Met] = field(default_factory=dict)
+
+    def remainders(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Returns what tells sizes of the operands that are derived from each other."""
+        periods = [self.reads[n][self.gives[0]].period for n in self.operands]
+        return tuple(
+            size % period if period else size for size, period in zip(sizes, periods, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class At:
+    """A run of some size. ``sizes``, ``leading``: of each value that depends on the padded inputs,
+    how many positions it has, and how many of the first ones are the full run's."""
+
+    sizes: dict[int, int]
+    leading: dict[int, int]
+
+
+class Positions:
+    """A recorded model, padded along one axis of some inputs up to the ``full`` run's size.
+
+    ``record``: gives a recording of another size. ``inputs``: numbers of the padded values of the
+    full run, with their axes; ``zeros``: those of them that are padded with zeros. Raises
+    NotDerived.
+    """
+
+    def __init__(
+        self,
+        full: Run,
+        record: Callable[[int], Run],
+        inputs: dict[int, int],
+        zeros: Sequence[int],
+        size: int,
+    ) -> None:
+        self.full, self.record, self.inputs, self.size = full, record, inputs, size
+        self.run: Recording = full.recording
+        self.recorded: dict[int, Run] = {}
+        self.axes: dict[int, int] = dict(inputs)
+        self._at: dict[int, At] = {}
+        self.refused: dict[int, InputError] = {}
+        self.zeros = set(zeros)
+        self.linked: list[Linked] = []
+        self._begin()
+
+    def axis(self, number: int) -> int | None:
+        """Returns the padded axis of a value; None of one that has none."""
+        return self.axes.get(number)
+
+    def length(self, number: int) -> int:
+        """Returns how many positions a value has in the full run; one where it has no such axis."""
+        axis = self.axis(number)
+        return 1 if axis is None else self.run.values[number].shape[axis]
+
+    def _begin(self) -> None:
+        far = self._far()
+        self._meet_axes(far)
+        labels = self.labels(far)[1]
+        for op in self._needed():
+            self.linked.append(self._linked(op, labels))
+        self._meet(self.size_of_far)
+
+    def _far(self) -> Run:
+        for part in FAR:
+            size = int(self.size * part)
+            if size < 1:
+                continue
+            try:
+                self.size_of_far, found = size, self.recording(size)
+            except InputError:
+                continue
+            return found
+        raise NotDerived("the model takes hardly any other size")
+
+    def recording(self, size: int) -> Run:
+        """Returns a recording of another size. Errors: as of ``record``; NotDerived."""
+        if size not in self.recorded:
+            if len(self.recorded) >= MOST_RECORDINGS:
+                raise NotDerived(f"{MOST_RECORDINGS} recordings do not tell")
+            run = self.record(size)
+            mine, other = run.recording.operations, self.run.operations
+            shape = [[(o.op, tuple(o.reads), tuple(o.gives)) for o in ops] for ops in (mine, other)]
+            if shape[0] != shape[1] or run.recording.outputs != self.run.outputs:
+                raise NotDerived("the model runs other operations at another size")
+            pairs = zip(run.recording.values, self.run.values, strict=True)
+            if any(0 in one.shape and 0 not in two.shape for one, two in pairs):
+                raise InputError("size", size, "it leaves nothing of an array", "")
+            self.recorded[size] = run
+        return self.recorded[size]
+
+    def steady(self, number: int) -> bool:
+        """Returns whether an operation is called with the same attributes at every size that was
+        recorded, so that it can be run alone at further ones as it was in the full run."""
+        every = [run.recording.operations[number] for run in self.recorded.values()]
+        own = repr(self.run.operations[number].attributes)
+        return all(repr(one.attributes) == own for one in every)
+
+    def leading(self, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
+        """Returns how many of an operation's first outputs read the same as in the full run where
+        its operands, of these sizes, are that run's first positions; by output."""
+        met = one.met.get(one.remainders([sizes[n] for n in one.operands]))
+        if met is None or not (met.aligned or met.absorbs):
+            return dict.fromkeys(one.gives, 0)
+        free = self.zeros if met.absorbs else set()
+        return {n: self._leading(one, n, sizes, sizes, sizes[n], free) for n in one.gives}
+
+    def labels(self, short: Run) -> tuple[list[Labels], list[Labels]]:
+        """Returns the labels of all values of another run, and of the full one."""
+        return labels_of(short, self.full)
+
+    def _meet_axes(self, far: Run) -> None:
+        """Finds what depends on the padded inputs, and the axis along which it goes with them."""
+        self.depends = set(self.inputs)
+        for op in self.run.operations:
+            if self.depends.intersection(op.reads):
+                self.depends.update(op.gives)
+        for number in set(range(len(self.run.values))) - set(self.inputs):
+            mine, other = (r.values[number].shape for r in (far.recording, self.run))
+            axes = [a for a, (n, m) in enumerate(zip(mine, other, strict=False)) if n != m]
+            if len(axes) > 1 or len(mine) != len(other):
+                self.axes[number] = -1  # refused only where it is needed
+            elif axes:
+                self.axes[number] = axes[0]
+
+    def _needed(self) -> list[int]:
+        """Returns the operations on the way from the padded inputs to outputs, in order."""
+        wanted, found = set(self.run.outputs), []
+        for op in reversed(self.run.operations):
+            if wanted.intersection(op.gives):
+                wanted.update(op.reads)
+                if self.depends.intersection(op.reads):
+                    found.append(op.number)
+        self.wanted = wanted
+        for number in wanted & self.depends:
+            if self.axes.get(number, 0) < 0:
+                raise NotDerived("an array has several axes that go with the padded one")
+        return found[::-1]
+
+    def _linked(self, number: int, labels: Sequence[Labels]) -> Linked:
+        op = self.run.operations[number]
+        gives = tuple(n for n in op.gives if n in self.wanted)
+        marked = Marked(self.run, number, labels, self._operand_axis, gives)
+        operands = tuple(n for n in dict.fromkeys(op.reads) if n in self.depends)
+        if any(n not in self.axes for n in operands):
+            raise NotDerived(f"{op.name} reads what was made of the whole padded axis")
+        found = {}
+        for n in operands:
+            one = reads(marked, n)
+            if one is None:
+                raise NotDerived(f"{op.name} reads the padded axis in no simple pattern")
+            found[n] = one
+        if all(n in self.zeros for n in operands):
+            some = {
+                n: by_position(self.run, n, self.axes[n], self.length(n) // 2) for n in operands
+            }
+            for value, line in marked.outputs(some).items():
+                same = {self.length(n) for n in operands} == {len(line)}
+                ends = np.arange(len(line)) >= len(line) // 2
+                if same and np.array_equal(line == ZERO, ends):
+                    self.zeros.add(value)
+        return Linked(number, operands, gives, found)
+
+    def _operand_axis(self, number: int) -> int | None:
+        return self.axes.get(number) if number in self.depends else None
+
+    def _meet(self, size: int) -> None:
+        """Looks at all operations in a recording of another size."""
+        run = self.recording(size)
+        labels = self.labels(run)
+        for one in self.linked:
+            self._met(one, run.recording, labels)
+
+    def _met(
+        self, one: Linked, short: Recording, labels: tuple[list[Labels], list[Labels]]
+    ) -> None:
+        def length(number: int) -> int:
+            axis = self.axis(number)
+            shape, other = short.values[number].shape, self.run.values[number].shape
+            same = [a for a, (n, m) in enumerate(zip(shape, other, strict=True)) if n != m]
+            if len(shape) != len(other) or any(a != axis for a in same):
+                raise NotDerived("an array's other axes have other sizes at another size")
+            return 1 if axis is None else shape[axis]
+
+        sizes, gives = tuple(map(length, one.operands)), tuple(map(length, one.gives))
+        if sizes == tuple(map(self.length, one.operands)):
+            return
+        key = one.remainders(sizes)
+        known = one.met.get(key)
+        if known is not None and self._sizes(one, known, sizes) != gives:
+            raise NotDerived("sizes do not follow from each other")
+        aligned = self._compared(one, short, labels, sizes, gives, None)
+        ends = [n for n in one.operands if n in self.zeros]
+        absorbs = bool(ends) and all(
+            self._compared(one, short, labels, sizes, gives, content)
+            for content in {
+                1,
+                sizes[one.operands.index(ends[0])] // 2,
+                sizes[one.operands.index(ends[0])],
+            }
+        )
+        if known is not None:
+            known.aligned &= aligned
+            known.absorbs &= absorbs
+        else:
+            one.met[key] = Met(sizes, gives, aligned, absorbs)
+
+    def _compared(
+        self,
+        one: Linked,
+        short: Recording,
+        labels: tuple[list[Labels], list[Labels]],
+        sizes: Sequence[int],
+        gives: Sequence[int],
+        content: int | None,
+    ) -> bool:
+        """Returns whether an operation's first outputs are the full run's, as many as are derived.
+
+        ``content``: how much of an operand comes before zeros; None: there are none.
+        """
+        both = []
+        for run, some in zip((short, self.run), labels, strict=True):
+            marked = Marked(run, one.number, some, self._operand_axis, one.gives)
+            changed = {
+                n: by_position(run, n, self.axes[n], content)
+                for n in one.operands
+                if content is not None and n in self.zeros
+            }
+            both.append(marked.outputs(changed))
+        free = self.zeros if content is not None else set()
+        given = dict(zip(one.operands, sizes, strict=True))
+        for n, count in zip(one.gives, gives, strict=True):
+            leading = self._leading(one, n, given, given, count, free)
+            if not np.array_equal(both[0][n][:leading], both[1][n][:leading]):
+                return False
+        return True
+
+    def _leading(
+        self,
+        one: Linked,
+        output: int,
+        sizes: dict[int, int],
+        leading: dict[int, int],
+        count: int,
+        free: set[int],
+    ) -> int:
+        """Returns how many outputs come first that read nothing but what the full run has too."""
+        found = min(count, self.length(output))
+        for n in one.operands:
+            if sizes[n] == leading[n] == self.length(n) or n in free:
+                continue
+            found = min(found, int(np.searchsorted(one.reads[n][output].reach, leading[n])))
+        return found
+
+    def _sizes(self, one: Linked, met: Met, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Returns the sizes of an operation's outputs, from those where it was met."""
+        found = []
+        first = one.operands[0]
+        for output, count in zip(one.gives, met.gives, strict=True):
+            if self.axis(output) is None:
+                found.append(count)
+                continue
+            how = one.reads[first][output]
+            steps = (sizes[0] - met.reads[0]) // (how.period or 1)
+            found.append(count + steps * how.moved)
+        return tuple(found)
+
+    def at(self, size: int) -> At:
+        """Returns what a run of some size shares with the full one. Errors: InputError where the
+        model does not take it, as far as it was recorded; NotDerived."""
+        if size in self.refused:
+            raise self.refused[size]
+        if size not in self._at and not self._follow(size):
+            try:
+                self._meet(size)
+            except InputError as error:
+                self.refused[size] = error
+                raise
+            if not self._follow(size):
+                raise NotDerived("a recording does not tell its own sizes")
+        return self._at[size]
+
+    def takes(self, size: int) -> bool:
+        """Returns whether the model runs at a size, as far as that is known."""
+        try:
+            self.at(size)
+        except InputError:
+            return False
+        return True
+
+    def _follow(self, size: int) -> bool:
+        """Derives the sizes and the shared positions of all values; False where some operation was
+        not met at such sizes."""
+        sizes = dict.fromkeys(self.inputs, size)
+        leading, known = dict(sizes), True
+        for one in self.linked:
+            own = [sizes[n] for n in one.operands]
+            aligned, free = True, self.zeros
+            if own == [self.length(n) for n in one.operands]:
+                gives = tuple(map(self.length, one.gives))
+            elif (met := one.met.get(one.remainders(own))) is not None:
+                gives, aligned = self._sizes(one, met, own), met.aligned or met.absorbs
+                free = self.zeros if met.absorbs else set()
+            else:  # at most so many, until it is met
+                known, gives = False, self._at_most(one, own)
+            if min(gives) < 1:
+                break
+            for n, count in zip(one.gives, gives, strict=True):
+                sizes[n] = count
+                leading[n] = self._leading(one, n, sizes, leading, count, free) if aligned else 0
+        outputs = [n for n in self.run.outputs if n in self.depends]
+        if any(leading.get(n, 0) < 1 for n in outputs):  # nor would it have any if it were met
+            nothing = dict.fromkeys(self.wanted & self.depends, 0)
+            self._at[size] = At(nothing, nothing)
+        elif known:
+            self._at[size] = At(sizes, leading)
+        return size in self._at
+
+    def behind(self, one: Linked, at: At, leading: dict[int, int]) -> dict[int, int]:
+        """Returns how many of an operation's first outputs are the full run's, in a run of known
+        sizes, where so many of its operands' are: by output."""
+        own = [at.sizes[n] for n in one.operands]
+        aligned, free = True, self.zeros
+        if own != [self.length(n) for n in one.operands]:
+            met = one.met[one.remainders(own)]
+            aligned, free = met.aligned or met.absorbs, self.zeros if met.absorbs else set()
+        sizes = at.sizes
+        return {
+            n: self._leading(one, n, sizes, leading, sizes[n], free) if aligned else 0
+            for n in one.gives
+        }
+
+    def _at_most(self, one: Linked, sizes: Sequence[int]) -> tuple[int, ...]:
+        found = []
+        for n in one.gives:
+            how = one.reads[one.operands[0]][n]
+            fewer = (self.length(one.operands[0]) - sizes[0]) // (how.period or 1) * how.moved
+            found.append(self.length(n) - fewer + how.moved)
+        return tuple(found)
+
+    def lowest(self) -> dict[int, np.ndarray]:
+        """Returns of each value the lowest position of the inputs that each of its own reads."""
+        found = {n: np.arange(self.size) for n in self.inputs}
+        for one in self.linked:
+            for n in one.gives:
+                made = np.full(self.length(n), NEVER)
+                for operand in one.operands:
+                    how = one.reads[operand][n]
+                    made = np.minimum(made, _least(found[operand], how))
+                found[n] = made
+        return found
+
+    def weights(self, outputs: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Returns of each value, for each position, the least number that an output has which
+        reads it. ``outputs``: these numbers, by the outputs' own."""
+        found = {n: np.full(self.length(n), NEVER) for n in self.wanted & self.depends}
+        for n, numbers in outputs.items():
+            found[n] = np.minimum(found[n], numbers)
+        for one in reversed(self.linked):
+            for n in one.gives:
+                for operand in one.operands:
+                    _spread(found[operand], one.reads[operand][n], found[n])
+        return found
+
+
+def _least(numbers: np.ndarray, how: Reads) -> np.ndarray:
+    """Returns for each output the least of the numbers that it reads."""
+    read = how.high >= how.low
+    found = np.full(len(read), NEVER)
+    if (np.diff(numbers) >= 0).all():
+        found[read] = numbers[how.low[read]]
+        return found
+    for o in np.flatnonzero(read).tolist():
+        found[o] = numbers[how.low[o] : how.high[o] + 1].min()
+    return found
+
+
+def _spread(into: np.ndarray, how: Reads, numbers: np.ndarray) -> None:
+    """Gives each position the least number of the outputs that read it, where that is less."""
+    for o in np.flatnonzero((how.high >= how.low) & (numbers < NEVER)).tolist():
+        part = into[how.low[o] : how.high[o] + 1]
+        np.minimum(part, numbers[o], out=part)
