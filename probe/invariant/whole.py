@@ -52,6 +52,7 @@ class Whole:
         self.fresh = True
         self.outputs: list[Output] = []
         self.pool: list[np.ndarray] = []
+        self.alike: list[np.ndarray] = []
         self.dtypes: list[str] = []
         self.placed = 0
         """How many of the samples are run at every place; further ones at one."""
@@ -78,6 +79,32 @@ class Whole:
             told = self._most_telling(self.placed, sizes[0])
             self.recipe["chosen"] = told + self._more(numbers, sizes)
         self.pool = self._drawn(self.recipe["chosen"])
+        self.alike = self._alike()
+
+    def _alike(self) -> list[np.ndarray]:
+        """Returns the samples, and behind them the first with all whole numbers alike: one, the
+        smallest and the largest of those that were given, where the program takes them.
+
+        They may be lengths, and a program may multiply as many rows as the longest sample has
+        steps: then the others decide the order of additions, and one step alone has its own.
+        """
+        every = [one for one in self.recipe["inputs"] if one is not None]
+        held, found = self.pool, self.pool
+        for choose in (min, max, lambda values: 1):
+            more = [
+                np.full_like(rows[:1], choose(told["values"]))
+                if rows.dtype.kind in "iub" and dtype not in floats.FORMATS
+                else rows[:1]
+                for told, rows, dtype in zip(every, held, self.dtypes, strict=True)
+            ]
+            if all(map(np.array_equal, more, (rows[:1] for rows in held))):
+                continue
+            try:
+                self._run(np.zeros(self.program.fixed or 1, int), False, more)
+            except Exception:  # a library raises what it likes
+                continue
+            found = [np.concatenate(both) for both in zip(found, more, strict=True)]
+        return found
 
     def _more(self, numbers: int, sizes: Sequence[int]) -> list[int]:
         """Returns further samples, of a quick program: each is run at one place of every size.
@@ -208,8 +235,11 @@ class Whole:
         placed = range(0, count, min(size, count) if quick else 1)
         orders = [(np.arange(size) + turn) % count for turn in placed]
         orders += [np.minimum(at + np.arange(size), every - 1) for at in range(count, every, size)]
+        for one in range(every, len(self.alike[0])):  # beside others, and beside itself
+            orders += [np.where(np.arange(size), np.arange(size) % count, one), np.full(size, one)]
         for turn, order in enumerate(orders):
-            for output, (rows, dtype) in enumerate(self.answers(order, bool(turn % 2))):
+            found = self.answers(order, bool(turn % 2), self.alike)
+            for output, (rows, dtype) in enumerate(found):
                 for sample in np.unique(order).tolist():
                     told = _digest(rows[order == sample], dtype)
                     if not told or seen.setdefault((sample, output), told) != told:
