@@ -275,50 +275,6 @@ class Network:
                 raise InputError("layer", two.name, why, "correct the chain")
         self.sizes(self.shortest)
 
-    @classmethod
-    def load(cls, source: Any, height: Sequence[int] | None = None, trust: bool = False) -> Network:
-        """Returns the chain of a Keras model, a PyTorch module, an ONNX model, or a description.
-
-        ``source``: an object of these libraries, a path (``.keras``, ``.h5``, ``.pt``, ``.pth``,
-        ``.onnx``, ``.json``), a mapping as ``to_json`` gives it, or ``nine-layers``, see
-        :func:`probe.network.description.nine_layers`. ``height``: sizes of the spatial axes before
-        the length where the model leaves them open. A layer whose window is not finite or not
-        known (global pooling, recurrent, attention), or that joins branches, ends the chain, see
-        ``suffix``; InputError where nothing is left before it, or where the model can't be read.
-
-        ``trust``: files that can run code of their own are refused unless it is given: PyTorch's
-        pickled modules, and Keras files with Lambda layers or classes that are not Keras' own.
-        Objects need none, nor do ONNX files, descriptions, and all other Keras files.
-
-        ``operations_total`` counts of Keras all layers of ``model.summary()``, those of models
-        inside it one by one, without InputLayer; of PyTorch the modules without children and the
-        functions of the traced forward; of ONNX the graph's nodes, without those that give
-        constants; of a description its layers. A model is read as it is in evaluation.
-        """
-        given = None if height is None else tuple(height)
-        found: Network = import_module(READER).read(source, given, trust)
-        return found
-
-    @property
-    def part(self) -> str:
-        """What every answer about a model that is read in part says first; empty for a whole one.
-
-        ``layers 1 to 6 of 19; the layers from `add` on are not examined``.
-        """
-        if self.suffix is None:
-            return ""
-        rest = f"the layers from `{self.suffix.name}` on are not examined"
-        if self.examined is None:
-            return f"its first layers; {rest}"
-        if not self.examined:
-            return f"a part of its first layer; {rest}"
-        read = "layer 1" if self.examined == 1 else f"layers 1 to {self.examined}"
-        if self.operations_total is None:
-            return f"{read} of an unknown number; {rest}"
-        if self.examined >= self.operations_total:
-            rest = f"{self.suffix.name} {self.suffix.why}"
-        return f"{read} of {self.operations_total}; {rest}"
-
     @property
     def in_channels(self) -> int:
         """Channels of the input."""
