@@ -135,9 +135,8 @@ class Remedied(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         found = self.found
-        told = [f"{one.remedy.name} {found.verdict(one)}{self._cost(one)}" for one in found.found]
-        what = f"{found.label}, {found.part}" if found.part else found.label
-        asked = f"{what}: {len(found.lengths):,} {found.sizes} against {found.fixed:,}"
+        told = [f"{one.remedy.name} {one.verdict}{self._cost(one)}" for one in found.found]
+        asked = f"{found.label}: {len(found.lengths):,} {found.sizes} against {found.fixed:,}"
         return f"{asked} on {found.target.text}", "; ".join(told), advise(found).text
 
     def _cost(self, one: Any) -> str:

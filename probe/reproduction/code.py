@@ -10,15 +10,14 @@ import base64
 import re
 import textwrap
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probe import activations, backends, floats
+from probe import backends, floats
 from probe import program as programs
-from probe.activations import ACTIVATIONS
 from probe.backends.contract import Unsupported
 from probe.backends.source import Shapes, Source, Writing
 from probe.case import Case

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
-from probe.cli.network import network as command
+from probe.experiments.chains.chain import Layer
+from probe.experiments.chains.comparison import Comparer
+from probe.experiments.chains.description import from_json
+from probe.experiments.chains.running import Runner, content
 from probe.launch import InlineSession
-from probe.network.chain import Layer
-from probe.network.comparison import Comparer
-from probe.network.description import from_json
-from probe.network.running import Runner, content
 from probe.remedies.cases import Remedied
 from probe.remedies.remedy import candidates
-from probe.reproduction import code
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {

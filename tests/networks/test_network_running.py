@@ -12,14 +12,14 @@ from probe import Store, Target, load, ulp
 from probe.cli.network import network as command
 from probe.cli.show.networks import _verdict
 from probe.errors import InputError, TargetError
+from probe.experiments.chains.chain import comparison, plan
+from probe.experiments.chains.comparison import Comparer
+from probe.experiments.chains.description import from_json, nine_layers
+from probe.experiments.chains.layerwise import CUT, Layerwise
+from probe.experiments.chains.running import Runner, content, padded
+from probe.experiments.chains.safe import SafeLengths
 from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
-from probe.network import Network, comparison, plan
-from probe.network.between import CUT, Layerwise
-from probe.network.comparison import Comparer
-from probe.network.description import from_json, nine_layers
-from probe.network.running import Runner, content, padded
-from probe.network.safe import SafeLengths
 from probe.target import unavailable
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
@@ -326,7 +326,7 @@ def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
             layers.Dense(3),
         ]
     )
-    found = Network.load(model)
+    found = load(model)
     assert [layer.op for layer in found.layers] == (
         "conv1d activation normalisation max_pool1d pad conv1d".split()
     )
@@ -340,10 +340,10 @@ def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
     assert np.allclose(ours.activations[4], theirs.numpy(), atol=1e-5)
     path = tmp_path / "model.keras"
     model.save(path)
-    assert Network.load(path).id == found.id
+    assert load(path).id == found.id
     alone = keras.Sequential([keras.Input((64, 2)), layers.LSTM(3)])
     with pytest.raises(InputError, match=r"LSTM\) carries a state"):
-        Network.load(alone)
+        load(alone)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -357,7 +357,7 @@ def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
         nn.Sequential(nn.MaxPool1d(3, 2, 1), nn.BatchNorm1d(4)),
         nn.Conv1d(4, 6, 3, groups=2, bias=False),
     ).eval()
-    found = Network.load(module)
+    found = load(module)
     x = torch.randn(1, 2, 40)
     with InlineSession(Target.parse("reference")) as session:
         ours = Runner(session, found).output(np.ascontiguousarray(x.numpy().swapaxes(1, 2)))
@@ -366,16 +366,16 @@ def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
     assert np.allclose(ours, theirs, atol=1e-5)
     path = tmp_path / "module.pt"
     torch.save(module, path)
-    assert Network.load(path, trust=True).id == found.id
+    assert load(path, trust=True).id == found.id
     path = tmp_path / "module.onnx"
     torch.onnx.export(
         module, x, path, input_names=["x"], dynamic_axes={"x": {2: "n"}}, dynamo=False
     )
-    exported = Network.load(path)
+    exported = load(path)
     assert [layer.op for layer in exported.layers] == [layer.op for layer in found.layers]
     torch.save(module.state_dict(), tmp_path / "weights.pt")
     with pytest.raises(InputError, match="weights alone do not define an architecture"):
-        Network.load(tmp_path / "weights.pt")
+        load(tmp_path / "weights.pt")
 
 
 @pytest.mark.parametrize("length", [1, 6, 15])

@@ -12,7 +12,7 @@ import pytest
 from probe import trust as files
 from probe.cli import shell
 from probe.errors import InputError
-from probe.network import Network
+from probe.experiments.chains.description import load
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -35,7 +35,7 @@ class Creates:
 
 def refusal(source, **more):
     with pytest.raises(InputError) as caught:
-        Network.load(source, **more)
+        load(source, **more)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(f"network={source}: ")
     return str(caught.value)
 
@@ -88,8 +88,8 @@ def test_every_command_needs_trust_for_a_pickled_module(tmp_path, command, capsy
         assert status == 2 and "no activation differs" in error
     else:
         assert status == 0
-    assert Network.load(path, trust=True).part == ""
-    assert Network.load(torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3))).part == ""  # an object
+    assert load(path, trust=True).part == ""
+    assert load(torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3))).part == ""  # an object
 
 
 def test_weights_torchscript_and_exported_programs_are_refused_for_what_they_are(tmp_path):
@@ -142,7 +142,7 @@ def test_a_lambda_layer_needs_trust(tmp_path, ending, capsys):
         words += ["--out", str(tmp_path / "out")] if words[0] == "reproduce" else []
         status, error = run(words, capsys)
         assert status == 2 and "layer twice" in error and error.count("\n") == 1
-    found = Network.load(path, trust=True)
+    found = load(path, trust=True)
     assert found.part == "layer 1 of 2; the layers from `twice` on are not examined"
 
 
@@ -169,7 +169,7 @@ def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monk
     for ending in ("keras", "h5"):
         assert "layer own is a " in refusal(tmp_path / f"model.{ending}")
     assert not (tmp_path / "made").exists()  # the module that the file names was not imported
-    found = Network.load(tmp_path / "model.keras", trust=True)
+    found = load(tmp_path / "model.keras", trust=True)
     assert found.suffix.name == "own" and (tmp_path / "made").exists()
 
 
@@ -184,7 +184,7 @@ def test_keras_files_of_keras_own_layers_need_no_trust(tmp_path):
     model.compile("adam", loss=own_loss)  # for training, which is not read
     for ending in ("keras", "h5"):
         model.save(tmp_path / f"model.{ending}")
-        found = Network.load(tmp_path / f"model.{ending}")
+        found = load(tmp_path / f"model.{ending}")
         assert (found.examined, found.operations_total) == (4, 5), found.part
 
 

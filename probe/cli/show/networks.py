@@ -30,23 +30,16 @@ COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 def remedies(measured: Measured) -> RenderableType:
     """Returns a row for each remedy, then why some are not known, then what to do."""
     what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
-    label = f"{measured.label}: {measured.part}" if measured.part else measured.label
-    lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
+    lines = f"{measured.label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
     lines += f", with {threads_text(measured.threads)}"
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
     parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
     refused = [one for one in measured.found if one.refusal]
-    alone = [one for one in measured.found if measured.verdict(one) != one.verdict]
-    if refused or alone:
+    if refused:
         parts.append("")
     parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused]
-    if alone:
-        names = ", ".join(one.remedy.name for one in alone)
-        parts.append(
-            Text(f"exact in the supported part, unknown for the whole model: {names}", "yellow")
-        )
     parts.append("")
     parts.append(Text(advise(measured).text, "bold"))
     return Group(*parts)
@@ -63,7 +56,7 @@ def _remedies(measured: Measured) -> RenderableType:
         seconds = measured.seconds(one, measured.content)
         rows.add_row(
             Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
-            Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
+            Text(one.verdict, COLOURS[one.verdict]),
             differing,
             "" if seconds is None else f"{seconds * 1e3:.3g} ms",
             rounded_text(measured.ratio(one, measured.content)),
