@@ -23,11 +23,12 @@ from probe.errors import InputError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
-from probe.recording.apart import Trusted, before
+from probe.recording.apart import before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import read
 from probe.recording.recording import Made, Run
+from probe.recording.replayed import Reached
 from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import Walk, compared, walk
 from probe.target import Target
@@ -567,7 +568,7 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
         return found
     running = ExitStack()
     try:
-        one, two = (running.enter_context(Trusted(folder)) for folder in folders)
+        one, two = (running.enter_context(Reached(folder)) for folder in folders)
         found = of_stored(one, two, explain, progress)
     except BaseException:
         running.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,11 @@ from probe.answers.first_difference import left_out
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
-from probe.recording.apart import Apart
-from probe.recording.folder import MOST, begun, size, write
+from probe.recording.apart import Apart, own
+from probe.recording.folder import MOST, begun, new, size, write
 from probe.recording.folder import read as read_folder
 from probe.recording.recording import Made, Run
+from probe.recording.replayed import Replayed, Sides
 from probe.recording.subject import is_function, opened
 from probe.recording.walk import watched
 from probe.target import Target
@@ -87,8 +90,9 @@ def record(
     ``model``: a function without arguments, ``"module:function"``, or a model file. ``inputs``:
     arrays by name, or a .npz file; generated from ``seed`` where a model file says its inputs'
     shapes, with ``shapes`` for what it leaves open. ``target``: run it in a process of its own with
-    this target's switches; ``model`` is a file or ``"module:function"`` then. ``most``: bytes of
-    values; of what is beyond them digests are kept. ``trust``: read a file that runs code of its
+    this target's switches; ``model`` is a file or ``"module:function"`` then. What is recorded
+    is replayed on a target of another library, release or processor. ``most``: bytes of values; of
+    what is beyond them digests are kept. ``trust``: read a file that runs code of its
     own. It is run three times. Errors: InputError; TargetError; Nondeterministic where two runs of
     it differ.
     """
@@ -104,8 +108,17 @@ def record(
             arrays = arrays_for(
                 opened(model, trust, library=where.name), inputs, shapes or {}, seed
             )
-        with Apart(text, where, arrays) as process:
-            process.record(folder, trust, most)
+        if own(where, text):
+            with Apart(text, where, arrays) as process:
+                process.record(folder, trust, most)
+            return Recorded(read_folder(folder), size(folder))
+        new(folder)
+        with ExitStack() as running:
+            inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
+            run, _ = Sides(text, Path(inner), running, trust).record(where, arrays, "the run")
+            assert run.made is not None
+            notes = [*run.made.notes, *([run.said] if isinstance(run, Replayed) else [])]
+            write(run, folder, run.made.subject, most, notes)
         return Recorded(read_folder(folder), size(folder))
     subject = opened(model, trust)
     arrays = arrays_for(subject, inputs, shapes or {}, seed)

@@ -22,10 +22,11 @@ from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
 from probe.recording.adding import Known
-from probe.recording.apart import Apart, before
+from probe.recording.apart import before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut, generated
 from probe.recording.recording import Run
+from probe.recording.replayed import Replayed, Sides
 from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
 from probe.recording.walk import NAMES, compared, walk, watched
 from probe.target import Target
@@ -184,7 +185,8 @@ def _apart(
     tell: Say,
 ) -> Walked:
     """Records both sides, each on its target in a process of its own, or in one if it is the same,
-    as both would be in this one; and compares the recordings.
+    as both would be in this one; and compares the recordings. On a target that isn't the model's
+    own library's, or is of another release or processor, a recording is replayed.
 
     Processes and recordings stay as long as the answer does: a report uses them again.
     """
@@ -192,24 +194,21 @@ def _apart(
     running = ExitStack()
     running.callback(shutil.rmtree, folder, ignore_errors=True)
     try:
-        there: dict[str, Apart] = {}
+        made = Sides(text, folder, running, trust)
         sides, gradients = list[Run](), list[bool | None]()
         for name, one, given in zip(NAMES, where, both, strict=True):
             tell(f"running the {name} side on {one.text}")
-            if one.text not in there:
-                there[one.text] = running.enter_context(Apart(text, one, given))
-            process = there[one.text]
-            process.arrays = dict(given)
-            sides.append(process.record(folder / name, trust, what=f"the {name} side"))
-            gradients.append(process.gradients)
+            run, had = made.record(one, given, f"the {name} side")
+            sides.append(run)
+            gradients.append(had)
         if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
             number = gradients.index(False)
-            name, process = NAMES[number], there[where[number].text]
-            process.arrays = dict(both[number])
-            tell(f"running the {name} side on {where[number].text}")
-            again = folder / f"{name} again"
-            sides[number] = process.record(again, trust, what=f"the {name} side", gradients=True)
+            name, one, given = NAMES[number], where[number], both[number]
+            tell(f"running the {name} side on {one.text}")
+            sides[number], _ = made.record(one, given, f"the {name} side", gradients=True)
         found = of_stored(sides[0], sides[1], explain, tell, asked)
+        replays = [side.said for side in sides if isinstance(side, Replayed)]
+        found.found.notes += dict.fromkeys(replays)
     except BaseException:
         running.close()
         raise

@@ -133,7 +133,8 @@ def network(
 
     MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
     module:function, which is called with the inputs in order. Without --target it runs in this
-    process, with the library's defaults.
+    process, with the library's defaults. On a target of another library, release or processor the
+    recorded model is replayed, operation by operation.
 
     The last two forms pad the inputs: for every valid length (or number of rows) they find the
     shortest padded length that works at all, and the shortest one that gives all bits of the full

@@ -28,7 +28,10 @@ TRUST = (
     "Run the operations of the recordings again, from their recorded Python code, to find causes "
     "and write reports. Use it only for recordings whose origin you trust."
 )
-WHERE = "Run the model in a separate process with this target's switches (see `probe targets`)."
+WHERE = (
+    "Run the model in a separate process with this target's switches (see `probe targets`); on a "
+    "different library, version or processor what was recorded is replayed."
+)
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 

@@ -22,6 +22,7 @@ from probe import floats
 from probe.enclosure.sums import bound
 from probe.order.arithmetic import Doubles
 from probe.semantics import (
+    Attends,
     Chooses,
     Contracts,
     Each,
@@ -110,6 +111,8 @@ def _of(
         return _reduced(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Normalises):
         return _normalised(meaning, reads, dtype)
+    if isinstance(meaning, Attends):
+        return _attended(meaning, reads, dtype)
     if isinstance(meaning, Windows):
         return _pooled(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Scans):
@@ -622,6 +625,37 @@ def _in_groups(meaning: Normalises, reads: list[Interval], dtype: str) -> Interv
     ):
         found = how(found, given.map(lambda end: _lying(end, (), along, rank)), dtype)
     return found
+
+
+def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
+    """Returns what attention gives: scaled scores, a mask, a softmax, a product. In one piece, it
+    may scale both operands, take blocks of keys with a largest score each, and divide last."""
+    queries, keys, values, *masks = reads
+    if len(queries.shape) > 2 and keys.shape[-3] != queries.shape[-3]:
+        times = queries.shape[-3] // keys.shape[-3]
+        keys, values = (
+            one.map(lambda end: np.repeat(end, times, axis=-3)) for one in (keys, values)
+        )
+    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], _unit(dtype)
+    equation = f"{letters}le,{letters}se->{letters}ls"
+    scores = product(queries, keys, queries.shape[-1], dtype, equation)
+    for scale in meaning.numbers:
+        scores = _multiplied(scores, _about(scale), dtype)
+    hidden = np.triu(np.ones(scores.shape[-2:], bool), 1) & meaning.causal
+    for mask in masks:
+        if meaning.boolean:
+            hidden = hidden | (mask.low == 0)
+        else:
+            scores = _added(scores, mask, dtype)
+    # the largest score of a block, and of all: each is taken off with a rounding of its own
+    seen = np.where(np.isfinite(scores.size) & ~hidden, scores.size, 0)
+    by = 8 * unit * seen.max(axis=-1, keepdims=True, initial=0)
+    scores = Interval(scores.low - by, scores.high + by)
+    scores = scores.map(lambda end: np.where(hidden, -np.inf, end))
+    chances = _normalised(Normalises((-1,), "softmax"), [scores], dtype)
+    equation = f"{letters}ls,{letters}sf->{letters}lf"
+    found = product(chances, values, values.shape[-2], dtype, equation)
+    return _wider(found, found.size * 4 * unit, dtype)
 
 
 def _lying(end: Doubles, axes: tuple[int, ...], along: int, rank: int) -> Doubles:

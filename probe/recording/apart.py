@@ -22,7 +22,7 @@ import numpy as np
 
 from probe import backends, target
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
-from probe.launch import Arrays, Session
+from probe.launch import AnySession, Arrays, Session
 from probe.recording.alone import computed
 from probe.recording.contract import Isolated
 from probe.recording.folder import Stored, begun, read, write
@@ -56,6 +56,7 @@ class Apart:
         self.model, self.where, self.arrays = model, where, dict(arrays)
         self.within = check(where, model)
         self.gradients: bool | None = None  # whether the last run had them, where that is known
+        self.library = where.name  # that the last run was of, as its recorder says
         self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=variables())
 
     def __enter__(self) -> Self:
@@ -82,7 +83,7 @@ class Apart:
         there = str(out.resolve())
         more = {"out": there, "most": most, "target": self.where.text, "what": what}
         header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
-        self.gradients = header["gradients"]
+        self.gradients, self.library = header["gradients"], header["library"]
         run, able = read(out), set(header["able"])
         return _running(run, {n: _There(self, out, n) for n in able})
 
@@ -172,7 +173,7 @@ class Trusted:
 
     def __init__(self, folder: Path) -> None:
         self.stored = Stored(Path(folder))
-        self.session: Session | None = None
+        self.session: AnySession | None = None
 
     def __enter__(self) -> Run:
         run = self.stored.run()
@@ -230,7 +231,7 @@ def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
 class _Written:
     """An operation run by its lines in the process of a ``Trusted``."""
 
-    session: Session
+    session: AnySession
     lines: list[str]
     imports: list[str]
     dtypes: list[str]
@@ -272,7 +273,7 @@ def check(where: Target, model: str) -> dict[str, str]:
     InputError: the model runs on another library; or a switch says how ``probe`` writes a single
     operation, and so does not reach a model.
     """
-    if where.version or target.emulated(where) or _elsewhere(where):
+    if _foreign(where):
         why = "models are recorded in this Python environment, with its releases"
         todo = "install probe in that environment, run probe record there, then probe diff"
         raise InputError("target", where.text, why, todo)
@@ -289,6 +290,25 @@ def check(where: Target, model: str) -> dict[str, str]:
         todo = "leave it out, or set it in a function that runs the model: module:function"
         raise InputError("target", where.text, why, todo)
     return switches if sessions else {}
+
+
+def own(where: Target, model: str) -> bool:
+    """Returns whether a target is a model's own library, at this environment's release: then the
+    model itself runs there. Of a function that isn't known before it has run: see ``library``."""
+    return not _foreign(where) and (is_function(model) or runs(where.name, Path(model)))
+
+
+def base(where: Target, model: str) -> Target:
+    """Returns the target on which a model is recorded, to be replayed on another one."""
+    if is_function(model):  # which brings its library itself
+        return Target("reference")
+    library = library_of(Path(model))
+    return Target("keras" if library == "tensorflow" and where.name == "keras" else library)
+
+
+def _foreign(where: Target) -> bool:
+    """Returns whether another release, processor or interpreter is asked for."""
+    return bool(where.version or target.emulated(where)) or _elsewhere(where)
 
 
 def _elsewhere(where: Target) -> bool:
@@ -404,6 +424,7 @@ class Recording(child.Worker):
         every = self.operations[request["out"]] = run.recording.operations
         return {
             "gradients": getattr(inner, "gradients", None),
+            "library": run.recording.target.partition(",")[0],
             "able": [one.number for one in every if one.again is not None],
             "done": True,
         }, {}

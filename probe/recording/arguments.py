@@ -66,30 +66,43 @@ Argued = Mapping[tuple[int, int], Otherwise]
 def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwise | None:
     """Returns how the arguments of two operations differ; None where nothing can be said of it."""
     one, two = left.operations[mine], right.operations[other]
-    if one.op != two.op or not _comparable(one.meaning, two.meaning):
+    meaning = one.meaning
+    if one.op != two.op or type(meaning) is not type(two.meaning):
         return None
-    sides = [[run.values[n] for n in op.reads] for run, op in ((left, one), (right, two))]
+    moves = isinstance(meaning, Exact) and not isinstance(meaning, Unknown)
+    if isinstance(meaning, Compiled | Made) or (
+        moves and not (isinstance(meaning, Pads) or hasattr(meaning, "value"))
+    ):
+        return None
+    ours, theirs = ([run.values[n] for n in op.reads] for run, op in ((left, one), (right, two)))
     gives = [[run.values[n] for n in op.gives] for run, op in ((left, one), (right, two))]
-    if len(sides[0]) != len(sides[1]) or not any(value.floating for value in gives[0]):
+    if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
         return None
-    scalars, reads = _scalars(one, *sides)
-    alike = all(a.shape == b.shape for a, b in zip(*reads, strict=True))
+    scalars = _apart(ours, theirs)
+    commutes = len(ours) == 2 and functions.of(getattr(meaning, "word", "")).commutes
+    if not scalars and commutes and (turned := _apart(ours[::-1], theirs)):
+        scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
+    alike = [v.shape for v in ours] == [v.shape for v in theirs]
     alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
-    if not alike and not _same_but_for_numbers(one.meaning, two.meaning):
+    if not alike and not _same_but_for_numbers(meaning, two.meaning):
         return None
-    inside = getattr(one.meaning, "differing", None)  # of programs, which have a body besides
+    inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
     body = _attributes(one, two) if inside is None else inside(two.meaning)
     if body is None:
         return None
-    told = [*body, *_told(one, scalars)]
+    told = list(body)
+    for n, both in scalars.items():
+        name = both[0].name if both[0].name == both[1].name else ""
+        numbers = (_number(v.content.reshape(-1)[0].item(), v.dtype) for v in both)  # type: ignore[union-attr]
+        told.append((name or f"operand {n + 1}", *numbers))
     if not alike:
         sizes = _sizes(left), _sizes(right)
-        told = [each for each in told if not _of_sizes(each, sizes)]
-    if not told or not any(v.floating and n not in scalars for n, v in enumerate(sides[0])):
+        told = [each for each in told if not _of_sizes(each[1:], sizes)]
+    if not told or not any(v.floating and n not in scalars for n, v in enumerate(ours)):
         return None
-    if isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown):
-        told = [each for each in told if _real(each[1]) or _real(each[2])]
-        if not told:  # it moves elements, to places that whole numbers say
+    if moves:  # elements, to places that whole numbers say
+        told = [each for each in told if any(isinstance(one, float) for one in each[1:])]
+        if not told:
             return None
     text = ", ".join(f"{name} {_both(a, b)}" for name, a, b in told)
     labels = {n: of_content(a.content) for n, (a, _) in scalars.items() if a.content is not None}
@@ -113,30 +126,22 @@ def every(
     matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
     for start, begin, count in matched:
         pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
-    found = {both: between(left, right, *both) for both in pairs}
-    if not any(found.values()):
+    found = {both: one for both in pairs if (one := between(left, right, *both)) is not None}
+    if not found:
         return {}
+    # Two operations stand for each other where a module of one name calls them, or the same
+    # operations read what they give: x * 0.5 is no x * 0.25 * 2 with another factor.
     read_by = _read_by(left), _read_by(right)
-    return {
-        both: one
-        for both, one in found.items()
-        if one is not None and _counterparts(left, right, both, read_by)
-    }
-
-
-def _counterparts(
-    left: Recording, right: Recording, both: tuple[int, int], read_by: Sequence[Mapping[int, Any]]
-) -> bool:
-    """Returns whether two operations stand for each other: a module of one name calls them, or the
-    same operations read what they give. ``x * 0.5`` is no ``x * 0.25 * 2`` with another factor."""
-    one, two = left.operations[both[0]], right.operations[both[1]]
-    if one.path and one.path == two.path:
-        return True
-    ends = [
-        sorted(r for n in op.gives for r in some[n])
-        for op, some in zip((one, two), read_by, strict=True)
-    ]
-    return ends[0] == ends[1]
+    kept = {}
+    for both, one in found.items():
+        ops = left.operations[both[0]], right.operations[both[1]]
+        ends = [
+            sorted(r for n in op.gives for r in some[n])
+            for op, some in zip(ops, read_by, strict=True)
+        ]
+        if (ops[0].path and ops[0].path == ops[1].path) or ends[0] == ends[1]:
+            kept[both] = one
+    return kept
 
 
 def _read_by(run: Recording) -> Mapping[int, list[str]]:
@@ -150,32 +155,8 @@ def _read_by(run: Recording) -> Mapping[int, list[str]]:
     return found
 
 
-def _comparable(one: Meaning, two: Meaning) -> bool:
-    """Returns whether arguments may say how two operations differ."""
-    if type(one) is not type(two) or isinstance(one, Compiled | Made):
-        return False
-    exact = [isinstance(m, Exact) and not isinstance(m, Unknown) for m in (one, two)]
-    movers = [m for m, is_exact in zip((one, two), exact, strict=True) if is_exact]
-    return all(isinstance(m, Pads) or hasattr(m, "value") for m in movers)
-
-
-Scalars = Mapping[int, tuple[Value, Value]]
-
-
-def _scalars(
-    op: Operation, ours: list[Value], theirs: list[Value]
-) -> tuple[Scalars, tuple[list[Value], list[Value]]]:
-    """Returns single numbers that differ, by their place on the right, and all that is read, in
-    pairs: of a sum or a product of two either way round."""
-    turned = list(reversed(ours))
-    some = _apart(ours, theirs)
-    commutes = len(ours) == 2 and functions.of(getattr(op.meaning, "word", "")).commutes
-    if commutes and not some and (both := _apart(turned, theirs)):
-        return both, (turned, theirs)
-    return some, (ours, theirs)
-
-
 def _apart(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Value]]:
+    """Returns single numbers that differ, by their place."""
     both = enumerate(zip(ours, theirs, strict=True))
     return {n: (a, b) for n, (a, b) in both if _single(a) and _single(b) and a.digest != b.digest}
 
@@ -188,17 +169,17 @@ def _single(value: Value) -> bool:
     return known and value.content is not None and value.content.size == 1
 
 
-Told = tuple[str, Any, Any]
-"""A name and both values."""
-
-
-def _attributes(one: Operation, two: Operation) -> Iterator[Told]:
+def _attributes(one: Operation, two: Operation) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the arguments of two operations that differ; those without a name have their number,
+    from 1 on."""
     for name in dict.fromkeys((*one.attributes, *two.attributes)):
         values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
         texts = [repr(value) for value in values]
         where = any(" at 0x" in text for text in texts)  # which differs from run to run
         if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
-            yield _name(name), *values
+            number = name.removeprefix("argument")
+            plain = number != name and number.isdigit()
+            yield (f"operand {int(number) + 1}" if plain else name), *values
 
 
 class _NotGiven:
@@ -209,20 +190,6 @@ class _NotGiven:
 
 
 NOT_GIVEN = _NotGiven()
-
-
-def _name(name: str) -> str:
-    """Returns an argument's name; arguments without one have their number, from 1 on."""
-    number = name.removeprefix("argument")
-    return f"operand {int(number) + 1}" if number != name and number.isdigit() else name
-
-
-def _told(op: Operation, scalars: Scalars) -> Iterator[Told]:
-    for number, both in scalars.items():
-        a, b = (value.content.reshape(-1)[0].item() for value in both)  # type: ignore[union-attr]
-        names = [value.name for value in both]
-        named = names[0] if names[0] and names[0] == names[1] else f"operand {number + 1}"
-        yield named, _number(a, both[0].dtype), _number(b, both[1].dtype)
 
 
 def _number(value: Any, dtype: str) -> Any:
@@ -255,10 +222,6 @@ def _text(value: Any, short: bool = False) -> str:
     return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
 
 
-def _real(value: Any) -> bool:
-    return isinstance(value, float) and not isinstance(value, bool)
-
-
 def _same_but_for_numbers(one: Meaning, two: Meaning) -> bool:
     """Returns whether one meaning may be taken at the other's shapes: they differ in numbers."""
     if isinstance(one, Each):
@@ -279,13 +242,20 @@ def _sizes(run: Recording) -> set[int]:
     return found
 
 
-def _of_sizes(told: Told, sizes: tuple[set[int], set[int]]) -> bool:
+def _of_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
     """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
     divisor, the root of a length."""
-    _, *values = told
-    if all(_whole(value) for value in values):
+    if all(map(_whole, values)):
         return True
-    return all(_follows(value, known) for value, known in zip(values, sizes, strict=True))
+    for value, known in zip(values, sizes, strict=True):
+        try:
+            number = abs(float(value))
+        except (TypeError, ValueError):
+            return False
+        ways = (number, number**2, 1 / number, number**-2) if number else ()
+        if not any(abs(way - round(way)) < 1e-5 * way and round(way) in known for way in ways):
+            return False
+    return True
 
 
 def _whole(value: Any) -> bool:
@@ -294,12 +264,3 @@ def _whole(value: Any) -> bool:
     if isinstance(value, str):  # as NumPy's recorder has them
         return value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-").isdigit()
     return value is NOT_GIVEN or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _follows(value: Any, sizes: set[int]) -> bool:
-    try:
-        number = abs(float(value))
-    except (TypeError, ValueError):
-        return False
-    ways = (number, number**2, 1 / number, number**-2) if number else ()
-    return any(abs(way - round(way)) < 1e-5 * way and round(way) in sizes for way in ways)

@@ -79,12 +79,14 @@ def write(
         "target": recording.target,
         "note": recording.note,
         "notes": [machine.publishable(one) for one in notes],
-        "made": made(),
+        "made": made() if run.made is None else dict(run.made.made),
         "values": [_value(one, n in run.unsteady, files) for n, one in enumerate(recording.values)],
         "operations": [_operation(one, recording, files) for one in recording.operations],
         "outputs": list(recording.outputs),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
     }
+    if run.alone is not None:
+        told["alone"] = {str(number): why for number, why in run.alone.items()}
     folder.only(files.names)
     (out / FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
@@ -306,7 +308,9 @@ class Stored:
         if len(gone) > left_out["values"]:
             some = f"{len(gone)} of its values are not in the folder"
             notes.append(f"{self.folder.name}: {some}")
-        found = Run(run, self, unsteady, UNTRIED, made)
+        alone = told.get("alone")
+        alone = alone and {int(n): str(why) for n, why in alone.items()}
+        found = Run(run, self, unsteady, UNTRIED, made, alone=alone)
         for number, one in enumerate(told["values"]):
             content = found.array(number) if one.get("content") else None
             noticed = one.get("zeros") and one["zeros"]["file"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,7 @@ from probe import floats, ulp
 from probe.operands import normal
 from probe.order.reveal import column_labels
 from probe.recording.alone import Alone, same
+from probe.recording.cause import Cause
 from probe.semantics import Normalises
 
 MOST, LEAST = 128, 8
@@ -172,54 +173,39 @@ class Places:
         return np.asarray(~np.moveaxis(apart, -2, 0).reshape(size, -1).any(axis=1))
 
 
-@dataclass
-class Placed:
-    """What places have to do with a difference. ``word``: ``place``, ``algorithm`` or empty.
-
-    ``examined``: differing outputs that were asked about; ``replayed``: those of them that came out
-    on both sides from their own number and their place alone. ``elsewhere``: of the examined ones,
-    those that no place of either side's call gave the other side's bits.
-    """
-
-    word: str
-    why: str
-    examined: int = 0
-    replayed: int = 0
-    elsewhere: list[int] = field(default_factory=list)
+OTHER = "different formulas: the same number gives the other side's result at no place"
+APART = "each side gives one result at all places, and the sides' results are different"
 
 
-def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Placed:
+def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
     """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
     sides = _Elements(Function.of(left), along), _Elements(Function.of(right), along)
     if why := sides[0].why or sides[1].why:
-        return Placed("", why)
-    found = _asked(sides, apart)
-    if found.word or found.replayed < found.examined:
+        return Cause(why=why)
+    found, elsewhere = _asked(sides, apart)
+    if found.kind or found.replayed < found.examined:
         return found
-    kept = sum(bool(one.kept) for one in sides)
-    more = 0
-    for done, number in enumerate(found.elsewhere):
-        more = _grown(sides, number, more)
-        if more == 0:
-            found.word = "algorithm"
-            found.why = (
-                "each side gives one result at all places, and the sides' results are different"
-                if not kept and not done
-                else "different formulas: the same number gives the other side's result at no place"
-            )
-            return found
-        if more < 0:
-            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
-            return found
-    found.word = "place"
+    found.kind, more = "place", 0
     found.why = (
         "with a few more elements in one call the same number gives both results, by place: a "
         "vector loop and its remainder"
     )
-    return found
+    for done, number in enumerate(elsewhere):
+        more = _grown(sides, number, more)
+        if more == 0:
+            found.kind = "algorithm"
+            found.why = OTHER
+            if not done and not any(one.kept for one in sides):
+                found.why = APART
+        elif more < 0:
+            found.kind = ""
+            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
+        if more <= 0:
+            break
+    return Cause(found.kind, found.why, found.examined, found.replayed)
 
 
 def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
@@ -242,20 +228,20 @@ def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
     return 0 if able else -1
 
 
-def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Placed:
+def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
     sides = _Rows(Function.of(left), axes[0]), _Rows(Function.of(right), axes[1])
     if why := sides[0].why or sides[1].why:
-        return Placed("", why)
-    found = _asked(sides, apart)
-    if found.word or found.replayed < found.examined:
+        return Cause(why=why)
+    found, elsewhere = _asked(sides, apart)
+    if found.kind or found.replayed < found.examined:
         return found
     found.why = "each side computes all of its rows alike; the order within a row is unknown"
     if sides[0].kept or sides[1].kept:
         found.why = (
             "rows at different places are computed differently, but "
-            f"{len(found.elsewhere)} of {found.examined} examined outputs come out with the other "
+            f"{len(elsewhere)} of {found.examined} examined outputs come out with the other "
             "side's bits in no row"
         )
     return found
@@ -267,7 +253,7 @@ def reproduced(left: Function, right: Function, apart: np.ndarray, rows: bool) -
     sides = [
         _Rows(one, (one.reads[0].ndim - 1,)) if rows else _Elements(one) for one in (left, right)
     ]
-    return _asked((sides[0], sides[1]), apart, len(apart)).replayed
+    return _asked((sides[0], sides[1]), apart, len(apart))[0].replayed
 
 
 def repeated(
@@ -429,8 +415,15 @@ class _Rows(_Asked):
         return turned.reshape(count, -1)
 
 
-def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Placed:
-    """Asks about some differing outputs, evenly among all; about ``most`` if it is given."""
+def _asked(
+    sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0
+) -> tuple[Cause, list[int]]:
+    """Asks about some differing outputs, evenly among all; about ``most`` if it is given.
+
+    ``replayed`` are those that came out on both sides from their own number and their place alone.
+    The list has those of the examined ones that no place of either side's call gave the other
+    side's bits.
+    """
     largest = max(side.recorded.size for side in sides)
     most = most or min(affordable(largest), len(apart))
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
@@ -438,7 +431,7 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Pl
     for number in chosen.tolist():
         came, met = [side.came(int(side.index[number])) for side in sides], False
         if None in came:
-            return Placed("", "it can't be run on other operands of its shape")
+            return Cause(why="it can't be run on other operands of its shape"), []
         for side, theirs in zip(sides, reversed(sides), strict=True):
             place = int(side.index[number])
             found = side.answers(place)
@@ -447,19 +440,18 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0) -> Pl
             met |= bool((found[side.beside(place)] == other).any())
         replayed += all(came)
         elsewhere += [] if met else [number]
-    made = Placed("", "", len(chosen), replayed, elsewhere)
-    if replayed < len(chosen):
-        made.why = "its outputs depend on more than their own input and position"
-        return made
+    kind, why = "", ""
     told = [
         f"{word}: {_classes(side)}"
         for word, side in zip(("left", "right"), sides, strict=True)
         if side.kept
     ]
-    if told and not elsewhere:
-        made.word = "place"
-        made.why = f"the same number gives different bits at different places; {'; '.join(told)}"
-    return made
+    if replayed < len(chosen):
+        why = "its outputs depend on more than their own input and position"
+    elif told and not elsewhere:
+        kind = "place"
+        why = f"the same number gives different bits at different places; {'; '.join(told)}"
+    return Cause(kind, why, len(chosen), replayed), elsewhere
 
 
 def _classes(side: _Asked) -> str:

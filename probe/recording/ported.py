@@ -97,6 +97,7 @@ class Ports:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self.known: dict[tuple[int, tuple[Shape, ...]], list[Stage]] = {}
         self.axes = _channels(recording)
         self.used = {*recording.outputs, *(n for one in recording.operations for n in one.reads)}
         self.fixed = [False] * len(recording.values)
@@ -107,8 +108,18 @@ class Ports:
                 reads = recording.operations[value.given].reads
                 self.fixed[number] = bool(reads) and all(self.fixed[n] for n in reads)
 
-    def stages(self, one: Operation) -> list[Stage]:
-        """Returns an operation's stages. InputError: no part of it is a call, with the reason."""
+    def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
+        """Returns an operation's stages. InputError: no part of it is a call, with the reason.
+
+        ``shapes``: of what it reads, where they aren't the recorded ones: functions of an element,
+        and of rows, may be asked at other sizes.
+        """
+        key = one.number, tuple(shapes)
+        if key not in self.known:
+            self.known[key] = self._stages(one, key[1])
+        return self.known[key]
+
+    def _stages(self, one: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
         values = self.recording.values
         if not one.gives or self.used.intersection(one.gives[1:]):
             raise _refused(one.op, f"it gives {len(one.gives)} results")
@@ -126,6 +137,10 @@ class Ports:
             tuple(self.fixed[n] for n in one.reads),
             self.axes.get(number),
         )
+        if shapes and shapes != frame.shapes:
+            if not isinstance(one.meaning, Each | Normalises):
+                raise _refused(one.op, "it can't be run at other sizes")
+            frame = replace(frame, shapes=shapes, shape=np.broadcast_shapes(*shapes))
         if 0 in given.shape or any(0 in shape for shape in frame.shapes):
             raise _refused(one.op, "it has no elements")
         found = _stages(one.meaning, frame)

@@ -43,12 +43,17 @@ def fill(found: Difference) -> None:
     """Fills in ``reason`` of all operations of which nothing could be compared."""
     roots = _roots(found.left), _roots(found.right)
     for one in found.operations:
-        if one.verdict == "unknown":
-            one.reason = _of(one, found, roots)
+        if one.verdict == "unknown" and one.note:  # said where it was found out
+            one.reason = Reason(one.note, one.name, one.op)
+        elif one.verdict == "unknown":
+            ends = [
+                (side, n) for pair in one.gives for side, n in enumerate((pair.left, pair.right))
+            ]
+            why = _plain(one.gives[0], found) if one.gives else "it gives nothing"
+            one.reason = _told(roots, ends) or Reason(why)
         elif one.verdict in NAMES and not one.compared:
             side = NAMES.index(one.verdict)
-            run = (found.left, found.right)[side]
-            op = run.operations[_number(one, side)]
+            op = (found.left, found.right)[side].operations[(one.left, one.right)[side] or 0]
             if computes(op):
                 one.reason = _told(roots, [(side, n) for n in op.gives]) or Reason(ONE_SIDE)
 
@@ -70,14 +75,6 @@ def groups(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
         if one.verdict == "unknown" and one.reason is not None:
             some.setdefault(one.reason, []).append(one)
     return list(some.items())
-
-
-def _of(one: Aligned, found: Difference, roots: tuple[dict[int, Reason], ...]) -> Reason:
-    if one.note:  # said where it was found out
-        return Reason(one.note, one.name, one.op)
-    ends = [(side, n) for pair in one.gives for side, n in enumerate((pair.left, pair.right))]
-    told = _told(roots, ends)
-    return told or Reason(_plain(one.gives[0], found) if one.gives else "it gives nothing")
 
 
 def _plain(pair: Pair, found: Difference) -> str:
@@ -144,9 +141,3 @@ def _why(meaning: Meaning) -> str | None:
         return meaning.why or "it is not described in probe"
     told = (_why(step.meaning) for step in getattr(meaning, "steps", ()))
     return next((one for one in told if one is not None), None)
-
-
-def _number(one: Aligned, side: int) -> int:
-    number = (one.left, one.right)[side]
-    assert number is not None
-    return number

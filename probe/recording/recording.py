@@ -153,7 +153,9 @@ class Run:
     ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
     operations are not run alone, empty where they can be. ``made``: of one that is on disk.
     ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
-    the names of those that they hold.
+    the names of those that they hold. ``alone``: of one that was replayed on its target
+    (:mod:`probe.recording.replayed`), why operations, by number, did not run there, but in the
+    model's own library; else None.
     """
 
     recording: Recording
@@ -163,6 +165,7 @@ class Run:
     made: Made | None = None
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
+    alone: Mapping[int, str] | None = None
 
     def __repr__(self) -> str:
         """What it is, not what it holds."""

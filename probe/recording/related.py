@@ -21,7 +21,7 @@ SAME_INPUTS = "give both sides the same inputs, or one side a part of the other'
 
 
 @dataclass(frozen=True)
-class Asked:
+class Related:
     """What two runs have in common.
 
     ``same_inputs``: False where one side has a part of the other's. ``shared_inputs``: whether they
@@ -40,7 +40,7 @@ Met = list[tuple[Value, Value, str]]
 """Pairs of values that no operation gave, where both runs read them, with the operation's name."""
 
 
-def asked(left: Recording, right: Recording) -> Asked:
+def related(left: Recording, right: Recording) -> Related:
     """Returns what two runs have in common.
 
     InputError: inputs that have nothing in common, other outputs, or the same operations with
@@ -67,7 +67,7 @@ def asked(left: Recording, right: Recording) -> Asked:
     held = _weights(left), _weights(right)
     # where no weight is the same although both sides have some, nothing says it is one model
     same = refused is None and (not all(held) or bool(held[0] & held[1]))
-    return Asked(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
+    return Related(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
 
 
 def inputs_of(run: Recording) -> list[int]:

@@ -11,45 +11,51 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
 from probe import floats
-from probe.errors import InputError, TargetError
-from probe.launch import AnySession
+from probe.errors import InputError, ProbeError, TargetError
+from probe.launch import AnySession, open_session
 from probe.printing import counted
+from probe.recording import RECORDERS
+from probe.recording.apart import Apart, Trusted, base, own
 from probe.recording.contract import Operation
-from probe.recording.ported import Called, Ports, Stage
-from probe.recording.recording import Run, recorded
+from probe.recording.ported import Called, Ports
+from probe.recording.recording import Made, Repeat, Run, recorded
 from probe.recording.store import Kept, digest
+from probe.recording.walk import unsteady
+from probe.target import Target, unavailable
 
 KEYS = itertools.count()
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed(Run):
-    """A run on a target. ``there``: numbers of the operations that the target computed; ``alone``:
-    why others ran by themselves; the rest moves elements or rounds once, as it does everywhere."""
+    """A run on a target. ``there``: numbers of the operations that the target computed. Of the
+    others that are not ``alone`` elements are moved or rounded once, as everywhere."""
 
     there: frozenset[int] = frozenset()
-    alone: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
         """Returns how many of the operations ran on the target, and what did not."""
         every = self.recording.operations
-        same = len(every) - len(self.there) - len(self.alone)
+        same = len(every) - len(self.there) - len(self.alone or {})
         told = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
         told += [f"{same} move elements or round once, as everywhere"] * bool(same)
-        whys = Counter(f"{every[n].op}: {why}" for n, why in self.alone.items())
+        alone = self.alone or {}
+        whys = Counter(f"{every[n].op}: {why}" for n, why in alone.items())
         each = [why if count == 1 else f"{count} times {why}" for why, count in whys.items()]
         some = "; ".join(each[:4]) + f"; and {len(each) - 4} more" * (len(each) > 4)
-        told += [f"{len(self.alone)} ran in the model's own library ({some})"] * bool(each)
+        told += [f"{len(alone)} ran in the model's own library ({some})"] * bool(each)
         return f"{self.recording.target}: {', '.join(told)}"
 
 
@@ -107,17 +113,19 @@ class Port:
         self.keys.add(key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class There:
-    """An operation that runs on a target: as of ``Isolated``."""
+    """An operation that runs on a target: as of ``Isolated``. ``keep``: as of ``Port.call``.
+    InputError: no part of it is a call."""
 
     port: Port
-    stages: Sequence[Stage]
+    ports: Ports
+    one: Operation
     keep: bool = False
 
     def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         values = list(reads)
-        for stage in self.stages:
+        for stage in self.ports.stages(self.one, [array.shape for array in reads]):
             given = [values[n] for n in stage.reads]
             if isinstance(stage.does, Called):
                 values.append(self.port.call(stage.does, given, self.keep))
@@ -142,10 +150,10 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
         same = not any(n in changed for n in one.reads)
         found = None
         try:
-            stages = ports.stages(one)
-            found = _there(run, one, There(port, stages, True), changed)
+            ports.stages(one)
+            found = There(port, ports, one, True)(_reads(run, one, changed))
             there.add(one.number)
-            operations.append(replace(one, again=There(port, stages), lines=None))
+            operations.append(replace(one, again=There(port, ports, one), lines=None))
         except InputError as error:
             settled = one.meaning.rounds is not None or all(ports.fixed[n] for n in one.reads)
             if not settled:
@@ -168,9 +176,8 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
             )
     recording = replace(run.recording, target=text, values=values, operations=operations)
     return Replayed(
-        *(recording, store, frozenset(), "", run.made, run.keys, run.kinds),
+        *(recording, store, frozenset(), "", run.made, run.keys, run.kinds, alone),
         there=frozenset(there),
-        alone=alone,
     )
 
 
@@ -180,12 +187,6 @@ def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[
         why = f"{one.name} reads what was left out of the recording"
         raise InputError("recording", one.name, why, "record it again with more --most bytes")
     return found  # type: ignore[return-value]
-
-
-def _there(
-    run: Run, one: Operation, call: There, changed: Mapping[int, np.ndarray]
-) -> list[np.ndarray]:
-    return call(_reads(run, one, changed))
 
 
 def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
@@ -231,20 +232,38 @@ def _noticed(
     return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
 
 
-KEPT = 8
-"""Recordings of other inputs that are kept to be replayed: of shapes that come again."""
+def steadily(run: Run, port: Port, what: str) -> Replayed:
+    """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
+    where outputs do."""
+    found, again = replayed(run, port), Repeat(run.recording.values)
+    again.digests = [value.digest for value in replayed(run, port).recording.values]
+    again.addresses = [None] * len(again.digests)
+    values = found.recording.values
+    apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
+    if apart.intersection(found.recording.outputs):
+        raise unsteady(found, again, what)
+    return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
+
+
+def _made(made: Made | None, facts: Mapping[str, Any]) -> Made | None:
+    """Returns where a replay was made: with the releases of the target's process."""
+    if made is None:
+        return None
+    libraries = {"numpy": facts.get("numpy_version")}
+    libraries[str(facts.get("library"))] = facts.get("library_version")
+    told = {"python": facts.get("python_version"), "libraries": libraries}
+    return replace(made, made={**made.made, **told})
 
 
 class OnTarget:
     """A model on a target that is not its own library's: recorded here, replayed there.
 
-    As of ``Opened``, with ``side`` and ``plain`` for any inputs. ``opened``: the model;
+    As of ``Elsewhere``, with ``side`` and ``plain`` for any inputs. ``opened``: the model;
     ``session``: a started one. Weights are sent once, whatever the inputs' sizes.
     """
 
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
-        self.runs: OrderedDict[Any, Run] = OrderedDict()
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
@@ -254,3 +273,81 @@ class OnTarget:
         """Returns the outputs alone."""
         found = self.side(arrays).outputs
         return [np.array(one) for one in found if one is not None]
+
+
+class Reached(Trusted):
+    """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
+    target, as it was replayed."""
+
+    def __enter__(self) -> Run:
+        run = self.stored.run()
+        if run.alone is None:
+            return super().__enter__()
+        assert run.made is not None
+        try:
+            session: AnySession = open_session(Target.parse(run.recording.target)).__enter__()
+        except ProbeError as error:
+            where = f"{self.stored.folder.name}: its operations can't be run again"
+            run.made.notes.append(f"{where}: {error}")
+            return run
+        self.session = session
+        ports, port, operations = Ports(run.recording), Port(session), list[Operation]()
+        for one in run.recording.operations:
+            asked = None if one.number in run.alone else There(port, ports, one)
+            try:
+                ports.stages(one)
+            except InputError:
+                asked = None
+            operations.append(replace(one, again=asked))
+        return replace(run, recording=replace(run.recording, operations=operations), untried="")
+
+
+class Sides:
+    """Runs of a model on targets, for as long as ``running`` is open.
+
+    ``model``: a file, or ``module:function``; ``folder``: for recordings. On its own library's
+    target the model itself runs there, in a process of its own; for every other one it is recorded
+    in such a process and replayed. Errors: as of ``Apart.record`` and ``steadily``.
+    """
+
+    def __init__(self, model: str, folder: Path, running: ExitStack, trust: bool = False) -> None:
+        self.model, self.folder, self.running, self.trust = model, folder, running, trust
+        self.there: dict[str, Apart] = {}
+        self.ports: dict[str, Port] = {}
+        self.runs: list[tuple[str, Mapping[str, np.ndarray], bool, Run]] = []
+
+    def record(
+        self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool = False
+    ) -> tuple[Run, bool | None]:
+        """Returns a run with these inputs, and whether it had gradients, where that is known."""
+        if own(where, self.model):
+            run, process = self._recorded(where, given, what, gradients)
+            if RECORDERS.get(process.library) == RECORDERS.get(where.name):
+                return run, process.gradients
+        if why := unavailable(where):  # before the model is run
+            raise TargetError(where.text, "unavailable", why)
+        run, process = self._recorded(base(where, self.model), given, what, gradients)
+        return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+
+    def _recorded(
+        self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool
+    ) -> tuple[Run, Apart]:
+        if where.text not in self.there:
+            process = Apart(self.model, where, given)
+            self.there[where.text] = self.running.enter_context(process)
+        process = self.there[where.text]
+        for text, inputs, had, run in self.runs:
+            if text == where.text and inputs is given and had == gradients:
+                return run, process
+        process.arrays = dict(given)
+        out = self.folder / f"run{len(self.runs)}"
+        run = process.record(out, self.trust, what=what, gradients=gradients)
+        self.runs.append((where.text, given, gradients, run))
+        return run, process
+
+    def _port(self, where: Target) -> Port:
+        if where.text not in self.ports:
+            session: AnySession = open_session(where)
+            self.running.enter_context(session)
+            self.ports[where.text] = Port(session)
+        return self.ports[where.text]

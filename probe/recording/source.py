@@ -11,22 +11,20 @@ guessed.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from probe.comparison import Comparison
-from probe.enclosure import Rounding
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, as_source, same, unequal
+from probe.recording.cause import Cause
 from probe.recording.difference import Aligned, Pair, near
 from probe.recording.enclosed import rounding
-from probe.recording.place import Placed
 from probe.recording.recording import Run, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.recording.sums import first_of
@@ -43,57 +41,7 @@ from probe.semantics import (
 ALL = 2048
 """Differing outputs that are revealed; of more, that many evenly among them."""
 
-KINDS = (
-    *("window", "reach", "order", "rounding", "precision", "flush"),
-    *("place", "argument", "algorithm", "alignment", "nondeterministic", "uninitialised"),
-)
-"""Classes of causes; those of sums may be joined by ``+``."""
-
-
 NO_SOURCE = ": this is not a source"
-
-
-@dataclass
-class Cause:
-    """Why an operation's outputs differ.
-
-    ``kind``: one of ``KINDS`` (or some joined by ``+``), empty where there is no word for it yet;
-    ``why``: a sentence. ``compared`` and ``differing``: of the first output that differs.
-    ``examined``: differing outputs that were asked about, ``replayed``: those that came out again
-    on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
-    gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
-    ``refuted``: what it reads does not agree, or it reads more than was said: it is no source.
-    ``rounding``: the differing outputs by whether rounding can be why.
-    """
-
-    kind: str
-    why: str
-    compared: int = 0
-    differing: int = 0
-    examined: int = 0
-    replayed: int = 0
-    causes: dict[str, int] = field(default_factory=dict)
-    alone: bool = False
-    comparison: Comparison | None = None
-    refuted: bool = False
-    rounding: Rounding = field(default_factory=Rounding)
-
-    @property
-    def explained(self) -> bool:
-        """Returns whether it has a class, and every output that was asked about came out again."""
-        return bool(self.kind) and self.replayed == self.examined
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers and texts; the comparison's summations as ``probe explain`` has them."""
-        found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
-        names = ("compared", "differing", "examined", "replayed", "causes", "alone")
-        found |= {name: getattr(self, name) for name in names}
-        found["rounding"] = self.rounding.to_json()
-        if self.comparison is not None:
-            told = self.comparison
-            found["left_orders"] = told.orders(told.left)
-            found["right_orders"] = told.orders(told.right)
-        return found
 
 
 @dataclass
@@ -219,17 +167,19 @@ def explain(
     Costs calls of its operations. What one run alone has, or does not differ, has no cause.
     """
     pair = next((one for one in aligned.gives if not one.equal), None)
-    compared = (0, 0) if pair is None else (pair.compared, pair.differing)
+    region, why = None, "there are no outputs on both sides that differ"
     try:
         region = Region.of(left, right, aligned)
     except KeyError:
-        return Cause("", "its operands were left out of the recording", *compared)
+        why = "its operands were left out of the recording"
     if region is None:
-        return Cause("", "there are no outputs on both sides that differ", *compared)
-    pair = region.left.pair
-    made = Cause("", "", pair.compared, pair.differing)
-    made = _explained(made, region, aligned, most, {} if known is None else known)
-    if not made.refuted:
+        made = Cause(why=why)
+    else:
+        pair = region.left.pair
+        made = _explained(region, aligned, most, {} if known is None else known)
+    if pair is not None:
+        made.compared, made.differing = pair.compared, pair.differing
+    if region is not None and not made.refuted:
         told = made.comparison
         proved = np.zeros(len(region.differ), bool) if told is None else told.proved()
         counted = made.replayed if made.kind and told is None else 0
@@ -237,41 +187,43 @@ def explain(
     return made
 
 
-def _explained(made: Cause, region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
+def _explained(region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
     if aligned.arguments:
-        return _argued(made, region, aligned)
-    if not region.able:  # of a recording that isn't trusted nothing was tried
-        tried = (getattr(one.side, "untried", "") for one in region.sides)
-        made.why = next(filter(None, tried), "the operation can't be run alone")
-    else:
-        made.why = region.other_operands()
-        made.refuted = bool(made.why)
-    if made.why:
-        made.why += f"; {region.exchanged[2]}" if region.exchanged[2] else ""
-        return made
-    try:
-        made.kind, made.why = _unlike(region)
-        made.refuted = made.why.endswith(NO_SOURCE)
+        return _argued(region, aligned)
+    if region.able:
+        why = region.other_operands()
+    else:  # of a recording that isn't trusted nothing was tried
+        tried = (one.side.untried for one in region.sides)
+        why = next(filter(None, tried), "the operation can't be run alone")
+    if why:
+        also = f"; {region.exchanged[2]}" if region.exchanged[2] else ""
+        return Cause(why=why + also, refuted=region.able)
+    try:  # is a side alone not what was recorded, or does it read more than was said?
+        kind, why = next(filter(any, (one.unsteady() for one in region.sides)), ("", ""))
+        why = why or region.reads_more()
     except TimeOver:
         raise
     except Exception as error:  # a library raises what it likes
-        made.why = f"alone, the operation raises {type(error).__name__}"
-    if made.why:
-        made.causes = {made.kind: made.differing} if made.kind else {}
-        return made
-    made.alone = True
+        kind, why = "", f"alone, the operation raises {type(error).__name__}"
+    if why:
+        kind = "" if kind == "other" else kind
+        causes = {kind: region.left.pair.differing} if kind else {}
+        return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
     if aligned.assumed and aligned.joint:
-        return _placed(made, _of_formulas(region, most, known) or Placed("", CLOSE))
-    made = _classed(made, region, most, known)
-    if not made.kind and aligned.joint and (found := _of_formulas(region, most, known)):
-        made = _placed(made, found)
+        made = _of_formulas(region, most, known) or Cause(why=CLOSE)
+        made.alone = True
+        return made
+    made = _classed(region, most, known)
+    if not made.kind and aligned.joint:
+        made = _of_formulas(region, most, known) or made
+    made.alone = True
     return _of_addresses(made, region)
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
 
 
-def _of_formulas(region: Region, most: int, known: Known) -> Placed | None:
+def _of_formulas(region: Region, most: int, known: Known) -> Cause | None:
     """Returns what sets the steps of both sides apart; None where one of them isn't known."""
     try:
         found = of_terms(*region.sides, region.reads, region.apart)
@@ -308,49 +260,35 @@ def _of_addresses(made: Cause, region: Region) -> Cause:
     return made
 
 
-def _argued(made: Cause, region: Region, aligned: Aligned) -> Cause:
-    """Fills in the class of operations whose arguments differ, though their operands agree.
+def _argued(region: Region, aligned: Aligned) -> Cause:
+    """Returns the class of operations whose arguments differ, though their operands agree.
 
     It is the arguments that decide where nothing else can: operands of one size that lie alike in
     memory, on one target. Else the difference has to be larger than any rounding.
     """
-    elsewhere = False  # whether something around a call decides its bits, such as a switch
+    count, dtype = region.left.pair.differing, region.left.value.dtype
+    alone, elsewhere = False, False  # whether something around a call decides, such as a switch
     try:
         for one in region.sides if region.able else ():
             kind, why = one.unsteady()
             if kind in ("nondeterministic", "uninitialised"):
-                made.kind, made.why, made.causes = kind, why, {kind: made.differing}
-                return made
-            made.alone, elsewhere = not why, bool(why)
+                return Cause(kind, why, causes={kind: count}, alone=alone)
+            alone, elsewhere = not why, bool(why)
             if why:
                 break
     except Exception as error:  # a library raises what it likes
-        made.why = f"alone, the operation raises {type(error).__name__}"
-        return made
-    dtype = region.left.value.dtype
+        return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
     if (elsewhere or not region.as_one) and near(region.left.pair, dtype):
-        made.why = (
+        why = (
             f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
         )
-        return made
+        return Cause(why=why, alone=alone)
     # the same operands on the same target, so nothing but the arguments can decide
-    made.kind, made.why = "argument", aligned.arguments
     both = [one.operation.meaning for one in region.sides]
-    if all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]:
-        made.kind = "window+argument"
-    made.causes = {made.kind: made.differing}
-    made.examined = made.replayed = made.differing if made.alone else 0
-    return made
-
-
-def _unlike(region: Region) -> tuple[str, str]:
-    """(class, why) where a side alone is not what was recorded, or reads more than was said."""
-    for one in region.sides:
-        kind, why = one.unsteady()
-        if why:
-            return ("" if kind == "other" else kind), why
-    return "", region.reads_more()
+    windows = all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]
+    kind, came = "window+argument" if windows else "argument", count if alone else 0
+    return Cause(kind, aligned.arguments, came, came, {kind: count}, alone)
 
 
 def refuted(left: Run, right: Run, aligned: Aligned) -> str:
@@ -367,32 +305,24 @@ def refuted(left: Run, right: Run, aligned: Aligned) -> str:
         return ""
 
 
-def _classed(made: Cause, region: Region, most: int, known: Known) -> Cause:
-    """Fills in the class of an operation that gives its recorded bits alone."""
+def _classed(region: Region, most: int, known: Known) -> Cause:
+    """Returns the class of an operation that gives its recorded bits alone."""
     meaning = region.left.operation.meaning
     first = first_of(meaning)
     if isinstance(first, Contracts | Windows | Convolution | Reduces):
-        return _of_sums(made, region, most, known)
+        return _of_sums(region, most, known)
     if isinstance(first, Each):
         added = of_terms(*region.sides, region.reads, region.apart)
-        found = added or place.of_function(*region.sides, region.apart, first.along)
-    elif isinstance(meaning, Normalises):
-        found = place.of_rows(*region.sides, meaning, region.apart)
-    else:
-        why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
-        found = Placed("", f"not explained yet: {why}")
-    return _placed(made, found)
+        return added or place.of_function(*region.sides, region.apart, first.along)
+    if isinstance(meaning, Normalises):
+        return place.of_rows(*region.sides, meaning, region.apart)
+    why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
+    return Cause(why=f"not explained yet: {why}")
 
 
-def _placed(made: Cause, found: Placed) -> Cause:
-    made.kind, made.why = found.word, found.why
-    made.examined, made.replayed = found.examined, found.replayed
-    made.causes = {found.word: found.replayed} if found.word else {}
-    return made
-
-
-def _of_sums(made: Cause, region: Region, most: int, known: Known) -> Cause:
-    """Fills in how both sides add, revealed and replayed."""
+def _of_sums(region: Region, most: int, known: Known) -> Cause:
+    """Returns how both sides add, revealed and replayed."""
+    made = Cause()
     try:
         adds = [Adds(one) for one in region.sides]
         told = adding.both(adds)

@@ -21,9 +21,9 @@ from probe.order.tree import Tree
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
+from probe.recording.cause import Cause
 from probe.recording.difference import Pair
 from probe.recording.matching import named
-from probe.recording.place import Placed
 from probe.recording.recording import Operation, Recording, Value, between
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -67,7 +67,7 @@ class _Told:
 
 def of_formulas(
     left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
-) -> Placed | None:
+) -> Cause | None:
     """Returns what sets two formulas apart: they are two, or one whose sums are written and added
     in different ways. None where a step of either is not known.
 
@@ -109,7 +109,7 @@ def of_formulas(
     else:
         return None
     all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
-    return Placed(kind, f"{what}; {all_of}", count, came)
+    return Cause(kind, f"{what}; {all_of}", count, came)
 
 
 def _listed(told: Sequence[_Told], which: np.ndarray) -> np.ndarray:
@@ -330,7 +330,7 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     return found if found.shape == step.value.shape else None
 
 
-def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray) -> Placed | None:
+def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray) -> Cause | None:
     """Returns why two sums of the same terms differ: their order; None where they are no such sums,
     or NumPy does not give all differing outputs ``apart`` of both sides.
 
@@ -356,7 +356,7 @@ def of_terms(left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray
         f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
         f"all {len(apart)} differing outputs replay in NumPy on both sides"
     )
-    return Placed("order", why, len(apart), len(apart))
+    return Cause("order", why, len(apart), len(apart))
 
 
 Terms = int | tuple["Terms", "Terms"]

@@ -270,7 +270,7 @@ def compared(
     notes: Sequence[str] = (),
 ) -> Walk:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    asked = related.asked(left.recording, right.recording)
+    asked = related.related(left.recording, right.recording)
     tell("comparing")
     difference = compare(left, right)
     whole = asked.same_inputs and not outputs.part_taken(difference)
@@ -292,6 +292,7 @@ def compared(
     if explain:
         tell("looking for differences behind the first")
         alone.find(found.difference, left, right, seconds / 2)
+    _not_there(found)
     for one in found.difference.sources:  # not what they give besides, which may be memory that
         apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
         unsteady = left.unsteady.intersection(pair.left for pair in apart)
@@ -308,6 +309,18 @@ def compared(
 ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so do its inputs"}
 
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
+
+
+def _not_there(found: Walk) -> None:
+    """Says nothing of operations that did not run on the target that a side is of."""
+    for one in found.operations:
+        for side, number in ((found.left, one.left), (found.right, one.right)):
+            if number is None or number not in (side.alone or {}):
+                continue
+            one.own = None
+            if one.verdict in ("source", "equal", "healed"):
+                why = f"it ran in the model's own library, not on {side.recording.target}"
+                one.doubted(f"{why}: {(side.alone or {})[number]}")
 
 
 def _orphaned(found: Difference) -> None:

@@ -23,9 +23,10 @@ from probe.errors import InputError, NotReproduced
 from probe.explain.evidence import example
 from probe.printing import plain
 from probe.recording.alone import Alone, unequal
+from probe.recording.cause import Cause
 from probe.recording.difference import Aligned
 from probe.recording.recording import Run
-from probe.recording.source import Cause, Region, explain
+from probe.recording.source import Region, explain
 from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh

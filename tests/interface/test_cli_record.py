@@ -161,7 +161,7 @@ REFUSED = {
     "record tapes:left --out run --target reference,algorithm=pairwise": (
         *(2, "algorithm=pairwise changes how probe runs single operations"),
     ),
-    "record tapes:left --out run --target reference==9": (2, "recorded in this Python"),
+    "record tapes:left --out run --target reference==9": (3, "target=reference==9: unavailable"),
     "diff here there": (2, "recording=here: there is no recording.json in it"),
     "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
     "network tapes:left --vary batch": (2, "at=(none): the left run's size is required"),

@@ -7,7 +7,7 @@ import pytest
 
 from probe import floats
 from probe.enclosure.operations import Interval, enclosed
-from probe.semantics import Step, Steps, Unknown, Windows
+from probe.semantics import Attends, Step, Steps, Unknown, Windows
 from probe.semantics import operations as o
 
 torch = pytest.importorskip("torch")
@@ -21,6 +21,9 @@ W, B, MEAN = (
 )
 VARIANCE = B.abs() + 0.1
 PICTURES = torch.tensor(np.random.default_rng(5).normal(size=(2, 4, 9, 7)), dtype=torch.float32)
+
+
+HEADS = PICTURES.flip(2) * 2
 
 
 def pool(kind, kernel, stride, padding, dilation=(1, 1), counts_padding=False):
@@ -112,6 +115,21 @@ OPERATIONS = {
         pool("average", (3, 2), (2, 1), ((1, 1), (0, 0)), counts_padding=True),
         [PICTURES],
         lambda x: functional.avg_pool2d(x, (3, 2), (2, 1), (1, 0)),
+    ),
+    "attention": (
+        Attends(numbers=(7**-0.5,)),
+        [HEADS, HEADS + 1, PICTURES],
+        lambda q, k, v: functional.scaled_dot_product_attention(q, k, v),
+    ),
+    "causal attention": (
+        Attends(True, (0.3,)),
+        [HEADS, HEADS * 2, PICTURES],
+        lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+    ),
+    "masked attention of few heads": (
+        Attends(numbers=(7**-0.5,)),
+        [HEADS, HEADS[:, ::2], PICTURES[:, ::2], torch.linspace(-3, 3, 81).reshape(9, 9)],
+        lambda q, k, v, m: functional.scaled_dot_product_attention(q, k, v, m, enable_gqa=True),
     ),
     "pad": (o.pad(((0, 0), (1, 2))), [X], lambda x: functional.pad(x, (1, 2))),
 }

@@ -12,7 +12,7 @@ import pytest
 from probe.recording import folder, walk
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import Run, recorded
-from probe.recording.related import asked
+from probe.recording.related import related
 from probe.semantics import Contracts, Reduces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -196,9 +196,9 @@ def test_a_shuffled_batch_behind_vmap_is_no_other_weight() -> None:
     w, x = of(5, 5), of(6, 5)
     function = jax.vmap(lambda row: jnp.tanh(w @ row))
     left, right = (watched(lambda y=y: function(y + 0)) for y in (x[::-1], x))
-    assert not asked(left.recording, right.recording).same_inputs
+    assert not related(left.recording, right.recording).same_inputs
     direct = [watched(lambda y=y: function(np.asarray(y))) for y in (x[::-1], x)]
-    assert not asked(*(one.recording for one in direct)).same_inputs
+    assert not related(*(one.recording for one in direct)).same_inputs
     assert compare(*direct).outputs[0].compared == 30
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+import probe
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
 from probe.recording.recording import Run, recorded
@@ -308,6 +310,77 @@ def test_a_library_that_refuses_leaves_it_to_the_models_own(made, session, monke
     assert "groups=2: there are none here" in found.said
     whys = [why for why in found.alone.values() if "groups=2" in why]
     assert len(whys) == 1
+
+
+@pytest.fixture(scope="module")
+def saved(made, tmp_path_factory) -> str:
+    model, _, _ = made("keras")
+    path = tmp_path_factory.mktemp("keras") / "model.keras"
+    with warnings.catch_warnings():  # of Keras' writer, with NumPy 2
+        warnings.simplefilter("ignore", DeprecationWarning)
+        model.save(path)
+    return str(path)
+
+
+SHAPE = {"shapes": {"": (2, 16, 16, 3)}}
+
+
+def test_two_runs_on_targets_that_are_not_the_models_library(saved, tmp_path):
+    """The sums of either target are asked about there; what did not run there is not judged."""
+    found = probe.network(saved, "reference", against_target="torch", **SHAPE)
+    assert found.verdict == "differs"
+    told = found.to_json()
+    first = next(one for one in told["operations"] if one["name"] == told["first"])
+    assert first["op"] == "Conv2D" and first["verdict"] == "source"
+    explained = first["explanation"]
+    assert explained["replayed"] == explained["examined"] > 0
+    unknown = [one for one in told["operations"] if one["verdict"] == "unknown"]
+    assert {one["op"] for one in unknown} <= {"Conv2DBackpropInput", "Mean", "Rsqrt", "Mul", "Sub"}
+    assert told["examined"] == told["operations_total"] - len(unknown)
+    for text in ("reference", "torch"):
+        assert any(note.startswith(f"{text}: 10 of ") for note in told["notes"]), told["notes"]
+
+
+def test_a_batch_on_a_target_agrees_with_a_larger_one(saved):
+    """The reference adds an output's products in one order, whatever the batch."""
+    found = probe.network(saved, "reference", vary="batch", at=1, against=3, explain=False)
+    assert found.verdict == "equal"
+    alone = [one for one in found.found.operations if one.op == "Conv2DBackpropInput"]
+    assert [one.verdict for one in alone] == ["unknown"]
+    assert "not on reference" in alone[0].note
+
+
+def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_path):
+    one, two = (
+        probe.record(saved, tmp_path / text, target=text, **SHAPE)
+        for text in ("reference", "reference,algorithm=pairwise")
+    )
+    assert one.made.made["libraries"]["numpy"] == np.__version__
+    assert any("10 of" in note for note in one.made.notes)
+    assert not probe.diff(one, two).found.first.cause
+    found = probe.diff(one, two, trust=True)
+    assert found.found.first.op == "Conv2D" and "order" in found.found.first.cause
+
+
+def test_a_function_of_another_library_is_replayed(tmp_path, monkeypatch):
+    """Which library a function runs on is known when it has run."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    text = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Conv1d(4, 8, 5).eval()
+def function(x):
+    with torch.no_grad():
+        return torch.tanh(model(torch.from_numpy(x)))
+"""
+    (tmp_path / "a_function_of_torch.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    inputs = {"x": drawn(2, 4, 9)}
+    called = "a_function_of_torch:function"
+    found = probe.network(called, "reference", against_target="torch", inputs=inputs)
+    left, right = found.found.left, found.found.right
+    assert left.alone == {} and right.alone is None
+    assert any(note.startswith("reference: 2 of 2 operations ran there") for note in found.notes)
 
 
 def test_what_can_not_run_alone_is_one_line(made, session):
