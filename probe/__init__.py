@@ -66,6 +66,7 @@ _HOMES = {
     "first_difference": "answers.first_difference",
     "load": "store.results",
     "merge": "store",
+    "network": "answers.network",
     "record": "answers.record",
     "reproduce": "answers.reproduce",
 }

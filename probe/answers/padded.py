@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from probe import memory
 from probe.answers.answer import Answer, target_of
 from probe.answers.first_difference import Asked, Walked
 from probe.answers.record import arrays_for, text_of
@@ -26,7 +27,7 @@ from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
 from probe.padding.search import Graph, Serves, Sized
 from probe.progress import Say, silent
-from probe.recording.apart import Apart, Elsewhere
+from probe.recording.apart import Apart, Elsewhere, own
 from probe.recording.inputs import axes
 from probe.recording.replayed import OnTarget, Replayed
 from probe.recording.subject import name_of, opened
@@ -169,8 +170,18 @@ class Padded(Answer):
         return self.walked.reproduce(folder)
 
     def drawn(self) -> Figure | None:
-        """Draws the operations of the run that differs; None where none does."""
-        return None if self.walked is None else self.walked.drawn()
+        """Draws the operations of the run that differs; where none does, how far to pad."""
+        if self.walked is not None:
+            return self.walked.drawn()
+        from probe import plots
+
+        figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)
+        contents = [one.content for one in self.found]
+        for name in ("least", "safe"):
+            axes.plot(contents, [getattr(one, name) for one in self.found], "o-", label=name)
+        axes.set(xlabel=f"valid {self.vary}", ylabel="padded to", title=self.model)
+        axes.legend()
+        return figure
 
 
 @dataclass(repr=False)
@@ -426,6 +437,8 @@ def _graph(
         why = "the model does not describe its inputs"
         todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers), of full size"
         raise InputError("inputs", "(none)", why, todo)
+    if fixed is not None and shapes:
+        memory.room(memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed)
     arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"
@@ -477,11 +490,3 @@ def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
     left = f"{one.content:,} padded to {one.least:,}"
     todo = f"pad to {one.safe:,}"
     return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))
-
-
-def own(where: Target, model: str) -> bool:  # TEMPORARY: apart.own
-    from probe import target as t
-    from probe.recording.subject import is_function, runs
-
-    foreign = where.version or t.emulated(where)
-    return not foreign and (is_function(model) or runs(where.name, Path(model)))

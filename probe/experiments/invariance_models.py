@@ -63,8 +63,7 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
 
 def nine_layers(torch: Any) -> Any:
     """The network of the first report: eight times convolution, ReLU and max-pool, and one more."""
-    from probe.experiments.chains.chain import Network
-from probe.experiments.chains.description import load
+    from probe.experiments.chains.description import load
 
     nn, parts = torch.nn, []
     for layer in load("nine-layers").layers:

@@ -244,7 +244,7 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     told = found.to_json()
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
     assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
-    assert "certified" in repr(found) and found.picture() is None
+    assert "certified" in repr(found) and found.picture() is not None
     with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):

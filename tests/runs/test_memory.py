@@ -119,7 +119,7 @@ def test_a_network_is_refused_by_its_fixed_length(little):
         f"shrink {CASE} --at 5 --against 1000000",
         f"reproduce {CASE} --at 5 --against 1000000 --out folder",
         f"remedies {CASE} --lengths 5,1000000",
-        "network nine-layers:width=16,kernel=5 --fixed 1000000 --target reference",
+        "network numpy:tanh --shape x=1x1000000 --fixed 1000000 --lengths 5",
     ],
 )
 def test_every_command_says_it_in_one_line(little, capsys, tmp_path, monkeypatch, command):
