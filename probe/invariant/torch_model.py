@@ -32,27 +32,12 @@ from probe.invariant.report import Report
 from probe.invariant.table import Table, environment
 from probe.invariant.torch_alone import HOOKS, Alone
 from probe.invariant.torch_calls import FORMATS, container
+from probe.invariant.torch_kinds import MOST, VALUES
 from probe.invariant.torch_native import Natives, told
 from probe.invariant.torch_operations import Operators
 from probe.invariant.torch_recurrent import Steps
-
-PLAIN = frozenset(
-    "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
-    "ndimension view reshape permute transpose t contiguous expand expand_as unsqueeze squeeze "
-    "flatten unflatten __getitem__ __setitem__ movedim swapaxes narrow select chunk split "
-    "unbind cat stack concat concatenate repeat repeat_interleave flip roll clone detach to "
-    "float half bfloat16 double type type_as __len__ __iter__ __bool__ __hash__ __repr__ item "
-    "tolist add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ "
-    "__iadd__ __isub__ __imul__ add_ sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 "
-    "hardtanh masked_fill masked_fill_ where eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ "
-    "__gt__ __ge__ logical_and logical_or logical_not __and__ __or__ __invert__ __xor__ all any "
-    "isnan argmax argmin max_pool1d max_pool2d max_pool3d pad zeros ones full empty zeros_like "
-    "ones_like full_like empty_like new_zeros new_ones new_full new_empty new_tensor arange "
-    "tensor embedding gather index_select dropout dropout1d dropout2d dropout3d pixel_shuffle "
-    "tril triu is_grad_enabled".split()
-)
-"""Functions that move elements or round once: their bits depend on nothing but their elements."""
-
+from probe.recorders.torch_calls import facts
+from probe.semantics import functions
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
@@ -112,18 +97,6 @@ def known_inside(function: Callable[..., Any]) -> bool:
     return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
 
 
-def _plain(function: Any) -> bool:
-    """Returns whether a function is PyTorch's own and ``PLAIN``; others may have such a name."""
-    name = getattr(function, "__name__", "")
-    if name not in PLAIN:
-        return False
-    if name in ("__get__", "__set__"):  # of properties of a tensor, each time a new object
-        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(
-            torch._C.TensorBase
-        )
-    return any(getattr(one, name, None) is function for one in (torch, torch.Tensor, functional))
-
-
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
@@ -138,10 +111,14 @@ class Functions(TorchFunctionMode):
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
-        steps = {one: Steps(one, self._native) for one in recurrent}
+        steps = {one: Steps(one, operators.keeper, self._native) for one in recurrent}
         self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
+        self.always: set[Any] = set()
+        """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
+        among those; and functions of which this holds whatever they are given."""
+        self.operators = operators
         self.operations, self.natives = Operations(operators), Natives(operators.watched)
 
     def __torch_function__(
@@ -160,18 +137,40 @@ class Functions(TorchFunctionMode):
             if found is not NotImplemented:
                 return found
         kwargs = kwargs or {}
-        if func in self.plain and "alpha" not in kwargs:
-            return func(*args, **kwargs)
-        if quick is None and "alpha" not in kwargs and _plain(func):
-            self.plain.add(func)
+        if func in self.always and not kwargs:
+            return func(*args)
+        called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
+        for name in kwargs:
+            called += name, one if (kind := type(one := kwargs[name])) in VALUES else kind
+        plain = tuple(called)
+        if plain in self.plain:
             return func(*args, **kwargs)
         alone, inside = self.alone.get(func), self.inside.get(func)
         if alone is not None and kwargs.get("need_weights") is False:
             return alone(*args, **kwargs)
         if inside is None:
-            return self._natively(func, args, kwargs)
+            found = self._natively(func, args, kwargs)
+            if quick is None and self.natives.watched.plain:  # a quick one is asked first
+                self._note(plain, args)
+            return found
         with self:
             return inside(*args, **kwargs)
+
+    def _note(self, plain: tuple[Any, ...], args: Any) -> None:
+        """Keeps a call all of whose operations were exact: others like it are made at once.
+
+        Of one number PyTorch's functions may call other operations than of an array.
+        """
+        func = plain[0]
+        if self.operators.kinds.complex or len(self.plain) >= MOST:
+            self.plain.clear()
+            self.always.clear()
+        if self.operators.kinds.complex:
+            return
+        if settled(func):
+            self.always.add(func)
+        elif all(one.ndim for one in args if isinstance(one, torch.Tensor)):
+            self.plain.add(plain)
 
     def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call operation by operation, or of the library where it has the same bits.
@@ -228,8 +227,6 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in self.operators.exact:
-            return func(*args, **kwargs)
         if _composite(func):
             every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
             odd = _in_inference() or any(one.is_inference() for one in every)
@@ -248,6 +245,23 @@ class Operations(TorchDispatchMode):
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
+
+
+@cache
+def settled(function: Any) -> bool:
+    """Whether a function is one operation of ATen that is exact whatever real numbers it is given:
+    a view, or a function that rounds once."""
+    name = getattr(function, "__name__", "")
+    packet = getattr(torch.ops.aten, name, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket) or not any(
+        getattr(one, name, None) is function for one in (torch, torch.Tensor, functional)
+    ):
+        return False
+    known = functions.of(functions.canonical(name))
+    every = [getattr(packet, one) for one in packet.overloads()]
+    every = [one for one in every if torch._C._dispatch_has_kernel(one.name())]  # of tensors
+    exact = known.rounds is not None and not known.either
+    return all(not _composite(one) and (exact or facts(one).view) for one in every)
 
 
 @cache

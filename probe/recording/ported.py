@@ -39,6 +39,7 @@ from probe.semantics import (
     Reduces,
     Reshapes,
     Same,
+    Step,
     Steps,
     Turns,
     Windows,
@@ -111,8 +112,7 @@ class Ports:
     def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
         """Returns an operation's stages. InputError: no part of it is a call, with the reason.
 
-        ``shapes``: of what it reads, where they aren't the recorded ones: functions of an element,
-        and of rows, may be asked at other sizes.
+        ``shapes``: of what it reads, where they aren't the recorded ones.
         """
         key = one.number, tuple(shapes)
         if key not in self.known:
@@ -137,13 +137,13 @@ class Ports:
             tuple(self.fixed[n] for n in one.reads),
             self.axes.get(number),
         )
+        meaning = one.meaning
         if shapes and shapes != frame.shapes:
-            if not isinstance(one.meaning, Each | Normalises):
-                raise _refused(one.op, "it can't be run at other sizes")
-            frame = replace(frame, shapes=shapes, shape=np.broadcast_shapes(*shapes))
-        if 0 in given.shape or any(0 in shape for shape in frame.shapes):
+            meaning, shape = _resized(meaning, shapes, frame.shape)
+            frame = replace(frame, shapes=shapes, shape=shape)
+        if 0 in frame.shape or any(0 in shape for shape in frame.shapes):
             raise _refused(one.op, "it has no elements")
-        found = _stages(one.meaning, frame)
+        found = _stages(meaning, frame)
         if not any(isinstance(stage.does, Called) for stage in found):
             raise _refused(one.op, SETTLED)
         return found
@@ -176,6 +176,49 @@ def _channels(recording: Recording) -> dict[int, int]:
                     if here in found:
                         found.setdefault(there, found[here])
     return found
+
+
+def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple[Meaning, Shape]:
+    """Returns what an operation means for operands of other sizes, and the shape of what it gives
+    then; ``shape``: as it was recorded. InputError: that isn't known."""
+    if isinstance(meaning, Each):
+        used = [shapes[n] for n in meaning.reads or range(len(shapes))]
+        return meaning, np.broadcast_shapes(*(used if meaning.along is None else used[:1]))
+    if isinstance(meaning, Normalises | Same):
+        return meaning, shapes[0]
+    inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+    if isinstance(inner, Windows) and inner.kind != "transposed":
+        turned = getattr(meaning, "turned", range(len(shape)))
+        to = [shapes[inner.reads[0]][axis] for axis in turned]
+        framed = Framed(inner.kernel, inner.stride, inner.dilation, inner.padding, inner.ceil)
+        outputs = framed.outputs([to[axis] for axis in inner.spatial])
+        for axis, size in zip(inner.spatial, outputs, strict=True):
+            to[axis] = size
+        to[inner.channels] = to[inner.channels] if inner.pool else shape[inner.channels]
+        return meaning, tuple(to)
+    if isinstance(meaning, Contracts):
+        texts, out = meaning.spelled(*(shapes[n] for n in meaning.reads))
+        sizes: dict[str, int] = {}
+        for text, number in zip(texts, meaning.reads, strict=True):
+            for letter, size in zip(text, shapes[number], strict=True):
+                sizes[letter] = max(sizes.get(letter, 1), size)
+        return meaning, tuple(sizes[letter] for letter in out)
+    if isinstance(meaning, Reduces):
+        axes = {axis % len(shapes[0]) for axis in meaning.axes}
+        every = enumerate(shapes[0])
+        left = [(axis, 1 if axis in axes else size) for axis, size in every]
+        return meaning, tuple(size for axis, size in left if meaning.keep or axis not in axes)
+    if isinstance(meaning, Turns):
+        return meaning, tuple(shapes[0][axis] for axis in meaning.axes)
+    if isinstance(meaning, Steps) and not any(one.more for one in meaning.steps):
+        steps, known = list[Step](), list(shapes)
+        for one in meaning.steps:
+            given = tuple(known[n] for n in one.reads)
+            inside, to_shape = _resized(one.meaning, given, one.shape)
+            steps.append(replace(one, meaning=inside, shape=to_shape))
+            known.append(to_shape)
+        return replace(meaning, steps=tuple(steps)), known[-1]
+    raise _refused(meaning.word or type(meaning).__name__, "it can't be run at other sizes")
 
 
 def _stages(meaning: Meaning, frame: Frame) -> list[Stage]:
