@@ -20,7 +20,7 @@ from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
-from probe.launch import open_session
+from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.kept import Box
@@ -376,7 +376,9 @@ def _started(
         process = running.enter_context(Apart(text_of(model, "target"), where, {}))
         graph.opened = Elsewhere(process, folder, trust)
     else:  # another library, release or processor: what is recorded here is replayed there
-        graph.opened = OnTarget(graph.opened, running.enter_context(open_session(where)))
+        session: AnySession = open_session(where)
+        running.enter_context(session)
+        graph.opened = OnTarget(graph.opened, session)
     whole = graph.whole(content)
     found = [] if whole.made is None else whole.made.notes
     graph.doubt = next((one for one in found if CHANGED in one), "")

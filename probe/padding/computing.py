@@ -242,8 +242,9 @@ def adding_of(one: Alone) -> Adds:
     if isinstance(again, There):
         stages = again.ports.stages(again.one, [array.shape for array in one.reads])
         first, behind = stages[0].does, [stage.does for stage in stages[1:]]
-        alone = isinstance(first, Called) and not any(isinstance(each, Called) for each in behind)
-        if alone and first.case is not None and first.output.whole == one.value.shape:
+        if any(isinstance(each, Called) for each in behind) or not isinstance(first, Called):
+            return Adds(one)
+        if first.case is not None and first.output.whole == one.value.shape:
             return OfCase(one, first, again.port.session)
     return Adds(one)
 

@@ -144,9 +144,10 @@ class Found:
 class Described(Protocol):
     """What an experiment measures that is no case: a chain of layers. ``row``: of ``networks``."""
 
-    name: str
-    id: str
-
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
     def row(self, fixed: int) -> dict[str, Any]: ...
 
 
@@ -356,7 +357,6 @@ def report(measured: Measured) -> Row:
         told["case"] = subject.to_json()
     else:
         told |= {"network": subject.name, "part": None}
-        told |= {"examined": subject.examined, "operations_total": subject.operations_total}
     return told | {
         "target": measured.target.text,
         "layouts": measured.layouts,
