@@ -36,7 +36,7 @@ def test_shared_options_stand_last_under_one_heading(name, capsys):
     mine, common = set(flag.findall(own)), set(flag.findall(shared))
     assert {"--json", "--verbose", "--help"} <= common and not common & mine
     flags = {"--" + word.replace("_", "-") for word in options.CASE_WORDS}
-    of_a_model = {"network": {"--seed", "--height"}, "record": {"--seed"}}.get(name, set())
+    of_a_model = {"network": {"--seed"}, "record": {"--seed"}}.get(name, set())
     assert mine & (flags | {"--case", "--target"}) == of_a_model
 
 
