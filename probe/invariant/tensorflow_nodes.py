@@ -15,43 +15,22 @@ from probe.invariant.tensorflow_calls import FORMATS, tensor
 from probe.recorders.tensorflow_graphs import CALLS, Node
 from probe.recorders.tensorflow_values import array
 
-EXACT = frozenset(
-    "Abs Add AddV2 All Any ArgMax ArgMin BatchToSpace BatchToSpaceND BiasAdd BroadcastTo Cast Ceil "
-    "CheckNumerics ClipByValue ConcatV2 DepthToSpace Diag DivNoNan DynamicStitch Equal EnsureShape "
-    "ExpandDims Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN "
-    "InvertPermutation IsFinite IsInf IsNan LeakyRelu Less LessEqual LogicalAnd LogicalNot "
-    "LogicalOr MatrixBandPart MatrixDiagV3 Max MaxPool MaxPool3D MaxPoolV2 Min "
-    "MirrorPad Mul MulNoNan Neg NotEqual OneHot OnesLike Pack Pad PadV2 PreventGradient Range "
-    "Rank ReadVariableOp RealDiv Reshape ResizeNearestNeighbor ResourceGather Reverse "
-    "ReverseV2 Rint Roll Round Select SelectV2 Shape ShapeN Size Slice Snapshot SpaceToBatch "
-    "SpaceToBatchND SpaceToDepth Split SplitV Square SquaredDifference Squeeze StopGradient "
-    "StridedSlice Sub TensorListConcatV2 TensorListElementShape TensorListFromTensor "
-    "TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve "
-    "TensorListResize TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2 Transpose "
-    "Unpack VariableShape Where ZerosLike NoOp Assert VarIsInitializedOp".split()
-)
-"""Operations that move elements or round each result once, or twice in an order that there is no
-choice in (a difference and its square): IEEE 754 leaves no choice, at any place."""
+IN_EIGEN = {
+    "Relu": "it is the larger of x and zero: in a vector's tail -0 > 0 may be decided differently",
+    "Relu6": "as Relu",
+    "Sign": "subnormal numbers are zeros in a vector, and may not be in its tail",
+}
+"""Functions that round nothing, and whose results depend on the place in a vector all the same."""
 
-BY_PLACE = frozenset(
-    "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Erfc Erfinv Exp Expm1 Inv Log Log1p "
-    "Reciprocal Relu Relu6 Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh".split()
-)
-"""Functions of one element with a vector body and a tail, in which even -0 > 0 may be decided
-differently, and subnormal numbers be kept."""
+CONVERTED = "Cast"
+"""To 16 bits it goes by way of float32: it is rounded twice, each time as IEEE 754 asks."""
 
-OF_SAMPLES = frozenset(
-    "AvgPool AvgPool3D LRN ResizeArea ResizeBicubic ResizeBilinear ScaleAndTranslate".split()
-)
-"""Functions of a sample of the batch, which is axis 0."""
-
-CUMULATIVE = frozenset("Cumsum Cumprod CumulativeLogsumexp".split())
-REDUCTIONS = frozenset("EuclideanNorm Mean Prod Sum".split())
-SOFTMAX = frozenset(("LogSoftmax", "Softmax"))
-CONVOLUTIONS = frozenset(("Conv2D", "Conv3D", "DepthwiseConv2dNative"))
-TRANSPOSED = frozenset(("Conv2DBackpropInput", "Conv3DBackpropInputV2"))
-NORMALISED = frozenset(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"))
-MATRICES = frozenset(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"))
+SOFTMAX = ("LogSoftmax", "Softmax")
+CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+"""Operations that have classes of their own here."""
 
 
 def words_of(node: Node) -> dict[str, Any]:

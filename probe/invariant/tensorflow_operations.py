@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from probe.invariant.keeper import Keeper, Known
+from probe.invariant.kinds import Kind, apart, kind_of
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     ByPlace,
@@ -21,14 +22,11 @@ from probe.invariant.tensorflow_calls import (
     reshaped,
 )
 from probe.invariant.tensorflow_nodes import (
-    BY_PLACE,
+    CONVERTED,
     CONVOLUTIONS,
-    CUMULATIVE,
-    EXACT,
+    IN_EIGEN,
     MATRICES,
     NORMALISED,
-    OF_SAMPLES,
-    REDUCTIONS,
     SOFTMAX,
     TRANSPOSED,
     along_first,
@@ -46,8 +44,11 @@ from probe.invariant.tensorflow_nodes import (
     words_of,
 )
 from probe.invariant.tensorflow_program import Handler, Program, once
-from probe.recorders.tensorflow_graphs import CALLS, Node
-from probe.recorders.tensorflow_values import array, run
+from probe.recorders.tensorflow_graphs import CALLS, HANDED_ON, READS, SHAPES, Node
+from probe.recorders.tensorflow_table import meaning
+from probe.recorders.tensorflow_values import Ran, array, kind, run, sizes, structure
+from probe.semantics import Each, Meaning, Reduces, of_complex
+from probe.semantics.call import Call
 
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
@@ -69,25 +70,75 @@ class Operators:
         self.own: dict[str, Callable[[Node, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
             "Einsum": self._einsum,
-            **dict.fromkeys(("Maximum", "Minimum", "Pow"), self._pair),
             **dict.fromkeys(MATRICES, self._matrices),
-            **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, self._convolution),
-            **dict.fromkeys(OF_SAMPLES | NORMALISED, self._of_samples),
+            **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
+            **dict.fromkeys(NORMALISED, self._normalised),
             **dict.fromkeys(CALLS, self._compiled),
-            **dict.fromkeys(REDUCTIONS, self._reduction),
-            **dict.fromkeys(CUMULATIVE, self._cumulative),
             **dict.fromkeys(SOFTMAX, self._softmax),
-            **dict.fromkeys(BY_PLACE, self._by_place),
         }
 
     def handler(self, node: Node, follows: tuple[bool, ...]) -> Handler:
         """Returns what runs a node.
         ``follows``: which of its inputs depend on the model's inputs."""
-        if node.op in EXACT or not any(follows):
+        handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
+        if handed_on or not node.count or not any(follows):
             return once(node)
         make = self.own.get(node.op)
-        found = make(node, follows) if make else None
-        return self._plain(node, UNKNOWN) if found is None else found
+        if make is None:
+            return self._derived(node, follows)
+        return make(node, follows) or self._plain(node, UNKNOWN)
+
+    def _derived(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+        """Finds out what a node is when it first runs, by what it computes."""
+        chosen: list[Handler] = []
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            if not chosen:
+                found = as_it_is(read)
+                chosen.append(self._chosen(node, follows, read, found))
+            return chosen[0](read)
+
+        return handler
+
+    def _chosen(
+        self, node: Node, follows: tuple[bool, ...], read: list[Any], found: list[Any]
+    ) -> Handler:
+        computes, _ = _described(node, read, found)
+        which, element = kind_of(computes), isinstance(computes, Each)
+        left = self._plain(node, UNKNOWN)
+        given = [one.dtype for one, along in zip(read, follows, strict=True) if along]
+        if node.op == CONVERTED or not all(one in FORMATS for one in given):
+            exact = node.op == CONVERTED or which in (Kind.EXACT, Kind.EITHER)
+            return once(node) if exact else left
+        if node.op in IN_EIGEN or (which is Kind.EITHER and element):
+            return self._element(node, follows)
+        if which in (Kind.EXACT, Kind.EITHER):
+            return once(node)
+        if len(found) != 1 or found[0].dtype not in FORMATS:
+            return left
+        if which is Kind.PLACE:
+            return left if follows.count(True) > 1 else self._element(node, follows)
+        if isinstance(computes, Reduces):
+            return self._reduction(node)
+        return self._along(node, follows) if self._apart(node, follows, read) else left
+
+    def _apart(self, node: Node, follows: tuple[bool, ...], read: list[Any]) -> bool:
+        """Whether a node works on each sample by itself."""
+        if any(along and not one.shape.rank for one, along in zip(read, follows, strict=True)):
+            return False
+        two = [
+            tf.concat([one[:1]] * 2, 0) if along else one
+            for one, along in zip(read, follows, strict=True)
+        ]
+        try:
+            found = once(node)(two)
+        except tf.errors.OpError:  # sizes among its attributes or operands are those of the batch
+            return False
+        computes, call = _described(node, two, found)
+        carries = [follows[n] for n in _read(node, two)]
+        shapes = [sizes(two[n]) for n in _read(node, two)]
+        return apart(computes, shapes, call.gives, carries)
 
     def _plain(self, node: Node, why: str) -> Handler:
         """Runs a node as it is, and reports it if there are floating-point numbers in it."""
@@ -252,7 +303,7 @@ class Operators:
 
     # samples
 
-    def _of_samples(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _normalised(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
         words = words_of(node)
         if any(follows[1:]) or words.get("is_training") or not channels_last(words):
             return None
@@ -307,10 +358,8 @@ class Operators:
 
         return handler
 
-    def _reduction(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _reduction(self, node: Node) -> Handler:
         words = words_of(node)
-        if not known_format(words):
-            return None
         name, attributes = node.op, tuple(node.attributes)
         as_it_is, left = once(node), self._plain(node, "it adds over the batch")
 
@@ -343,31 +392,6 @@ class Operators:
 
         return handler
 
-    def _cumulative(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        if follows[1] or not known_format(words_of(node)):
-            return None
-        attributes, said = tuple(node.attributes), " ".join(map(plainly, extra_of(node)))
-        left = self._plain(node, "it adds over the batch")
-
-        def handler(read: list[Any]) -> list[Any]:
-            x, axis = read[0], int(array(read[1]))
-            if axis % max(len(x.shape), 1) == 0 or 0 in x.shape or x.dtype not in FORMATS:
-                return left(read)
-            shape, along = tuple(x.shape)[1:], tf.constant(axis)
-
-            def function(part: Any) -> Any:
-                return run(node.op, [part, along], attributes, 1)[0]
-
-            name = f"{node.op} {said} axis={axis}"
-            key = name, shape, x.dtype
-            known = self._known(
-                node, key, lambda: Samples(name, [shape], x.dtype, function), len(x)
-            )
-            self.keeper.limit_lengths(known)
-            return [known((x,))]
-
-        return handler
-
     def _softmax(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
         if not known_format(words_of(node)):
             return None
@@ -390,15 +414,6 @@ class Operators:
         return handler
 
     # functions by place
-
-    def _by_place(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        return self._element(node, follows) if known_format(words_of(node)) else None
-
-    def _pair(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        """A function of two elements; where both are the model's, each has its own of each."""
-        if not known_format(words_of(node)) or (node.op == "Pow" and follows[1]):
-            return None
-        return self._element(node, follows)
 
     def _element(self, node: Node, follows: tuple[bool, ...]) -> Handler:
         """A function by place of one operand or two, of which one may be a single number."""
@@ -430,6 +445,21 @@ class Operators:
             return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
 
         return handler
+
+
+def _read(node: Node, read: Sequence[Any]) -> list[int]:
+    """Returns the numbers of the inputs that are arrays."""
+    says = structure(node.op, len(read))
+    return [n for n, one in enumerate(read) if n not in says and not kind(one).unread]
+
+
+def _described(node: Node, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
+    """Returns what a node computes that has run, and its call as a table is asked."""
+    given = [n for n, one in enumerate(found) if not kind(one).unread]
+    call = Ran(node.op, read, node.attributes, found, _read(node, read), given).call([])
+    computes = meaning(call)
+    complex_ = any(one.dtype.is_complex for one in (*read, *found))
+    return of_complex(computes) if complex_ else computes, call
 
 
 def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -22,6 +23,10 @@ from probe.invariant.torch_products import Met
 STEP = 8  # lengths that are tried are whole multiples of it
 NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
 MORE = 3  # samples that a call is padded by, where its own number has bits of its own
+ROWS = 16
+"""PyTorch keeps products of up to 32 rows in a buffer, one thread's behind the other's. Of so many
+numbers, or a whole multiple, each begins where a vector does; MKL adds elsewhere in another order,
+and a head's bits would be those of the thread that computes it."""
 
 
 class Lengths:
@@ -83,12 +88,24 @@ class Lengths:
 
 
 class Heads:
-    """Attention of one shape by how many heads of samples there are: (heads, rows, width)."""
+    """Attention of one shape by how many heads of samples there are: (heads, rows, width).
+
+    ``wide``: with so many rows more that they are a whole multiple of ``ROWS``.
+    """
 
     pieces = ()
 
-    def __init__(self, shapes: tuple[tuple[int, ...], ...], dtype: Any, masked: bool, words: Any):
+    def __init__(
+        self,
+        shapes: tuple[tuple[int, ...], ...],
+        dtype: Any,
+        masked: bool,
+        words: Any,
+        wide: bool = False,
+    ) -> None:
+        self.rows = -shapes[0][0] % ROWS if wide else 0
         said = "".join(f" {name}={value}" for name, value in sorted(words.items()))
+        said += f" with {self.rows} rows more" if self.rows else ""
         text = ", ".join("x".join(map(str, shape)) for shape in shapes)
         self.key = f"attention of {text}{' masked' * masked}{said} {FORMATS[dtype]}"
         self.shapes, self.dtype, self.masked, self.words = shapes, dtype, masked, words
@@ -120,7 +137,7 @@ class Heads:
         """As ``classes.Operation.ready``."""
         q, k, v = (one[:, None] for one in self._given(size, number))
         mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
-        return lambda: attend(q, k, v, mask, self.words)
+        return lambda: attend(q, k, v, mask, self.words, self.rows)
 
 
 class Attention:
@@ -128,9 +145,9 @@ class Attention:
 
     def __init__(self, met: Met) -> None:
         self.met = met
-        self.ready: dict[Any, tuple[int, int]] = {}
-        """The length that a call is padded to, 0 if it is not, and by how many samples, by all that
-        decides its bits."""
+        self.ready: dict[Any, tuple[int, int, int]] = {}
+        """The length that a call is padded to, 0 if it is not, and by how many samples and rows, by
+        all that decides its bits."""
 
     def __call__(
         self,
@@ -144,14 +161,19 @@ class Attention:
         enable_gqa: bool = False,
     ) -> Any:
         """``functional.scaled_dot_product_attention``."""
+        if enable_gqa and q.dim() == k.dim() == v.dim() == 4 and k.shape[1] and v.shape[1]:
+            k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], 1) for one in (k, v))
+            enable_gqa = False
+        if attn_mask is not None and attn_mask.dim() < 4:
+            attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())]
         shapes = q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
         mask = None if attn_mask is None else (attn_mask.shape, attn_mask.dtype)
         met = *shapes, mask, dropout_p, is_causal, scale, enable_gqa, torch.get_num_threads()
         if met in self.ready:
             length, given = q.shape[2], {"is_causal": is_causal, "scale": scale}
-            size, more = self.ready[met]
+            size, more, rows = self.ready[met]
             q, k, v, attn_mask = _full(q, k, v, attn_mask, is_causal, size)
-            y = padded_by(more, q, k, v, attn_mask, given)
+            y = padded_by(more, q, k, v, attn_mask, given, rows)
             return y if y.shape[2] == length else y[:, :, :length]
         four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
         same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
@@ -169,9 +191,9 @@ class Attention:
             if self.met.keeper.strict:
                 self.met.keeper.leave("attention", why)
             self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
-        y, least = self._heads(q, k, v, attn_mask, words, size)
+        y, least, rows = self._heads(q, k, v, attn_mask, words, size)
         if least is not None:
-            self.ready[met] = size, least
+            self.ready[met] = size, least, rows
         return y
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
@@ -190,19 +212,23 @@ class Attention:
 
     def _heads(
         self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int
-    ) -> tuple[Any, int | None]:
-        """Returns the attention, and by how many samples it is padded so that all heads have the
-        same bits; None: there is no such number."""
+    ) -> tuple[Any, int | None, int]:
+        """Returns the attention, by how many samples it is padded so that all heads have the same
+        bits (None: there is no such number), and by how many rows."""
         length, count, heads = q.shape[2], q.shape[0] * q.shape[1], q.shape[1]
         q, k, v, mask = _full(q, k, v, mask, "is_causal" in words, size)
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
-        key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
-        known = self.met.known(key, lambda: Heads(shapes, q.dtype, mask is not None, words))
-        ways = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
-        least: int | None = next(ways, None)
+        parts = shapes, q.dtype, mask is not None
+        key = ("heads", *parts, tuple(words.items()))
+        ways = (False, True) if shapes[0][0] % ROWS else (False,)
+        known = self.met.known(key, *(partial(Heads, *parts, words, wide) for wide in ways))
+        rows = cast("Heads", known.run.operation).rows
+        every = (more for more in range(MORE + 1) if known.sizes.usable(count + more * heads))
+        least: int | None = next(every, None)
         if least is None:
             self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        return padded_by(least or 0, q, k, v, mask, words)[:, :, :length], least
+        y = padded_by(least or 0, q, k, v, mask, words, rows)
+        return y[:, :, :length], least, rows
 
 
 def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tuple[Any, ...]:
@@ -215,20 +241,29 @@ def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tupl
     return laid(q), laid(k), laid(v), mask
 
 
-def padded_by(more: int, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
-    """Returns the library's own call, with that many copies of the first sample behind."""
+def padded_by(
+    more: int, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], rows: int
+) -> Any:
+    """As ``attend``, with that many copies of the first sample behind."""
     if not more:
-        return attend(q, k, v, mask, words)
+        return attend(q, k, v, mask, words, rows)
     count = len(q)
     q, k, v = (padded(one, count + more) for one in (q, k, v))
     if mask is not None and len(mask) == count > 1:
         mask = padded(mask, count + more)
-    return attend(q, k, v, mask, words)[:count]
+    return attend(q, k, v, mask, words, rows)[:count]
 
 
-def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
-    """Returns the library's own call."""
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, **words)
+def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], rows: int = 0) -> Any:
+    """Returns the library's own call; ``rows``: so many more than there are."""
+    length = q.shape[-2]
+    if rows:
+        q = pad(q, (0, 0, 0, rows))
+        if mask is not None and mask.shape[-2] == length > 1:
+            fill = True if mask.dtype is torch.bool else 0.0
+            mask = pad(mask, (0, 0, 0, rows), value=fill)
+    y = scaled_dot_product_attention(q, k, v, attn_mask=mask, **words)
+    return y[..., :length, :] if rows else y
 
 
 def behind(given: Tensors, length: int) -> Any:

@@ -32,32 +32,17 @@ from probe.invariant.report import Report
 from probe.invariant.table import Table, environment
 from probe.invariant.torch_alone import HOOKS, Alone
 from probe.invariant.torch_calls import FORMATS, container
+from probe.invariant.torch_kinds import MOST, VALUES
 from probe.invariant.torch_native import Natives, told
 from probe.invariant.torch_operations import Operators
 from probe.invariant.torch_recurrent import Steps
-
-PLAIN = frozenset(
-    "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
-    "ndimension view reshape permute transpose t contiguous expand expand_as unsqueeze squeeze "
-    "flatten unflatten __getitem__ __setitem__ movedim swapaxes narrow select chunk split "
-    "unbind cat stack concat concatenate repeat repeat_interleave flip roll clone detach to "
-    "float half bfloat16 double type type_as __len__ __iter__ __bool__ __hash__ __repr__ item "
-    "tolist add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ "
-    "__iadd__ __isub__ __imul__ add_ sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 "
-    "hardtanh masked_fill masked_fill_ where eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ "
-    "__gt__ __ge__ logical_and logical_or logical_not __and__ __or__ __invert__ __xor__ all any "
-    "isnan argmax argmin max_pool1d max_pool2d max_pool3d pad zeros ones full empty zeros_like "
-    "ones_like full_like empty_like new_zeros new_ones new_full new_empty new_tensor arange "
-    "tensor embedding gather index_select dropout dropout1d dropout2d dropout3d pixel_shuffle "
-    "tril triu is_grad_enabled".split()
-)
-"""Functions that move elements or round once: their bits depend on nothing but their elements."""
-
+from probe.recorders.torch_calls import facts
+from probe.semantics import functions
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
 _transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
-_watching = torch._C._len_torch_dispatch_stack
+_watching, _threads = torch._C._len_torch_dispatch_stack, torch.get_num_threads
 """What each call of a model asks. Some of it says that ``require_numbers`` is to look closer."""
 
 FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
@@ -112,18 +97,6 @@ def known_inside(function: Callable[..., Any]) -> bool:
     return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
 
 
-def _plain(function: Any) -> bool:
-    """Returns whether a function is PyTorch's own and ``PLAIN``; others may have such a name."""
-    name = getattr(function, "__name__", "")
-    if name not in PLAIN:
-        return False
-    if name in ("__get__", "__set__"):  # of properties of a tensor, each time a new object
-        return getattr(getattr(function, "__self__", None), "__name__", "") in vars(
-            torch._C.TensorBase
-        )
-    return any(getattr(one, name, None) is function for one in (torch, torch.Tensor, functional))
-
-
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation.
 
@@ -138,40 +111,68 @@ class Functions(TorchFunctionMode):
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
-        steps = {one: Steps(one, self._native) for one in recurrent}
+        steps = {one: Steps(one, operators.keeper, self._native) for one in recurrent}
         self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
+        self.always: set[Any] = set()
+        """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
+        among those; and functions of which this holds whatever they are given."""
+        self.operators = operators
         self.operations, self.natives = Operations(operators), Natives(operators.watched)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            return self._cast(func, args, kwargs or {})
         quick = self.quick.get(func)
-        if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
-            try:
-                found = quick(*args, **kwargs) if kwargs else quick(*args)
-            except RuntimeError:
-                if not unusual((args, kwargs)):
-                    raise
-                found = NotImplemented
-            if found is not NotImplemented:
-                return found
-        kwargs = kwargs or {}
-        if func in self.plain and "alpha" not in kwargs:
-            return func(*args, **kwargs)
-        if quick is None and "alpha" not in kwargs and _plain(func):
-            self.plain.add(func)
+        if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
+            return self._otherwise(func, args, kwargs or {})
+        try:
+            found = quick(*args, **kwargs) if kwargs else quick(*args)
+        except RuntimeError:
+            if not unusual((args, kwargs)):
+                raise
+            found = NotImplemented
+        return found if found is not NotImplemented else self._otherwise(func, args, kwargs or {})
+
+    def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call that has no implementation here, or not with these arguments."""
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            return self._cast(func, args, kwargs)
+        if func in self.always and not kwargs:
+            return func(*args)
+        called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
+        for name in kwargs:
+            called += name, one if (kind := type(one := kwargs[name])) in VALUES else kind
+        plain = tuple(called)
+        if plain in self.plain:
             return func(*args, **kwargs)
         alone, inside = self.alone.get(func), self.inside.get(func)
         if alone is not None and kwargs.get("need_weights") is False:
             return alone(*args, **kwargs)
         if inside is None:
-            return self._natively(func, args, kwargs)
+            found = self._natively(func, args, kwargs)
+            if func not in self.quick and self.natives.watched.plain:  # a quick one is first asked
+                self._note(plain, args)
+            return found
         with self:
             return inside(*args, **kwargs)
+
+    def _note(self, plain: tuple[Any, ...], args: Any) -> None:
+        """Keeps a call all of whose operations were exact: others like it are made at once.
+
+        Of one number PyTorch's functions may call other operations than of an array.
+        """
+        func = plain[0]
+        if self.operators.kinds.complex or len(self.plain) >= MOST:
+            self.plain.clear()
+            self.always.clear()
+        if self.operators.kinds.complex:
+            return
+        if settled(func):
+            self.always.add(func)
+        elif all(one.ndim for one in args if isinstance(one, torch.Tensor)):
+            self.plain.add(plain)
 
     def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call operation by operation, or of the library where it has the same bits.
@@ -228,8 +229,6 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in self.operators.exact:
-            return func(*args, **kwargs)
         if _composite(func):
             every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
             odd = _in_inference() or any(one.is_inference() for one in every)
@@ -248,6 +247,23 @@ class Operations(TorchDispatchMode):
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
+
+
+@cache
+def settled(function: Any) -> bool:
+    """Whether a function is one operation of ATen that is exact whatever real numbers it is given:
+    a view, or a function that rounds once."""
+    name = getattr(function, "__name__", "")
+    packet = getattr(torch.ops.aten, name, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket) or not any(
+        getattr(one, name, None) is function for one in (torch, torch.Tensor, functional)
+    ):
+        return False
+    known = functions.of(functions.canonical(name))
+    every = [getattr(packet, one) for one in packet.overloads()]
+    every = [one for one in every if torch._C._dispatch_has_kernel(one.name())]  # of tensors
+    exact = known.rounds is not None and not known.either
+    return all(not _composite(one) and (exact or facts(one).view) for one in every)
 
 
 @cache
@@ -332,8 +348,8 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
         if looked_at or forward_ad._current_level >= 0:
             require_numbers(base, args, kwargs)
         owner = model if type(one) is kind else _without(one, kind)
-        inner, hooks = owner.forward, hooks and (custom or _hooked(owner))
-        if hooks:
+        inner = owner.forward
+        if hooks := hooks and (custom or (made.hooked and _hooked(owner))):
             inner = owner.__call__ if custom else owner._call_impl
         mode, settings = here[0], torch_calls.settings()
         if mode.settings != settings:
@@ -591,20 +607,19 @@ class Made:
         self.now = tuple(self.model.modules())
         self.inside = [part._modules for part in self.now]
         self.there = [one for inside in self.inside for one in inside.values()]
-        self.hooked = self._hooked()
-
-    def _hooked(self) -> list[Any]:
         own = [tuple(vars(part)[name]) for part in self.now for name in HOOKS]
-        return [_has_any_global_hook(), *own]
+        self.hooks_of = [_has_any_global_hook(), *own]
+        self.hooked = any(self.hooks_of)
+        """Whether there are hooks, or there were when one was last registered."""
 
     def changed(self) -> bool:
         """Returns whether modules or hooks are not those of the last time that this was asked."""
         alike = self.there == [one for inside in self.inside for one in inside.values()]
         if alike and self.hooks == RemovableHandle.next_id:
             return False
-        before = self.hooked
+        before = self.hooks_of
         self._look()
-        return not alike or before != self.hooked
+        return not alike or before != self.hooks_of
 
 
 SMALL = 16  # whole numbers up to that may choose a branch, such as a number of steps
@@ -642,7 +657,9 @@ def _numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
 
 def _met(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
     """Returns what calls of the same shapes have in common; None: an argument can't be read."""
-    met: list[Any] = [torch.get_num_threads(), torch.is_inference_mode_enabled()]
+    if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
+        return _threads(), args[0].shape, args[0].dtype
+    met: list[Any] = [_threads()]
     for one in args:
         if type(one) is torch.Tensor:
             shape = one.shape
@@ -892,10 +909,10 @@ class Uncompiled:
         self.function = function
         self._apart: Callable[..., Any] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, one: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
         if self._apart is None and "torch._dynamo" in sys.modules:
             self._apart = torch.compiler.disable(self.function, reason=COMPILED)
-        return (self._apart or self.function)(*args, **kwargs)
+        return (self._apart or self.function)(one, hooks, args, kwargs)
 
 
 def require_evaluation(model: Any) -> None:

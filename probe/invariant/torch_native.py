@@ -19,17 +19,16 @@ from probe.invariant.keeper import Known
 from probe.invariant.torch_calls import ALIGNED, FORMATS, container, strided
 
 PLAIN = (int, float, bool, str, type(None), torch.dtype)
-READING = frozenset("_local_scalar_dense equal is_nonzero nonzero masked_select".split())
-"""Exact operations that give numbers to the program, which may then call others."""
 
 
 class Watched(threading.local):
     """What became of the operations of a function's call, in one thread.
 
     ``own``: all so far are the library's own calls; ``whole``: so is that which runs now.
+    ``exact``: all so far were exact; ``plain``: all of the last call that was watched were.
     """
 
-    own = whole = False
+    own = whole = exact = plain = False
 
 
 class Ready:
@@ -63,11 +62,12 @@ class Natives:
 
     def __call__(self, mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns ``func`` of its arguments, within a mode that sees its operations or alone."""
-        key = told(func, args, kwargs)
+        key, watched = told(func, args, kwargs), self.watched
+        watched.plain = False
         if key is not None and self.known.get(key):
             return func(*args, **kwargs)
-        watched, before = self.watched, self.watched.own
-        watched.own = True
+        own, exact = watched.own, watched.exact
+        watched.own = watched.exact = True
         counts = None if key is None or key in self.known else _changes(args, kwargs)
         try:
             with mode:
@@ -75,8 +75,9 @@ class Natives:
             if counts is not None:
                 same = watched.own and counts == _changes(args, kwargs)
                 self.known[key] = same and _same(found, func(*args, **kwargs))
+            watched.plain = watched.exact
         finally:
-            watched.own = before and watched.own
+            watched.own, watched.exact = own and watched.own, exact and watched.exact
         return found
 
 

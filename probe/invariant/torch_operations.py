@@ -10,6 +10,7 @@ import torch.nn.functional as functional
 from torch.utils._pytree import tree_leaves
 
 from probe.invariant.keeper import Keeper
+from probe.invariant.kinds import Kind
 from probe.invariant.telling import spread
 from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
@@ -20,51 +21,15 @@ from probe.invariant.torch_calls import (
     tensor,
 )
 from probe.invariant.torch_einsum import Einsum
-from probe.invariant.torch_native import READING, Ready
-from probe.invariant.torch_places import BY_PLACE, Places
+from probe.invariant.torch_kinds import Kinds, reads
+from probe.invariant.torch_native import Ready
+from probe.invariant.torch_places import Places
 from probe.invariant.torch_products import Met, Products
 from probe.invariant.torch_recurrent import mkldnn_rnn_layer
-
-EXACT = frozenset(
-    "view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze "
-    "squeeze clone contiguous copy _to_copy to detach alias cat stack split split_with_sizes chunk "
-    "unbind index index_select gather embedding masked_fill where mul div neg abs relu clamp "
-    "clamp_min clamp_max eq ne lt gt le ge logical_and logical_or logical_not "
-    "bitwise_and bitwise_or bitwise_not bitwise_xor full zeros ones arange empty empty_strided "
-    "new_zeros new_ones new_full new_empty new_empty_strided scalar_tensor zeros_like ones_like "
-    "full_like empty_like fill zero hardtanh max_pool2d_with_indices max_pool3d_with_indices "
-    "max_pool2d max_pool1d adaptive_max_pool2d mkldnn_max_pool2d argmax argmin "
-    "constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril "
-    "triu repeat flip roll sign floor ceil round trunc isnan isinf all any _local_scalar_dense "
-    "lift_fresh as_strided narrow diagonal sort topk reciprocal threshold unfold im2col "
-    "pixel_shuffle channel_shuffle upsample_nearest1d upsample_nearest2d "
-    "upsample_nearest3d lift squeeze_ native_dropout_none nonzero masked_select index_put "
-    "unsafe_split unsafe_chunk unsafe_split_with_sizes slice_scatter select_scatter expand_copy "
-    "view_copy permute_copy equal is_same_size sym_size sym_numel sym_stride set_ resize_ "
-    "result_type _prelu_kernel".split()
-)
-"""ATen's operations that move elements or round once: IEEE 754 leaves no choice, at any place.
-
-Of real numbers; ``index_put`` where it doesn't accumulate. Products and quotients of complex
-numbers round more than once."""
-
-OF_ZEROS = frozenset("maximum minimum max min amax amin fmax fmin".split())
-"""Which of +0 and -0 they give depends on the place in a vector: their zeros are made +0."""
-
-ONCE_WITH_ALPHA = frozenset(("add", "sub", "rsub"))
-
-OF_SAMPLES = frozenset(
-    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d "
-    "_adaptive_avg_pool3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d "
-    "upsample_trilinear3d _upsample_bilinear2d_aa".split()
-)
-"""Functions of a sample of the batch, which is axis 0."""
+from probe.recorders.torch_calls import facts
 
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
-
-ALONG = frozenset("glu mean sum linalg_vector_norm norm var std logsumexp prod cumsum".split())
-"""Functions along axes that are named: of samples, where axis 0 is not among them."""
 
 
 class Operators:
@@ -75,7 +40,7 @@ class Operators:
         self.ready = Ready()
         self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
         self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
-        self.exact: set[Any] = set()
+        self.kinds = Kinds()
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -106,45 +71,42 @@ class Operators:
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """Returns one operation of ATen."""
+        kind = self.kinds(func, args, kwargs)
+        watched = self.watched
+        if kind is Kind.EXACT:
+            if func in self.kinds.by_value:
+                watched.exact = False
+            if reads(func):
+                watched.own = False
+            return func(*args, **kwargs)
+        watched.exact = False
         space, _, name = func._schema.name.rpartition("::")
-        base = name.rstrip("_") if not name.startswith("__") else name
         if space != "aten":  # whoever made it gave it its name
             return self._left(func, func._schema.name, args, kwargs)
-        if base in EXACT and base in READING:
-            self.watched.own = False
-            return func(*args, **kwargs)
-        if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
-            self.watched.own = False
+        if kind is Kind.EITHER:
+            watched.own = False
             return _positive_zeros(func(*args, **kwargs))
-        adds = base == "index_put" and True in (*args[3:], kwargs.get("accumulate"))
-        if base in EXACT and not adds:
-            if base not in ("clamp", "index_put"):
-                self.exact.add(func)
-            return func(*args, **kwargs)
         if not _floating(args, kwargs):
-            return self._of_integers(func, name, args, kwargs)
-        if base in ONCE_WITH_ALPHA and kwargs.get("alpha", 1) == 1 and len(args) < 3:
-            return func(*args, **kwargs)
+            return self._of_integers(func, name, args, kwargs, kind)
         found: Any = NotImplemented
-        self.watched.whole = False
-        usual = all(one.layout is torch.strided for one in filter(torch.is_tensor, args))
+        watched.whole = False
+        every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        usual = all(one.layout is torch.strided and not one.is_nested for one in every)
         if not usual:
             return self._left(func, name, args, kwargs)
-        if base in BY_PLACE:
+        if name in self.own:
+            complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
+            if kwargs.get("out") is None and not complex_:
+                found = self.own[name](func, *args, **kwargs)
+        elif kind is Kind.PLACE:
             found = self.places(func, args, kwargs)
-        elif (
-            name in self.own
-            and kwargs.get("out") is None
-            and not any(map(torch.is_complex, filter(torch.is_tensor, args)))
-        ):
-            found = self.own[name](func, *args, **kwargs)
-        elif base in OF_SAMPLES or base in ALONG:
-            found = self._of_samples(func, args, kwargs, base in ALONG)
+        else:
+            found = self._of_samples(func, args, kwargs)
         if found is NotImplemented:
             return self._left(func, name, args, kwargs)
         written = name.endswith("_") and not name.startswith("_")
-        whole = self.watched.whole and (not written or base in BY_PLACE)
-        self.watched.own = self.watched.own and whole
+        whole = watched.whole and (not written or kind is Kind.PLACE)
+        watched.own = watched.own and whole
         if written:
             return args[0].copy_(found)
         return found
@@ -171,15 +133,19 @@ class Operators:
         there = set(map(id, self.parameters()))
         return bool(every) and all(id(one) in there for one in every)
 
-    def _of_integers(self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any]) -> Any:
+    def _of_integers(
+        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: Kind
+    ) -> Any:
         """Returns one operation of integers and truth values: exact, but where it gives others."""
         found = func(*args, **kwargs)
+        if facts(func).random:
+            self.watched.own = False
         if not _tensors(args, kwargs) or not _floating(tree_leaves(found), {}):
             return found
         self.watched.own = False
-        if name in BY_PLACE and not kwargs:
-            kind = found.dtype
-            given = [one.to(kind) if isinstance(one, torch.Tensor) else one for one in args]
+        if kind is Kind.PLACE and not kwargs:
+            dtype = found.dtype
+            given = [one.to(dtype) if isinstance(one, torch.Tensor) else one for one in args]
             again = self.places(func, tuple(given), {})
             if again is not NotImplemented:
                 return again
@@ -249,7 +215,7 @@ class Operators:
         if x.dtype not in FORMATS or not x.numel() or any(options):
             return NotImplemented
         if dim != x.dim() - 1:
-            return self._of_samples(func, (x, dim, *options), {}, True)
+            return self._of_samples(func, (x, dim, *options), {})
         name, size = func._schema.name.rpartition("::")[2], x.shape[-1]
 
         def function(rows: Any) -> Any:
@@ -270,15 +236,15 @@ class Operators:
 
     # samples
 
-    def _of_samples(self, func: Any, args: Tensors, kwargs: Any, reduces: bool) -> Any:
+    def _of_samples(self, func: Any, args: Tensors, kwargs: Any) -> Any:
         """Returns a function of samples along axis 0, with options that are not tensors."""
-        x, *options = args
+        x, *options = args or (None,)
         rest = [*options, *kwargs.values()]
+        if not isinstance(x, torch.Tensor) or any(map(torch.is_tensor, tree_leaves(rest))):
+            return NotImplemented
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 2:
             return NotImplemented
-        if any(isinstance(one, torch.Tensor) for one in rest):
-            return NotImplemented
-        if reduces and not _keeps_first(func, x.dim(), args, kwargs):
+        if not self.kinds.apart(func, x, options, kwargs):
             return NotImplemented
         name = f"{func._schema.name.rpartition('::')[2]} {rest}"
 
@@ -424,9 +390,9 @@ class Operators:
 
 def _positive_zeros(found: Any) -> Any:
     """Returns the same numbers with no -0 among them, in the same memory."""
-    first = found if isinstance(found, torch.Tensor) else found[0]
-    if first.is_floating_point():
-        first.add_(0.0)
+    for one in tree_leaves(found):
+        if one.is_floating_point():
+            one.add_(0.0)
     return found
 
 
@@ -442,16 +408,6 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
         if isinstance(one, list | tuple) and _floating(one, {}):
             return True
     return False
-
-
-def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) -> bool:
-    """Returns whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
-    every = func._schema.arguments
-    given = {one.name: one.default_value for one in every}
-    given |= dict(zip([one.name for one in every], args, strict=False)) | kwargs
-    axes: Any = given.get("dim")
-    axes = [axes] if isinstance(axes, int) else axes or ()
-    return len(axes) > 0 and all(axis % rank for axis in axes)
 
 
 def _samples(args: Tensors) -> list[Any]:

@@ -13,15 +13,6 @@ from probe.invariant.torch_calls import ALIGNED, FORMATS, ByPlace, Tensors
 from probe.invariant.torch_native import Ready
 from probe.invariant.torch_products import Met
 
-BY_PLACE = frozenset(
-    "sqrt exp expm1 exp2 log log1p log2 log10 tanh sigmoid silu gelu erf erfc sin cos tan atan "
-    "sinh cosh asinh rsqrt softplus elu celu mish hardswish hardsigmoid logit leaky_relu "
-    "pow".split()
-)
-"""Functions of one element with a vector body and a tail. The square root is one of them: PyTorch
-2.13 gives a sixth of them one ulp off what IEEE 754 asks, by a code of its own."""
-
-
 GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among threads
 
 

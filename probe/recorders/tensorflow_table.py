@@ -203,6 +203,11 @@ def _pool(c: Call, kind: str) -> Meaning:
     return o.pool(kind, kernel, stride, padding, _last(c))
 
 
+def _window(c: Call) -> dict[str, Any]:
+    """What other pools have as attributes is given as operands."""
+    return {"ksize": c.integers(1), "strides": c.integers(2)}
+
+
 def _pool_and_places(c: Call) -> Meaning:
     """The largest of each window, and the number of its element in the picture or the batch."""
     pool, kept = _pool(c, "max"), () if c["include_batch_in_index"] else ((0, 0),)
@@ -287,6 +292,14 @@ def _plane(c: Call, *names: str) -> Meaning:
     return resized(c, (1, 2), (c.op, *c.numbers(*names), *sizes))
 
 
+def _scaled(c: Call) -> tuple[Any, ...]:
+    """Numbers of a resize: those of its operands are constants, and a part of what it computes."""
+    return (
+        *c.numbers("kernel_type", "antialias"),
+        *(tuple(c.value(n).tolist()) for n in (1, 2, 3)),
+    )
+
+
 def _boxes(c: Call) -> Meaning:
     """Each box reads whole pictures, its corners, and which picture is its own."""
     numbers = (*c.numbers("method", "extrapolation_value"), c.gives[0][1:])
@@ -348,6 +361,11 @@ TABLE: dict[str, Row] = {
     **rows("_FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative", _convolution),
     **rows("Conv2DBackpropInput Conv3DBackpropInputV2", _transposed),
     **worded(named("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"), _pool),
+    "MaxPoolV2": lambda c: reading(
+        c,
+        _pool(replace(c, attributes={**c.attributes, **_window(c)}), "max"),
+        0,
+    ),
     "MaxPoolWithArgmax": _pool_and_places,
     # of a filter all of its input channel; of what a window reads all of its row of the batch
     **rows(
@@ -396,6 +414,9 @@ TABLE: dict[str, Row] = {
     **rows(SEGMENTS, _segments),
     **rows(
         "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad", lambda c: _plane(c, *CORNERS)
+    ),
+    "ScaleAndTranslate": lambda c: reading(
+        c, Whole(((0, 0), (3, 3)), "scale_and_translate", _scaled(c)), 0
     ),
     "CropAndResize": _boxes,
     **rows(EVERYTHING, _everything),

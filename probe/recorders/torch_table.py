@@ -30,9 +30,10 @@ UNTAGGED = {
 
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
  diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
- masked_select reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
- replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
- _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"""
+ masked_select _pack_padded_sequence reflection_pad1d reflection_pad2d reflection_pad3d
+ replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d
+ upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
+ _upsample_nearest_exact3d"""
 """What moves the elements of its first operand, by numbers and indices: it is asked where."""
 
 
@@ -62,6 +63,8 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., Meaning]]] = {
     "hardsigmoid": ("", lambda: o.hard_sigmoid()),
     "hardtanh": ("min_val max_val", o.clip),
     "clamp": ("min max", o.clip),
+    "clamp_min": ("min", lambda low: o.clip(low, None)),
+    "clamp_max": ("max", lambda high: o.clip(None, high)),
 }
 """Functions with numbers: the arguments' names, in the order in which a constructor takes them."""
 
@@ -72,6 +75,10 @@ def _function(c: Call) -> Meaning:
     names, constructor = CONSTRUCTORS.get(c.op, ("", None))
     if constructor is not None and not any(c.has(one) for one in names.split()):
         return constructor(*(c[one] for one in names.split()))
+    if c.op == "rsub" and c.has("other"):
+        return replace(o.function("subtract", **dict(c.more())), reads=(1, 0))
+    if c.op == "rsub" and not c.more("other"):
+        return o.beside("subtract", 0, c["other"], c.dtype())
     if c.op == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
         return o.approximate("sqrt")
     if c.op == "pow" and c.has("self") and c.count == 1:
@@ -296,10 +303,18 @@ def _encodes(c: Call) -> Meaning:
     return Steps((step,), tuple(range(c.count, c.count + len(c.gives))))
 
 
+LSTM = 2
+"""The number of the cell in ``mkldnn_rnn_layer``: PyTorch computes all others by steps."""
+
+
 def _rnn_layer(c: Call) -> Meaning:
     if c["batch_sizes"]:
         return Unknown("sequences of several lengths, packed")
     numbers, reverse = c.more("reverse"), bool(c["reverse"])
+    if c["mode"] == LSTM:
+        # without biases it is handed zeros in the shapes of the weights, and reads none of them
+        biases = (3, 4) if c["has_biases"] else (-1, -1)
+        return s.Recurs("lstm", "ifgo", (0, 1, 2, *biases, 5, 6), reverse=reverse)
     return s.Scans(0, "rnn_layer", reverse, (2,), numbers, states=(5, 6), batch=1)
 
 
@@ -581,7 +596,7 @@ def _rows(names: str, row: Row) -> dict[str, Row]:
 
 
 TABLE: dict[str, Row] = {
-    **_rows("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy", _same),
+    **_rows("clone lift lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy", _same),
     "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
     **_rows("_conj _conj_physical conj_physical", _conjugate),
     "_neg_view": lambda c: o.function("negative"),

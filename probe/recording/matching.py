@@ -9,7 +9,7 @@ that are visited in another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
@@ -95,16 +95,21 @@ def matched(
     left = [a for a, b in aligned if a is not None and (a, b) not in settled]
     right = [b for a, b in aligned if b is not None and (a, b) not in settled]
     new, back = dict[int, int](), dict[int, int]()
-    if left or right:
-        for n, m in close.items():
-            one, two = sides[0].values[n].given, sides[1].values[m].given
-            if one in left and two in right and one not in new and two not in new.values():
-                new[one] = two
-                made.note(n, m)
-        search = _Search(sides, labels, made)
-        new |= search.found(0, [n for n in left if n not in new], set(right) - {*new.values()})
-        back = {m: n for n, m in new.items()}
-        back |= search.found(1, [m for m in right if m not in back], set(left) - new.keys())
+    for n, m in close.items() if left or right else ():
+        one, two = sides[0].values[n].given, sides[1].values[m].given
+        if one in left and two in right and one not in new and two not in new.values():
+            new[one] = two
+            made.note(n, m)
+    asked = [n for n in left if n not in new]
+    for value, counterpart in _counterparts(sides, labels, asked, set(right) - {*new.values()}):
+        made.note(value, counterpart)
+        new[sides[0].values[value].given] = sides[1].values[counterpart].given
+    back = {m: n for n, m in new.items()}
+    asked = [m for m in right if m not in back]
+    turned = _counterparts(sides[::-1], labels[::-1], asked, set(left) - new.keys())
+    for value, counterpart in turned:
+        made.note(counterpart, value)
+        back[sides[1].values[value].given] = sides[0].values[counterpart].given
     made.by_labels = {*new.items(), *((n, m) for m, n in back.items())}
     for mine, other in aligned:
         moved = mine in new or other in back
@@ -123,32 +128,36 @@ def _given(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
     return zip(ours.gives, theirs.gives, strict=False)
 
 
-class _Search:
-    """Looks for operations of a side that compute the same as those of the other."""
+def _counterparts(
+    sides: Runs, labels: tuple[list[Labels], list[Labels]], asked: Sequence[int], free: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Yields a value of each of the first side's operations ``asked`` that has a counterpart, and
+    the other side's value that computes the same.
 
-    def __init__(self, sides: Runs, labels: tuple[list[Labels], list[Labels]], made: Match) -> None:
-        self.sides, self.labels, self.made = sides, labels, made
+    ``free``: operations of the other side without one; one that has is taken where no other
+    computes the same.
+    """
+    ours, theirs = sides
+    if not any(computes(ours.operations[n]) for n in asked):
+        return
+    index = _Index(theirs, labels[1])
+    for one in (ours.operations[n] for n in asked):
+        for value in one.gives if computes(one) else ():
+            hits = index.candidates(labels[0][value]) if _known(ours, value) else {}
+            if not hits:
+                continue
 
-    def found(self, side: int, asked: Sequence[int], free: set[int]) -> dict[int, int]:
-        """Returns counterparts of those operations of a side that have one. ``free``: operations of
-        the other side without one; one that has is taken where no other computes the same."""
-        found: dict[int, int] = {}
-        if not any(computes(self.sides[side].operations[n]) for n in asked):
-            return found
-        ours, theirs = self.sides[side], self.sides[1 - side]
-        index = _Index(theirs, self.labels[1 - side])
-        for number in asked:
-            one = ours.operations[number]
-            for given in one.gives if computes(one) else ():
-                hits = index.candidates(self.labels[side][given]) if _known(ours, given) else {}
-                if not hits:
-                    continue
-                best = min(hits, key=lambda n: _rank(theirs, n, one, hits[n], free))
-                self.made.note(*((given, best) if side == 0 else (best, given)))
-                found[number] = theirs.values[best].given
-                free.discard(found[number])
-                break
-        return found
+            def rank(number: int, hits: dict[int, float] = hits, one: Operation = one) -> tuple:
+                """The most in common first, of those a free one, then one of the same name, the
+                first."""
+                other = theirs.operations[theirs.values[number].given]
+                names = other.op != one.op, other.path != one.path
+                return (-hits[number], other.number not in free, *names, other.number)
+
+            best = min(hits, key=rank)
+            free.discard(theirs.values[best].given)
+            yield value, best
+            break
 
 
 def _known(side: Recording, number: int) -> bool:
@@ -157,13 +166,6 @@ def _known(side: Recording, number: int) -> bool:
     if value.given < 0 or value.content is not None or not value.floating:
         return False
     return computes(side.operations[value.given])
-
-
-def _rank(side: Recording, value: int, like: Operation, hits: float, free: set[int]) -> tuple:
-    """The most in common first, of those a free one, then one of the same name, the first."""
-    given = side.values[value].given
-    other = side.operations[given]
-    return (-hits, given not in free, other.op != like.op, other.path != like.path, given)
 
 
 class _Index:

@@ -199,9 +199,14 @@ class Called:
     """
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
-        self.function, self.name = function, name
-        self.torch = _is_a(function, "torch.nn.modules.module", "Module")
-        self.inputs = _of_keras(function) if hasattr(function, "inputs") else ()
+        self.function, self.name, self.inputs = function, name, tuple[Input, ...]()
+        kinds = type(function).__mro__
+        self.torch = any((one.__module__, one.__name__) == TORCH for one in kinds)
+        if any(one.__module__.startswith("keras.") for one in kinds):
+            self.inputs = tuple(
+                Input(str(one.name), tuple(one.shape), str(one.dtype).rpartition(".")[2])
+                for one in getattr(function, "inputs", None) or []
+            )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of one call. InputError: it needs inputs that are not given."""
@@ -218,50 +223,30 @@ class Called:
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]
-        made = of_function(self._call(given), self.name, (self.function, given))
-        guard: Any = Guarded(made, self.name) if self.name else made
-        return guard  # type: ignore[no-any-return]
-
-    def _call(self, given: Sequence[Any]) -> Callable[[], Any]:
-        """The call itself; what a function by name raises there says what it was called with."""
 
         def call() -> Any:
             try:
                 return self.function(*given)
             except (ProbeError, MemoryError):
                 raise
-            except Exception as error:
+            except Exception as error:  # of a function by name: what it was called with, too
                 if not self.name or not given:
                     raise
-                raise TargetError(self.name, "error", _why(error) + _called_with(given)) from None
+                told = ", ".join(
+                    f"{type(one).__name__} {str(one.dtype).rpartition('.')[2]} {list(one.shape)}"
+                    for one in given
+                )
+                todo = "check --inputs or --shape" + TENSORS * (not self.torch)
+                why = f"{_why(error)} (called with {told}; {todo})"
+                raise TargetError(self.name, "error", why) from None
 
-        return call
-
-
-def _called_with(given: Sequence[Any]) -> str:
-    """Returns what a function was called with, and how a function of tensors is given instead."""
-    told = ", ".join(
-        f"{type(one).__name__} {str(one.dtype).rpartition('.')[2]} {list(one.shape)}"
-        for one in given
-    )
-    todo = "check --inputs or --shape"
-    if any(isinstance(one, np.ndarray) for one in given):
-        todo += "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
-    return f" (called with {told}; {todo})"
+        made = of_function(call, self.name, (self.function, given))
+        guard: Any = Guarded(made, self.name) if self.name else made
+        return guard  # type: ignore[no-any-return]
 
 
-def _is_a(given: object, module: str, name: str) -> bool:
-    return any(one.__module__ == module and one.__name__ == name for one in type(given).__mro__)
-
-
-def _of_keras(model: Any) -> tuple[Input, ...]:
-    """Returns the inputs that a Keras model declares."""
-    if not any(one.__module__.startswith("keras.") for one in type(model).__mro__):
-        return ()
-    found = model.inputs or []
-    return tuple(
-        Input(str(one.name), tuple(one.shape), str(one.dtype).rpartition(".")[2]) for one in found
-    )
+TORCH = ("torch.nn.modules.module", "Module")
+TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
@@ -360,9 +345,9 @@ def of_function(
         raise InputError("function", getattr(function, "__name__", "it"), why, NO_ARGUMENTS)
     with restored(bare[1] if bare is not None else ()):
         found = list(leaves(guarded(function, name) if name else function()))
-    kinds = [kind for one in found for kind in [_library(one)] if kind]
-    if kinds:
-        module = recorders(kinds[0])
+    packages = (kind.__module__.partition(".")[0] for one in found for kind in type(one).__mro__)
+    if (library := next((PACKAGES[one] for one in packages if one in PACKAGES), "")) != "":
+        module = recorders(library)
         made = module.Recorder(function)
         if ran := getattr(made, "ran", None):
             ran(found)
@@ -432,13 +417,6 @@ def of_net(net: Any, given: Sequence[Any]) -> Recorder:
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
-
-
-def _library(value: object) -> str | None:
-    for one in type(value).__mro__:
-        if (package := one.__module__.partition(".")[0]) in PACKAGES:
-            return PACKAGES[package]
-    return None
 
 
 def leaves(found: Any) -> Iterator[Any]:

@@ -20,6 +20,10 @@ and with a fusion that the library chooses."""
 COMPLEX_OPEN = {"absolute", "sign"}
 """Functions that round nothing of a real number, and take the root of a sum of a complex one."""
 
+MORE = {"alpha", "rounding_mode", "decimals"}
+"""Numbers with which a function rounds once more: the factor of a sum, the quotient of a floor, the
+power of ten of a rounding."""
+
 SIXTH = (("alpha", float(np.float32(1 / 6))), ("beta", 0.5))
 """Numbers of the hard sigmoid that hard_swish is made of."""
 
@@ -78,7 +82,10 @@ class Each(Meaning):
 
     @property
     def rounds(self) -> int | None:
-        return None if self.approximate else functions.of(self.word).rounds
+        known = functions.of(self.word)
+        names = {one[0] for one in self.numbers if isinstance(one, tuple)}
+        further = names & MORE and not known.sloped
+        return None if self.approximate or further else known.rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
@@ -134,7 +141,8 @@ class Each(Meaning):
 def applied(word: str, *reads: Labels, numbers: tuple[Any, ...] = ()) -> Labels:
     """Returns the labels of a function of elements, as an operation of this word has them."""
     known = functions.of(word)
-    each = Each(word, known.zero or "stays" * known.keeps_zero, numbers)
+    kind = Vanishes if word == "exp" else Each  # as ``operations.function`` has it
+    each = kind(word, known.zero or "stays" * known.keeps_zero, numbers)
     shape = np.broadcast_shapes(*(one.shape for one in reads))
     return each.labels(reads, [shape], tag(word))[0]
 

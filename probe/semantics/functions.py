@@ -16,19 +16,26 @@ class Function(NamedTuple):
     754 leaves no choice: 0 (it moves, selects or compares), 1 (rounded correctly once); None: the
     library chooses how it computes it. ``commutes``: its two operands may change places.
     ``zero``: what an exact zero does to two operands: it ``adds`` nothing, it ``clears`` the
-    result, or nothing is known (empty).
+    result, or nothing is known (empty). ``either``: of zeros of unlike sign it may give either, as
+    it compares: which one a library takes may depend on the place in a vector. ``sloped``: its
+    ``alpha`` is the factor that it rounds by, where that of a sum is a further product.
     """
 
     keeps_zero: bool = False
     rounds: int | None = None
     commutes: bool = False
     zero: str = ""
+    either: bool = False
+    sloped: bool = False
 
 
 _FLAGS: dict[str, dict[str, Any]] = {
     "keeps": {"keeps_zero": True},
     "moves": {"rounds": 0},
     "once": {"rounds": 1},
+    "twice": {"rounds": 2},
+    "either": {"either": True},
+    "sloped": {"sloped": True},
     "commutes": {"commutes": True},
     "adds": {"zero": "adds"},
     "clears": {"zero": "clears"},
@@ -47,7 +54,8 @@ round_away: keeps moves
 relu: keeps moves
 relu6: keeps moves
 clip: moves: hardtanh
-clamp: moves
+clamp: moves either
+threshold: moves
 where: moves
 select_n: moves
 bits: moves
@@ -56,8 +64,10 @@ real: keeps moves
 imag: keeps moves
 conj: keeps moves: conjugate
 complex: moves
-maximum: moves commutes
-minimum: moves commutes
+maximum: moves commutes either: clamp_min
+minimum: moves commutes either: clamp_max
+fmax: moves commutes either
+fmin: moves commutes either
 equal: moves commutes: eq
 not_equal: moves commutes: ne
 less: moves: lt
@@ -77,12 +87,18 @@ right_shift: moves: bitwise_right_shift shift_right_arithmetic
 isnan: moves: is_nan
 isinf: moves: is_inf
 isfinite: moves: is_finite
-max: moves
-min: moves
+max: moves either
+min: moves either
 argmax: moves
 argmin: moves
 any: moves
 all: moves
+sort: moves
+top_k: moves: topk
+nonzero: moves
+invertpermutation: moves
+adaptive_max_pool2d: moves
+adaptive_max_pool3d: moves
 
 add: once commutes adds
 subtract: once: sub
@@ -93,12 +109,12 @@ multiply_no_nan: once: mul_no_nan
 sqrt: keeps once
 square: keeps once
 cast: keeps once
-leaky_relu: keeps once
+leaky_relu: keeps once sloped
 prelu: once: _prelu_kernel
 reciprocal: once: inv
 
 power: : pow
-squared_difference: commutes
+squared_difference: commutes twice
 floor_divide: : floor_div
 truncate_divide: once: truncate_div
 floor_mod: : remainder mod
@@ -154,7 +170,6 @@ population_count: moves
 det: : _linalg_det determinant matrixdeterminant
 inverse: : linalg_inv_ex matrixinverse
 cholesky: : linalg_cholesky_ex
-top_k: : topk
 cumlogsumexp: : logcumsumexp cumulativelogsumexp
 """
 

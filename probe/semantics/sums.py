@@ -235,6 +235,10 @@ class Whole(Meaning):
     numbers: tuple[Any, ...] = ()
     rows: tuple[int, ...] = ()
 
+    @property
+    def rounds(self) -> int | None:
+        return functions.of(self.word).rounds
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
         rest = [other for n, other in enumerate(reads) if n and n not in self.rows]

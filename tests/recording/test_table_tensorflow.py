@@ -160,6 +160,7 @@ def layers(x: Given) -> list[Any]:
               out_backprop=v, strides=[1] * 5, padding="SAME")]  # fmt: skip
     found += [
         raw.MaxPool(input=p, ksize=[1, 2, 3, 1], **one),
+        raw.MaxPoolV2(input=p, ksize=[1, 2, 3, 1], **one),
         raw.AvgPool(value=p, ksize=[1, 2, 3, 1], **one),
     ]
     found += [raw.MaxPool3D(input=v, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="VALID")]
@@ -178,6 +179,12 @@ def layers(x: Given) -> list[Any]:
         found += [
             resize(images=p, size=n, **one) for n in ([4, 9], [4, 10], [5, 9]) for one in words
         ]
+    words = {"scale": [1.5, 0.75], "translation": [0.0, 0.5]}
+    found += [
+        raw.ScaleAndTranslate(images=p, size=n, **words, kernel_type=kernel)
+        for n in ([4, 9], [5, 9])
+        for kernel in ("lanczos3", "triangle")
+    ]
     for op in ("Cumsum", "Cumprod", "CumulativeLogsumexp"):
         found += [
             getattr(raw, op)(x=t, axis=n, reverse=back) for n in (1, 2) for back in (False, True)

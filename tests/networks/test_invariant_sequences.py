@@ -1,0 +1,162 @@
+"""Recurrent layers and attention keep a sample's bits, in PyTorch, Keras and ONNX Runtime."""
+
+import numpy as np
+import pytest
+
+from probe import stable
+
+SIZES = (1, 2, 3, 5, 11, 23)  # beside the 24 samples that there are; the classes are those of 24
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def cancelling(draw, shape):
+    """Weights each of which has nearly its opposite in its row: their sums are rounding errors."""
+    w = draw.normal(size=shape).reshape(shape[0], -1)
+    half = w.shape[1] // 2
+    w[:, half : 2 * half] = -w[:, :half] * (1 + 1e-6 * draw.normal(size=(len(w), half)))
+    return w[:, draw.permutation(w.shape[1])].reshape(shape)
+
+
+def samples(draw, *shape):
+    """Of either sign, over 12 binades."""
+    return (draw.normal(size=shape) * np.exp2(draw.integers(-6, 7, shape))).astype("float32")
+
+
+def loaded(torch, module, tell):
+    """Puts weights into a module that show a different order, or drawn ones."""
+    draw = np.random.default_rng(4)
+    with torch.no_grad():
+        for one in module.parameters():
+            w = draw.normal(size=one.shape) / max(one.shape) ** 0.5
+            w = cancelling(draw, one.shape) if tell and one.dim() > 1 else w
+            one.copy_(torch.from_numpy(w))
+    return module.eval()
+
+
+def require_alike(torch, module, *inputs, sizes=24):
+    """Every part of a batch has the bits of the whole, and nothing is left."""
+    model, report = stable.invariant(module, (1, sizes))
+    whole = torch.utils._pytree.tree_leaves(model(*inputs))
+    assert report.complete, report
+    for size in SIZES:
+        for start in (0, sizes - size):
+            parts = model(*(one[start : start + size] for one in inputs))
+            for part, one in zip(torch.utils._pytree.tree_leaves(parts), whole, strict=True):
+                wanted = one[start : start + size]
+                assert torch.equal(part, wanted) or torch.equal(part.isnan(), wanted.isnan()), size
+    return model, report
+
+
+def batch_first(torch, layer, packed=False):
+    """A recurrent layer whose states are given and returned with their samples first."""
+
+    class Sequence(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x, lengths=None):
+            rnn = torch.nn.utils.rnn
+            if lengths is not None:
+                words = {"batch_first": True, "enforce_sorted": False}
+                x = rnn.pack_padded_sequence(x, lengths, **words)
+            y, states = self.layer(x)
+            if lengths is not None:
+                y, _ = rnn.pad_packed_sequence(y, batch_first=True, total_length=7)
+            states = states if isinstance(states, tuple) else (states,)
+            return y, *(one.transpose(0, 1) for one in states)
+
+    return Sequence()
+
+
+@pytest.mark.parametrize("tell", [True, False], ids=["cancelling", "drawn"])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "without"])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+def test_recurrent_layers_of_any_width_keep_their_bits(torch, kind, bias, tell):
+    words = {"num_layers": 2, "bidirectional": True, "bias": bias, "batch_first": True}
+    module = loaded(torch, batch_first(torch, getattr(torch.nn, kind)(19, 21, **words)), tell)
+    x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
+    model, _ = require_alike(torch, module, x)
+    with torch.no_grad():
+        for mine, plain in zip(model(x), module(x), strict=True):
+            assert torch.allclose(mine, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize("lengths", [(1, 8), (7, 8)], ids=["unlike", "alike"])
+def test_packed_sequences_keep_their_bits(torch, kind, lengths):
+    layer = getattr(torch.nn, kind)(19, 21, bidirectional=True, batch_first=True)
+    draw = np.random.default_rng(1)
+    given = samples(draw, 24, 7, 19), draw.integers(*lengths, 24)
+    require_alike(torch, loaded(torch, batch_first(torch, layer), True), *map(torch.tensor, given))
+
+
+def test_what_a_gru_makes_of_infinite_inputs_is_what_the_library_makes(torch):
+    module = loaded(torch, batch_first(torch, torch.nn.GRU(19, 21, batch_first=True)), False)
+    x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
+    x[2, 3, 4], x[5, 6, 7], x[9, 0, 0] = float("inf"), float("-inf"), float("nan")
+    model, report = require_alike(torch, module, x)
+    y, plain = model(x)[0], torch.no_grad()(module)(x)[0]
+    assert torch.equal(y.isnan(), plain.isnan()) and y.isnan().any()
+    assert torch.allclose(y, plain, atol=1e-5, equal_nan=True)
+    assert any("21 numbers of a state" in note for note in report.table.notes)
+
+
+def test_weights_that_need_no_gradients_are_multiplied_as_others(torch):
+    module = loaded(torch, batch_first(torch, torch.nn.GRU(19, 32, batch_first=True)), True)
+    x = torch.from_numpy(samples(np.random.default_rng(1), 24, 7, 19))
+    wanted = require_alike(torch, module, x)[0](x)
+    module.requires_grad_(False)
+    assert all(map(torch.equal, require_alike(torch, module, x)[0](x), wanted))
+
+
+def attentions(torch):
+    """Modules of attention by name, and the shapes of what each takes beside its samples."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    class Called(torch.nn.Module):
+        def __init__(self, function, *parts):
+            super().__init__()
+            self.function, self.parts = function, torch.nn.ModuleList(parts)
+
+        def forward(self, *given):
+            return self.function(*self.parts, *given)
+
+    def heads(width, many=3):
+        return torch.nn.MultiheadAttention(width, many, batch_first=True)
+
+    def behind(layer, x, m):
+        return layer(x, x, x, key_padding_mask=m < 0, need_weights=False)[0]
+
+    causal = torch.ones(11, 11, dtype=torch.bool).tril()
+    return {
+        "own weights": (Called(lambda a, x: a(x, x, x, need_weights=False)[0], heads(24)), []),
+        "given weights": (Called(lambda a, x: a(x, x, x)[0], heads(24)), []),
+        "behind a mask": (Called(behind, heads(24)), [(11,)]),
+        "decoder": (torch.nn.TransformerDecoderLayer(24, 3, 48, batch_first=True), [(7, 24)]),
+        "encoder": (torch.nn.TransformerEncoderLayer(24, 3, 48, batch_first=True), []),
+        "two axes": (Called(lambda x: attend(x[:, None], x[:, None], x[:, None], causal)), []),
+        "groups": (Called(lambda x, y: attend(x[:, None], y, y, enable_gqa=True)), [(1, 13, 24)]),
+        "odd width": (Called(lambda x: attend(*(x[:, None, :, :10],) * 3, is_causal=True)), []),
+    }
+
+
+ATTENTIONS = (
+    *("own weights", "given weights", "behind a mask", "decoder", "encoder", "two axes"),
+    *("groups", "odd width"),
+)
+
+
+@pytest.mark.parametrize("tell", [True, False], ids=["cancelling", "drawn"])
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_keeps_its_bits_in_every_batch(torch, name, tell):
+    module, more = attentions(torch)[name]
+    draw = np.random.default_rng(2)
+    x = [samples(draw, 24, 11, 24), *(samples(draw, 24, *shape) for shape in more)]
+    if name == "behind a mask":
+        x[1][:, 0] = 1  # not all keys of a sample are hidden
+    require_alike(torch, loaded(torch, module, tell), *map(torch.from_numpy, x))
