@@ -207,6 +207,9 @@ class Positions:
             one = reads(marked, n)
             if one is None:
                 raise NotDerived(f"{op.name} reads the padded axis in no simple pattern")
+            if all((each.high < 0).all() for each in one.values()):
+                # a table that is looked up at recorded numbers: its labels name the rows themselves
+                raise NotDerived(f"what {op.name} reads depends on the numbers of an operand")
             found[n] = one
         if all(n in self.zeros for n in operands):
             some = {
