@@ -190,9 +190,12 @@ class Positions:
                 if self.depends.intersection(op.reads):
                     found.append(op.number)
         self.wanted = wanted
-        for number in wanted & self.depends:
-            if self.axes.get(number, 0) < 0:
+        for number in wanted:
+            if number in self.depends and self.axes.get(number, 0) < 0:
                 raise NotDerived("an array has several axes that go with the padded one")
+            given = self.run.values[number].given < 0 and number not in self.inputs
+            if given and number in self.axes:
+                raise NotDerived("an array that no operation gave goes with the padded axis")
         return found[::-1]
 
     def _linked(self, number: int, labels: Sequence[Labels]) -> Linked:

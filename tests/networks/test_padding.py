@@ -393,3 +393,16 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
             bare = np.ascontiguousarray(np.take(x, range(content), axis))
             (y,) = padded.complete([run(padded.pad({name: bare})[name])], content)
             assert y.tobytes() == run(x).tobytes(), (content, seed)
+
+
+def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
+    """Sizes of such a function are not derived: its outputs read more than operations show."""
+    first = conv("first")
+
+    def model(x):
+        aside = np.array([[np.asarray(x).max()]], np.float32)  # what no recorded operation gives
+        return first(x, ONE) + aside
+
+    one = graph(model)
+    assert one.positions is None
+    assert one.sized(5).safe == 5 and one.own_places  # every output reads content
