@@ -276,7 +276,13 @@ class Graph:
         if size not in self._agreed:
             leading, found = self.positions.at(size).leading, size
             for seed in range(SETS):
-                runs = [self.run(size, to, seed) for to in (size, self.fixed)]
+                try:
+                    runs = [self.run(size, to, seed) for to in (size, self.fixed)]
+                except (Nondeterministic, KeyboardInterrupt, MemoryError):
+                    raise
+                except Exception:  # a library refuses a size as it likes
+                    found = 0
+                    break
                 for place, n in enumerate(self.positions.run.outputs):
                     if n not in self.wanted:
                         continue
