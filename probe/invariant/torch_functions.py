@@ -90,19 +90,21 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            return self._cast(func, args, kwargs or {})
         quick = self.quick.get(func)
-        if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
-            try:
-                found = quick(*args, **kwargs) if kwargs else quick(*args)
-            except RuntimeError:
-                if not unusual((args, kwargs)):
-                    raise
-                found = NotImplemented
-            if found is not NotImplemented:
-                return found
-        kwargs = kwargs or {}
+        if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
+            return self._otherwise(func, args, kwargs or {})
+        try:
+            found = quick(*args, **kwargs) if kwargs else quick(*args)
+        except RuntimeError:
+            if not unusual((args, kwargs)):
+                raise
+            found = NotImplemented
+        return found if found is not NotImplemented else self._otherwise(func, args, kwargs or {})
+
+    def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call that has no implementation here, or not with these arguments."""
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            return self._cast(func, args, kwargs)
         if func in self.always and not kwargs:
             return func(*args)
         called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
@@ -114,7 +116,7 @@ class Functions(TorchFunctionMode):
         if func in self.alone:
             return self._attention(func, plain, args, kwargs)
         found, watched = self._natively(func, args, kwargs), self.natives.watched
-        if watched.plain and quick is None:  # a quick one is asked first
+        if watched.plain and func not in self.every:  # a quick one is first asked
             self._note(plain, args)
         if not watched.plain and func not in self.caught:
             watched.others = True

@@ -329,13 +329,23 @@ class Sides:
         run, process = self._recorded(base(where, self.model), given, what, gradients)
         return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
 
+    def open(self, where: Target) -> None:
+        """Opens the model in the process in which it is run for a target, and nowhere else: a
+        library takes seconds to be imported. InputError: it can't be opened."""
+        process = self._process(where if own(where, self.model) else base(where, self.model))
+        process.open(self.trust)
+        self.inputs = process.inputs
+
+    def _process(self, where: Target) -> Apart:
+        if where.text not in self.there:
+            process = Apart(self.model, where, {})
+            self.there[where.text] = self.running.enter_context(process)
+        return self.there[where.text]
+
     def _recorded(
         self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool
     ) -> tuple[Run, Apart]:
-        if where.text not in self.there:
-            process = Apart(self.model, where, given)
-            self.there[where.text] = self.running.enter_context(process)
-        process = self.there[where.text]
+        process = self._process(where)
         for text, inputs, had, run in self.runs:
             if text == where.text and inputs is given and had == gradients:
                 return run, process
