@@ -28,6 +28,7 @@ from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import Apart, Trusted, base, own
 from probe.recording.contract import Operation
+from probe.recording.end_to_end import whole
 from probe.recording.ported import Called, Ports
 from probe.recording.recording import Made, Repeat, Run, recorded
 from probe.recording.store import Kept, digest
@@ -87,6 +88,27 @@ class Port:
         _, found = self.session.request({"do": "through", "key": key}, arrays)
         return one.output.put(found["y0"])
 
+    def end_to_end(self, run: Run, times: int = 1) -> tuple[np.ndarray | None, list[float], str]:
+        """Runs all of a recording as one program of the library, ``times``: its output, the seconds
+        of each call, and where there is no such program None, [] and why."""
+        try:
+            made = whole(run)
+        except InputError as error:
+            return None, [], f"{error.value}: {error.why}"
+        self._alive()
+        named = {str(n): one for n, one in enumerate(made.operands)}
+        flat = {f"{n}.{name}": a for n, one in named.items() for name, a in one.items()}
+        more = [list(array.shape) for array in made.inputs[1:]]
+        key = f"{self.name}-{self._key([made.specs, made.reads, more], flat)}"
+        if key not in self.keys:
+            self._send(key, made.specs, made.reads, len(made.inputs), made.operands, more)
+        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(made.inputs)}
+        request = {"do": "whole", "key": key, "times": times}
+        header, found = self.session.request(request, arrays)
+        if "y" not in found:
+            return None, [], header["why"]
+        return made.output(found["y"]), header["seconds"], ""
+
     def _alive(self) -> None:
         """Starts the process again where it is gone: it has forgotten all weights."""
         process = getattr(self.session, "pid", 0)
@@ -95,7 +117,7 @@ class Port:
             self.process = getattr(self.session, "pid", 0)
             self.keys.clear()
 
-    def _key(self, spec: Mapping[str, Any], operands: Mapping[str, np.ndarray]) -> str:
+    def _key(self, spec: Any, operands: Mapping[str, np.ndarray]) -> str:
         digests = {name: digest(array) for name, array in operands.items()}
         return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
 
@@ -106,10 +128,11 @@ class Port:
         reads: list[list[int]],
         inputs: int,
         operands: Sequence[Mapping[str, np.ndarray]],
+        more: Sequence[Sequence[int]] = (),
     ) -> None:
         arrays = {f"{n}.{name}": a for n, one in enumerate(operands) for name, a in one.items()}
         header = {"do": "network", "key": key, "specs": specs, "own": True}
-        self.session.request(header | {"reads": reads, "inputs": inputs}, arrays)
+        self.session.request(header | {"reads": reads, "inputs": inputs, "more": more}, arrays)
         self.keys.add(key)
 
 
@@ -273,6 +296,12 @@ class OnTarget:
         """Returns the outputs alone."""
         found = self.side(arrays).outputs
         return [np.array(one) for one in found if one is not None]
+
+    def end_to_end(
+        self, arrays: Mapping[str, np.ndarray], times: int = 1
+    ) -> tuple[np.ndarray | None, list[float], str]:
+        """Runs it as one program of the library: as of ``Port.end_to_end``."""
+        return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
 
 
 class Reached(Trusted):
