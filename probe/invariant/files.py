@@ -18,8 +18,16 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.invariant.classes import Plan
-from probe.invariant.compiled import TensorFlow
-from probe.invariant.programs import Leaf, Output, Program, Rebuild, aligned, decides, padded
+from probe.invariant.programs import (
+    Leaf,
+    Output,
+    Program,
+    Rebuild,
+    TensorFlow,
+    aligned,
+    decides,
+    padded,
+)
 from probe.machine import cores
 
 FILES = ".onnx, .tflite, a SavedModel folder"

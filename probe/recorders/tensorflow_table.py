@@ -292,12 +292,10 @@ def _plane(c: Call, *names: str) -> Meaning:
     return resized(c, (1, 2), (c.op, *c.numbers(*names), *sizes))
 
 
-def _scaled(c: Call) -> tuple[Any, ...]:
-    """Numbers of a resize: those of its operands are constants, and a part of what it computes."""
-    return (
-        *c.numbers("kernel_type", "antialias"),
-        *(tuple(c.value(n).tolist()) for n in (1, 2, 3)),
-    )
+def _resized_by_scale(c: Call) -> Meaning:
+    """A resize by floating-point factors: what a place reads of a plane is not followed."""
+    numbers = (*c.numbers("kernel_type", "antialias"), tuple(c.integers(1)))
+    return reading(c, Whole(((0, 0), (3, 3)), "scale_and_translate", numbers), 0, 2, 3)
 
 
 def _boxes(c: Call) -> Meaning:
@@ -415,9 +413,7 @@ TABLE: dict[str, Row] = {
     **rows(
         "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad", lambda c: _plane(c, *CORNERS)
     ),
-    "ScaleAndTranslate": lambda c: reading(
-        c, Whole(((0, 0), (3, 3)), "scale_and_translate", _scaled(c)), 0
-    ),
+    "ScaleAndTranslate": _resized_by_scale,
     "CropAndResize": _boxes,
     **rows(EVERYTHING, _everything),
     # movement that sizes of 1 leave open, or that indices name
