@@ -498,3 +498,33 @@ def test_where_there_is_no_program_of_a_graph_it_is_said_why(session, made):
 
     there = OnTarget(opened(Two()), session("onnxruntime"))
     assert there.end_to_end({"x": drawn(2, 3)})[2] == "(none): it gives 2 outputs"
+
+
+@pytest.mark.parametrize("text", ["torch", "tensorflow", "jax", "onnxruntime"])
+def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text):
+    """For the script of a report: lines of NumPy's arrays that give the target's bits."""
+    _, _, run = made("torch")
+    found, written = replayed(run, session(text)), set[str]()
+    for number in sorted(found.there):
+        one = found.recording.operations[number]
+        if one.lines is None:
+            continue
+        arrays = found.arrays([*one.reads, one.gives[0]])
+        space: dict[str, Any] = {
+            "np": np,
+            **{f"x{n}": arrays[at] for n, at in enumerate(one.reads)},
+        }
+        names = [f"x{n}" for n in range(len(one.reads))]
+        exec("\n".join([*one.imports, *one.lines(names, "y")]), space)
+        largest = np.abs(arrays[one.gives[0]]).max()
+        assert space["y"].shape == arrays[one.gives[0]].shape
+        assert np.abs(space["y"] - arrays[one.gives[0]]).max() < BOUND * largest, one.name
+        written.add(one.op)
+    assert {"aten.convolution", "aten.avg_pool2d", "aten.addmm", "aten._softmax"} <= written
+    assert "aten.native_batch_norm" not in written  # its scale and shift are computed before
+
+
+def test_a_model_in_a_format_of_its_own_is_not_written(made, session):
+    _, _, run = made("torch")
+    found = replayed(run, session("litert"))
+    assert all(found.recording.operations[n].lines is None for n in found.there)
