@@ -360,25 +360,21 @@ class Jax(Program):
         return run if shape == wanted else None
 
     def settings(self) -> Any:
-        """As of ``Program``."""
         held = self._config
         return held.jax_default_matmul_precision, held.jax_enable_x64
 
     def facts(self) -> dict[str, Any]:
-        """As of ``Program``."""
         import jax
 
         found = {"platform": jax.default_backend(), "x64": bool(jax.config.jax_enable_x64)}
         return found | {"precision": str(jax.config.jax_default_matmul_precision)}
 
     def holds(self, value: Any) -> bool:
-        """As of ``Program``."""
         import jax
 
         return isinstance(value, np.ndarray | np.generic | jax.Array)
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        """As of ``Program``."""
         import jax.numpy as jnp
 
         return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
@@ -388,7 +384,6 @@ class Jax(Program):
         return super().whole(value, axis) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        """As of ``Program``."""
         import jax
 
         leaves, shape = jax.tree.flatten(result)
@@ -482,30 +477,25 @@ class TensorFlow(_Data):
         return of_function(lambda: self.function(*args, **kwargs))
 
     def threads(self) -> int:
-        """As of ``Program``."""
         import tensorflow as tf
 
         return int(tf.config.threading.get_intra_op_parallelism_threads()) or cores()
 
     def facts(self) -> dict[str, Any]:
-        """As of ``Program``."""
         import tensorflow as tf
 
         between = int(tf.config.threading.get_inter_op_parallelism_threads())
         return {"inter_op_threads": between, "jit": str(tf.config.optimizer.get_jit())}
 
     def holds(self, value: Any) -> bool:
-        """As of ``Program``."""
         import tensorflow as tf
 
         return isinstance(value, np.ndarray | np.generic | tf.Tensor | tf.Variable)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
-        """As of ``Program``."""
         return super().bits(value.numpy() if hasattr(value, "numpy") else value)
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        """As of ``Program``."""
         import tensorflow as tf
 
         kind = tf.bfloat16.as_numpy_dtype
@@ -516,7 +506,6 @@ class TensorFlow(_Data):
         return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        """As of ``Program``."""
         import tensorflow as tf
 
         leaves = tf.nest.flatten(result)
@@ -546,7 +535,6 @@ class Torch(_Data):
         self.sizes: dict[Any, Callable[..., Any]] = {}
 
     def at(self, size: int) -> Callable[..., Any]:
-        """As of ``Program``."""
         import torch
 
         key = size, torch.get_num_threads(), self.settings()
@@ -575,19 +563,16 @@ class Torch(_Data):
         return run
 
     def threads(self) -> int:
-        """As of ``Program``."""
         import torch
 
         return int(torch.get_num_threads())
 
     def settings(self) -> Any:
-        """As of ``Program``."""
         from probe.invariant.torch_calls import settings
 
         return settings()
 
     def facts(self) -> dict[str, Any]:
-        """As of ``Program``."""
         import torch
 
         return {
@@ -597,13 +582,11 @@ class Torch(_Data):
         }
 
     def holds(self, value: Any) -> bool:
-        """As of ``Program``."""
         import torch
 
         return isinstance(value, torch.Tensor)
 
     def bits(self, value: Any) -> tuple[np.ndarray, str]:
-        """As of ``Program``."""
         import torch
 
         value = value.detach().contiguous()
@@ -612,7 +595,6 @@ class Torch(_Data):
         return super().bits(value.numpy())
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        """As of ``Program``."""
         import torch
 
         if dtype == "bfloat16":
@@ -620,7 +602,6 @@ class Torch(_Data):
         return torch.from_numpy(array)
 
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
-        """As of ``Program``."""
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
     def whole(self, value: Any, axis: int | None) -> Any:
@@ -632,7 +613,6 @@ class Torch(_Data):
         return laid(value.detach())
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
-        """As of ``Program``."""
         from torch.utils import _pytree as tree
 
         leaves, shape = tree.tree_flatten(result)

@@ -46,7 +46,6 @@ TRANSPOSED = {
 
 
 def threads() -> int:
-    """As ``keeper.Library.threads``."""
     return torch.get_num_threads()
 
 
@@ -84,7 +83,6 @@ SETTINGS = (
 
 
 def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-    """As ``keeper.Library.changed``."""
     every = zip(SETTINGS, before, now, strict=True)
     return ", ".join(f"{name}={new}" for name, old, new in every if _alike(old) != _alike(new))
 
@@ -95,7 +93,6 @@ def _alike(value: Any) -> Any:
 
 @contextmanager
 def with_threads(count: int) -> Iterator[int]:
-    """As ``keeper.Library.with_threads``."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(count)
@@ -207,7 +204,6 @@ class Asked(telling.Asked, Rows):
             return digest(answers())
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``Rows.ready``."""
         return torch.no_grad()(super().ready(size))
 
 
@@ -236,18 +232,15 @@ class Linear(Asked):
         self.turned, self.at = turned, at
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         x, w, b = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
         held = moved(tensor(w if self.turned else w.T, self.dtype), self.at)
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (held, bias)
 
     def empty(self, samples: Tensors) -> Any:
-        """As ``Rows.empty``."""
         return samples[0].new_empty((len(samples[0]), self.filters))
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
         if self.turned:
             return torch.mm(x, w, out=out) if b is None else torch.addmm(b, x, w, out=out)
@@ -260,7 +253,6 @@ class Linear(Asked):
         return self.call((x,), (moved(laid(w.t()) if self.turned else w, self.at), b))
 
     def case(self) -> Case | None:
-        """As ``Rows.case``."""
         return Case(
             "dense",
             in_channels=self.channels,
@@ -283,7 +275,6 @@ class Apart(Linear):
         self.key += " rows apart"
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
         rows = apart(x.shape, x.dtype).copy_(x)
         y = super().call((rows,), (w, b), apart((len(x), self.filters), x.dtype))
@@ -317,7 +308,6 @@ class Convolution(Asked):
         self.function = (TRANSPOSED if transposed else CONVOLUTIONS)[len(shape) - 1]
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         groups = self.words.get("groups", 1)
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
         leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
@@ -329,7 +319,6 @@ class Convolution(Asked):
         return (tensor(x, self.dtype),), (moved(tensor(held, self.dtype), self.at), bias)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         return self.function(*samples, *parameters, **self.words)
 
     def asked(self, x: Any, w: Any, b: Any) -> Any:
@@ -337,7 +326,6 @@ class Convolution(Asked):
         return self.call((x,), (moved(w, self.at), b))
 
     def case(self) -> Case | None:
-        """As ``Rows.case``."""
         rank, words = len(self.shape) - 1, self.words
         if self.transposed or rank == 3 or isinstance(words.get("padding"), str):
             return None
@@ -368,7 +356,6 @@ class Pairs(Samples):
     """
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         (rows, leaves), (_, filters) = self.shapes[:2]
         x, w, b = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
         made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
@@ -386,7 +373,6 @@ class PairsApart(Pairs):
         self.key += " rows apart"
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         a, b, *_ = samples
         y = apart((*a.shape[:-1], b.shape[-1]), a.dtype)
         every = (apart(one.shape, one.dtype).copy_(one) for one in samples)
@@ -416,13 +402,11 @@ class ByPlace(Rows):
         self._answers: Any = None
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         if out is None or self.written is None:
             return self.function(*samples)
         return self.written(*samples, out)
 
     def empty(self, samples: Tensors) -> Any:
-        """As ``Rows.empty``."""
         return torch.empty_like(samples[0])
 
     def _told(self) -> Any:
@@ -461,7 +445,6 @@ class ByPlace(Rows):
             return digest([container(self._answers[None])])
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``Rows.ready``."""
         x = torch.full((size,), 0.5, dtype=self.dtype)
         return lambda: self.function(x)
 

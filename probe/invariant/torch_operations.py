@@ -472,11 +472,11 @@ class Kinds:
         if not schema.name.startswith("aten::") or known.random:
             return Kind.SOME, True
         numbers = all("Tensor" not in str(one.type) for one in schema.returns)
+        if known.view:
+            self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
+        # it looks at memory in another way, or gives numbers to the program
         if known.view or known.turns or known.empty or numbers:
-            return (
-                Kind.EXACT,
-                True,
-            )  # it looks at memory in another way, or gives numbers to the program
+            return Kind.EXACT, True
         every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         if any(one.layout is not torch.strided or one.is_nested for one in every):
             return Kind.SOME, False

@@ -365,17 +365,14 @@ class Turned(Linear):
         self.blocks = [slice(at, at + block) for at in range(0, like.channels, block)]
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         sample, (w, b) = self.like.telling(number)
         return sample, (w if self.like.turned else laid(w.t()), b)
 
     def forget(self) -> None:
-        """As ``Rows.forget``."""
         super().forget()
         self.like.forget()
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
         if len(self.blocks) == 1:
             return super().call(samples, parameters, out)
@@ -403,15 +400,12 @@ class OneDNN(Convolution):
         self.options = (*options, like.words.get("groups", 1))
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.telling``."""
         return self.like.telling(number)
 
     def forget(self) -> None:
-        """As ``Rows.forget``."""
         self.like.forget()
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
         b = b if b is None else b.contiguous()  # of others mkldnn_convolution reads wrong numbers
         if not self.flat:
@@ -576,7 +570,6 @@ class Layer(Ways):
         self.copies = copies
 
     def held(self, w: Any) -> Any:
-        """As ``Ways.held``."""
         return self.copies.get(w)
 
     def found(self) -> Iterable[Sizes]:
@@ -598,7 +591,6 @@ class Convolved(Ways):
     """A convolution: few samples are given to oneDNN."""
 
     def found(self) -> Iterable[Sizes]:
-        """As ``Ways.found``."""
         known = self.known
         like = cast("Convolution", known.run.operation)
         if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:

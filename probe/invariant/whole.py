@@ -185,7 +185,6 @@ class Whole:
         return made
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
         return self._prepared(np.arange(size) % len(self.pool[0]), False)
 
     # checks

@@ -368,7 +368,6 @@ class WholeReport(Report):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As ``Report.to_json``."""
         told = super().to_json() | {"how": TESTED}
         for row in told["operations"]:
             key = row["operation"]
@@ -457,7 +456,6 @@ def _graph(operation: Any, largest: int, place: int) -> Any:
         """Content of the full run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
-            """As of ``Graph``."""
             found = super().inputs(content, size, seed)
             if size == self.fixed and place:
                 for name, axis in self.along.items():
