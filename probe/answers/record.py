@@ -101,21 +101,19 @@ def record(
         progress("running it")
     if target is not None:
         where, text = target_of(target), text_of(model, "target")
-        if is_function(model):  # imported by the child alone
-            made = given_inputs.generated((), None, 0, shapes or {}, seed)
-            arrays = made if inputs is None else read(inputs)
-        else:
-            arrays = arrays_for(
-                opened(model, trust, library=where.name), inputs, shapes or {}, seed
-            )
         if own(where, text):
-            with Apart(text, where, arrays) as process:
+            with Apart(text, where, {}) as process:
+                process.open(trust)
+                process.arrays = arrays_for(process, inputs, shapes or {}, seed)
                 process.record(folder, trust, most)
             return Recorded(read_folder(folder), size(folder))
         new(folder)
         with ExitStack() as running:
             inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-            run, _ = Sides(text, Path(inner), running, trust).record(where, arrays, "the run")
+            made = Sides(text, Path(inner), running, trust)
+            made.open(where)
+            arrays = arrays_for(made, inputs, shapes or {}, seed)
+            run, _ = made.record(where, arrays, "the run")
             assert run.made is not None
             notes = [*run.made.notes, *([run.said] if isinstance(run, Replayed) else [])]
             write(run, folder, run.made.subject, most, notes)

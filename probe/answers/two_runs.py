@@ -15,7 +15,7 @@ import numpy as np
 from probe import budget
 from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
-from probe.answers.record import arrays_for, read, text_of
+from probe.answers.record import arrays_for, text_of
 from probe.arguments import choice, count
 from probe.budget import within
 from probe.errors import InputError
@@ -23,8 +23,8 @@ from probe.progress import VOICE, Say, heard
 from probe.recording import judging
 from probe.recording.adding import Known
 from probe.recording.apart import before
-from probe.recording.contract import Input, Recorder
-from probe.recording.inputs import axes, cut, generated
+from probe.recording.contract import Recorder
+from probe.recording.inputs import axes, cut
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, Sides
 from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
@@ -94,42 +94,40 @@ def _two_runs(
     if wanted and (vary is None or target is not None or against_target is not None):
         why = "several sizes are compared in this process, along one axis"
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
-    if target is not None or against_target is not None:
-        text_of(model, "target")
+    most = max(at or 0, against or 0)
+    options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
     tell("opening the model")
-    in_child = target is not None or against_target is not None
-    library = target_of(target).name if target is not None else None
-    imported = in_child and is_function(model)
-    subject = None if imported else opened(model, trust, library=library)
-    if subject is None:  # imported by the children alone
-        arrays = generated((), vary, 0, shapes or {}, seed) if inputs is None else read(inputs)
-        declared: tuple[Input, ...] = ()
-    else:
-        most = max(at or 0, against or 0)
-        arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
-        declared = subject.inputs
-    both = _sides(arrays, declared, vary, at, against)
+    if target is not None or against_target is not None:
+        where = _targets(model, target, against_target)
+        with ExitStack() as running:
+            folder = Path(tempfile.mkdtemp(prefix="probe-"))
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            made = Sides(text_of(model, "target"), folder, running, trust)
+            made.open(where[0])  # the model is opened where it runs, and only there
+            arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
+            both = _sides(arrays, made.inputs, vary, at, against)
+            asked = Asked(name_of(model), *_words(vary, at, against, where), _todo(vary))
+            found = _apart(made, where, both, asked, explain, tell)
+            weakref.finalize(found, running.pop_all().close)
+        found.script = _script(model, where, options, inputs, trust, seed)
+        return found
+    subject = opened(model, trust)
+    arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
+    both = _sides(arrays, subject.inputs, vary, at, against)
     for size in wanted:  # refused before anything is run
-        _sides(arrays, declared, vary, size, against, "sizes")
-    where = _targets(model, target, against_target) if in_child else None
-    asked = Asked(name_of(model), *_words(vary, at, against, where), _todo(vary))
-    if where is not None:
-        text = text_of(model, "target")
-        found = _apart(text, where, both, asked, trust, explain, tell)
-    else:
-        assert subject is not None
-        runs = [subject.recorder(one) for one in both]
-        found = Walked(walk(runs[0], runs[1], explain, tell), asked)
-        known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
-        for size in VOICE.counting(wanted, "sizes"):
-            if why := budget.spent():
-                found.found.notes.append(f"sizes from {size} on were not compared: {why}")
-                break
-            tell(f"comparing {vary} {size}")
-            given = _sides(arrays, declared, vary, size, against)[0]
-            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
-    options = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
-    found.script = _script(model, where, options, inputs, trust, seed)
+        _sides(arrays, subject.inputs, vary, size, against, "sizes")
+    asked = Asked(name_of(model), *_words(vary, at, against, None), _todo(vary))
+    runs = [subject.recorder(one) for one in both]
+    found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+    known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
+    for size in VOICE.counting(wanted, "sizes"):
+        if why := budget.spent():
+            found.found.notes.append(f"sizes from {size} on were not compared: {why}")
+            break
+        tell(f"comparing {vary} {size}")
+        given = _sides(arrays, subject.inputs, vary, size, against)[0]
+        found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
+    found.script = _script(model, None, options, inputs, trust, seed)
     return found
 
 
@@ -176,11 +174,10 @@ def _script(
 
 
 def _apart(
-    text: str,
+    made: Sides,
     where: tuple[Target, Target],
     both: tuple[Arrays, Arrays],
     asked: Asked,
-    trust: bool,
     explain: bool,
     tell: Say,
 ) -> Walked:
@@ -190,29 +187,20 @@ def _apart(
 
     Processes and recordings stay as long as the answer does: a report uses them again.
     """
-    folder = Path(tempfile.mkdtemp(prefix="probe-"))
-    running = ExitStack()
-    running.callback(shutil.rmtree, folder, ignore_errors=True)
-    try:
-        made = Sides(text, folder, running, trust)
-        sides, gradients = list[Run](), list[bool | None]()
-        for name, one, given in zip(NAMES, where, both, strict=True):
-            tell(f"running the {name} side on {one.text}")
-            run, had = made.record(one, given, f"the {name} side")
-            sides.append(run)
-            gradients.append(had)
-        if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
-            number = gradients.index(False)
-            name, one, given = NAMES[number], where[number], both[number]
-            tell(f"running the {name} side on {one.text}")
-            sides[number], _ = made.record(one, given, f"the {name} side", gradients=True)
-        found = of_stored(sides[0], sides[1], explain, tell, asked)
-        replays = [side.said for side in sides if isinstance(side, Replayed)]
-        found.found.notes += dict.fromkeys(replays)
-    except BaseException:
-        running.close()
-        raise
-    weakref.finalize(found, running.close)
+    sides, gradients = list[Run](), list[bool | None]()
+    for name, one, given in zip(NAMES, where, both, strict=True):
+        tell(f"running the {name} side on {one.text}")
+        run, had = made.record(one, given, f"the {name} side")
+        sides.append(run)
+        gradients.append(had)
+    if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
+        number = gradients.index(False)
+        name, one, given = NAMES[number], where[number], both[number]
+        tell(f"running the {name} side on {one.text}")
+        sides[number], _ = made.record(one, given, f"the {name} side", gradients=True)
+    found = of_stored(sides[0], sides[1], explain, tell, asked)
+    replays = [side.said for side in sides if isinstance(side, Replayed)]
+    found.found.notes += dict.fromkeys(replays)
     return found
 
 

@@ -42,7 +42,7 @@ from probe.semantics import functions
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
 _transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
-_watching = torch._C._len_torch_dispatch_stack
+_watching, _threads = torch._C._len_torch_dispatch_stack, torch.get_num_threads
 """What each call of a model asks. Some of it says that ``require_numbers`` is to look closer."""
 
 FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
@@ -124,19 +124,21 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            return self._cast(func, args, kwargs or {})
         quick = self.quick.get(func)
-        if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
-            try:
-                found = quick(*args, **kwargs) if kwargs else quick(*args)
-            except RuntimeError:
-                if not unusual((args, kwargs)):
-                    raise
-                found = NotImplemented
-            if found is not NotImplemented:
-                return found
-        kwargs = kwargs or {}
+        if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
+            return self._otherwise(func, args, kwargs or {})
+        try:
+            found = quick(*args, **kwargs) if kwargs else quick(*args)
+        except RuntimeError:
+            if not unusual((args, kwargs)):
+                raise
+            found = NotImplemented
+        return found if found is not NotImplemented else self._otherwise(func, args, kwargs or {})
+
+    def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call that has no implementation here, or not with these arguments."""
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            return self._cast(func, args, kwargs)
         if func in self.always and not kwargs:
             return func(*args)
         called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
@@ -150,7 +152,7 @@ class Functions(TorchFunctionMode):
             return alone(*args, **kwargs)
         if inside is None:
             found = self._natively(func, args, kwargs)
-            if quick is None and self.natives.watched.plain:  # a quick one is asked first
+            if func not in self.quick and self.natives.watched.plain:  # a quick one is first asked
                 self._note(plain, args)
             return found
         with self:
@@ -346,8 +348,8 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
         if looked_at or forward_ad._current_level >= 0:
             require_numbers(base, args, kwargs)
         owner = model if type(one) is kind else _without(one, kind)
-        inner, hooks = owner.forward, hooks and (custom or _hooked(owner))
-        if hooks:
+        inner = owner.forward
+        if hooks := hooks and (custom or (made.hooked and _hooked(owner))):
             inner = owner.__call__ if custom else owner._call_impl
         mode, settings = here[0], torch_calls.settings()
         if mode.settings != settings:
@@ -605,20 +607,19 @@ class Made:
         self.now = tuple(self.model.modules())
         self.inside = [part._modules for part in self.now]
         self.there = [one for inside in self.inside for one in inside.values()]
-        self.hooked = self._hooked()
-
-    def _hooked(self) -> list[Any]:
         own = [tuple(vars(part)[name]) for part in self.now for name in HOOKS]
-        return [_has_any_global_hook(), *own]
+        self.hooks_of = [_has_any_global_hook(), *own]
+        self.hooked = any(self.hooks_of)
+        """Whether there are hooks, or there were when one was last registered."""
 
     def changed(self) -> bool:
         """Returns whether modules or hooks are not those of the last time that this was asked."""
         alike = self.there == [one for inside in self.inside for one in inside.values()]
         if alike and self.hooks == RemovableHandle.next_id:
             return False
-        before = self.hooked
+        before = self.hooks_of
         self._look()
-        return not alike or before != self.hooked
+        return not alike or before != self.hooks_of
 
 
 SMALL = 16  # whole numbers up to that may choose a branch, such as a number of steps
@@ -656,7 +657,9 @@ def _numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
 
 def _met(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
     """Returns what calls of the same shapes have in common; None: an argument can't be read."""
-    met: list[Any] = [torch.get_num_threads(), torch.is_inference_mode_enabled()]
+    if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
+        return _threads(), args[0].shape, args[0].dtype
+    met: list[Any] = [_threads()]
     for one in args:
         if type(one) is torch.Tensor:
             shape = one.shape
@@ -906,10 +909,10 @@ class Uncompiled:
         self.function = function
         self._apart: Callable[..., Any] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, one: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
         if self._apart is None and "torch._dynamo" in sys.modules:
             self._apart = torch.compiler.disable(self.function, reason=COMPILED)
-        return (self._apart or self.function)(*args, **kwargs)
+        return (self._apart or self.function)(one, hooks, args, kwargs)
 
 
 def require_evaluation(model: Any) -> None:

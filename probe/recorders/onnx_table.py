@@ -20,6 +20,7 @@ from probe.semantics import (
     Made,
     Meaning,
     Normalises,
+    Recurs,
     Same,
     Scans,
     Step,
@@ -329,6 +330,11 @@ def _skip_norm(c: Call, word: str) -> Meaning:
     return Unknown("it gives its means")
 
 
+CELLS = {"LSTM": ("iofg", ["sigmoid", "tanh", "tanh"]), "GRU": ("zrn", ["sigmoid", "tanh"]),
+         "RNN": ("n", ["tanh"])}  # fmt: skip
+"""The order of each layer's gates, in the letters of ``semantics.recurrent``; its functions."""
+
+
 def _recurrent(c: Call) -> Meaning:
     """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states; in
     the other direction those from t on."""
@@ -337,26 +343,53 @@ def _recurrent(c: Call) -> Meaning:
     length, batch, _ = c.shape()
     if c.has(4) and (c.value(4) != length).any():
         return Unknown("its sequences have several lengths")
-    first = c.places(0, 1, 2, 3, 7)
-    reads = (*first, *c.places(5, 6))
-    states, each = tuple(range(len(first), len(reads))), (1, batch, c.gives[0][-1])
     ways = {"reverse": [True], "bidirectional": [False, True]}
+    each = (1, batch, c.gives[0][-1])
     lasts = [shape for shape in c.gives if len(shape) == 3]
-    steps = [
-        Step(
-            Scans(0, c.op.lower(), back, (2,), c.numbers(), states, batch=1),
-            *(reads, (length, *each[1:]), (each,) * len(lasts)),
-        )
-        for back in ways.get(c.get("direction", "forward"), [False])
-    ]
-    every, size = len(steps), 1 + len(lasts)
+    steps: list[Step] = []
+    ends: list[int] = []
+    for number, back in enumerate(ways.get(c.get("direction", "forward"), [False])):
+        made, reads = _cell(c, steps, number, back)
+        ends.append(c.count + sum(1 + len(step.more) for step in steps))
+        steps.append(Step(made, reads, (length, *each[1:]), (each,) * len(lasts)))
+    size, count = 1 + len(lasts), c.count + sum(1 + len(step.more) for step in steps)
     for shape in c.gives:  # of all steps, (steps, directions, ...), or of the last
         at = 0 if len(shape) == 4 else size - len(lasts)
         lasts = lasts[len(shape) == 3 :]
-        parts = tuple(c.count + at + size * n for n in range(every))
+        parts = tuple(end + at for end in ends)
         steps.append(Step(o.concat(0) if at else o.stack(1), parts, shape))
-    first_given = c.count + size * every
-    return Steps(tuple(steps), tuple(range(first_given, first_given + len(c.gives))))
+    return Steps(tuple(steps), tuple(range(count, count + len(c.gives))))
+
+
+def _cell(c: Call, steps: list[Step], number: int, back: bool) -> tuple[Meaning, tuple[int, ...]]:
+    """Returns one direction of a recurrent layer, and what it reads; adds the steps that cut its
+    own part out of weights, biases and states to ``steps``."""
+    gates, functions = CELLS[c.op]
+    given = [one.lower() for one in c.get("activations") or functions * (number + 1)]
+    given = given[number * len(functions) :][: len(functions)]
+    plain = not (c.has(7) or c.get("clip") or _on(c, "input_forget"))
+    if not plain or (given != functions and (c.op != "RNN" or given != ["relu"])):
+        whole, states = c.places(0, 1, 2, 3, 7), c.places(5, 6)
+        own = tuple(range(len(whole), len(whole + states)))
+        return Scans(0, c.op.lower(), back, (2,), c.numbers(), own, batch=1), whole + states
+
+    def cut(made: Meaning, one: int, *shapes: tuple[int, ...]) -> int:
+        steps.append(Step(made, (one,), shapes[0], shapes[1:]))
+        return c.count + sum(1 + len(step.more) for step in steps) - len(shapes)
+
+    reads = [c.at(0), *(cut(o.take(0, number), c.at(n), c.shape(n)[1:]) for n in (1, 2))]
+    if c.has(3):
+        half = (c.shape(3)[1] // 2,)
+        both = cut(o.take(0, number), c.at(3), c.shape(3)[1:])
+        first = cut(o.split(0, (half, half)), both, half, half)
+        reads += [first, first + 1]
+    places = [3, 4] if c.has(3) else [-1, -1]
+    for n in (5, 6):
+        places.append(len(reads) if c.has(n) else -1)
+        reads += [cut(o.take(0, number), c.at(n), c.shape(n)[1:])] if c.has(n) else []
+    after = c.op != "GRU" or _on(c, "linear_before_reset")
+    made = Recurs(c.op.lower(), gates, (0, 1, 2, *places), 0, back, after, given[-1])
+    return made, tuple(reads)
 
 
 def _stft(c: Call) -> Meaning:

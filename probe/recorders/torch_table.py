@@ -303,10 +303,18 @@ def _encodes(c: Call) -> Meaning:
     return Steps((step,), tuple(range(c.count, c.count + len(c.gives))))
 
 
+LSTM = 2
+"""The number of the cell in ``mkldnn_rnn_layer``: PyTorch computes all others by steps."""
+
+
 def _rnn_layer(c: Call) -> Meaning:
     if c["batch_sizes"]:
         return Unknown("sequences of several lengths, packed")
     numbers, reverse = c.more("reverse"), bool(c["reverse"])
+    if c["mode"] == LSTM:
+        # without biases it is handed zeros in the shapes of the weights, and reads none of them
+        biases = (3, 4) if c["has_biases"] else (-1, -1)
+        return s.Recurs("lstm", "ifgo", (0, 1, 2, *biases, 5, 6), reverse=reverse)
     return s.Scans(0, "rnn_layer", reverse, (2,), numbers, states=(5, 6), batch=1)
 
 

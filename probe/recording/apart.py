@@ -24,7 +24,7 @@ from probe import backends, target
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
 from probe.launch import AnySession, Arrays, Session
 from probe.recording.alone import computed
-from probe.recording.contract import Isolated
+from probe.recording.contract import Input, Isolated
 from probe.recording.folder import Stored, begun, read, write
 from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
@@ -54,6 +54,7 @@ class Apart:
 
     def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
         self.model, self.where, self.arrays = model, where, dict(arrays)
+        self.inputs: tuple[Input, ...] = ()
         self.within = check(where, model)
         self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.library = where.name  # that the last run was of, as its recorder says
@@ -86,6 +87,15 @@ class Apart:
         self.gradients, self.library = header["gradients"], header["library"]
         run, able = read(out), set(header["able"])
         return _running(run, {n: _There(self, out, n) for n in able})
+
+    def open(self, trust: bool = False) -> None:
+        """Opens the model of a file, and fills in its ``inputs``. InputError: it can't be opened.
+
+        This process need not do it too: a library takes seconds to be imported."""
+        if not is_function(self.model):
+            header, _ = self._model("inputs", {}, trust, {})
+            every = header["inputs"]
+            self.inputs = tuple(Input(name, tuple(shape), dtype) for name, shape, dtype in every)
 
     def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
         """Runs the model unwatched, on any inputs; returns its outputs."""
@@ -376,6 +386,7 @@ class Recording(child.Worker):
     ) -> Iterator[tuple[dict[str, Any], Arrays]]:
         """As of ``child.Worker``."""
         own = {
+            "inputs": self._inputs,
             "record": self._record,
             "plain": self._plain,
             "again": self._again,
@@ -399,14 +410,21 @@ class Recording(child.Worker):
             kind, message = child.describe(error)
             yield {"error": kind, "message": message, "done": True}, {}
 
-    def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
-        given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
+    def _opened(self, request: dict[str, Any]) -> Any:
         text = request["model"]
         if text not in self.models:
             self.models[text] = opened(
                 text, request["trust"], request["within"], Target.parse(request["on"]).name
             )
-        return self.models[text].recorder(given)
+        return self.models[text]
+
+    def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
+        given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
+        return self._opened(request).recorder(given)
+
+    def _inputs(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        every = [(one.name, one.shape, one.dtype) for one in self._opened(request).inputs]
+        return {"inputs": every, "done": True}, {}
 
     def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         recorder = self._recorder(request, arrays)

@@ -28,6 +28,7 @@ from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import Apart, Trusted, base, own
 from probe.recording.contract import Operation
+from probe.recording.end_to_end import whole
 from probe.recording.ported import Called, Ports
 from probe.recording.recording import Made, Repeat, Run, recorded
 from probe.recording.store import Kept, digest
@@ -87,6 +88,27 @@ class Port:
         _, found = self.session.request({"do": "through", "key": key}, arrays)
         return one.output.put(found["y0"])
 
+    def end_to_end(self, run: Run, times: int = 1) -> tuple[np.ndarray | None, list[float], str]:
+        """Runs all of a recording as one program of the library, ``times``: its output, the seconds
+        of each call, and where there is no such program None, [] and why."""
+        try:
+            made = whole(run)
+        except InputError as error:
+            return None, [], f"{error.value}: {error.why}"
+        self._alive()
+        named = {str(n): one for n, one in enumerate(made.operands)}
+        flat = {f"{n}.{name}": a for n, one in named.items() for name, a in one.items()}
+        more = [list(array.shape) for array in made.inputs[1:]]
+        key = f"{self.name}-{self._key([made.specs, made.reads, more], flat)}"
+        if key not in self.keys:
+            self._send(key, made.specs, made.reads, len(made.inputs), made.operands, more)
+        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(made.inputs)}
+        request = {"do": "whole", "key": key, "times": times}
+        header, found = self.session.request(request, arrays)
+        if "y" not in found:
+            return None, [], header["why"]
+        return made.output(found["y"]), header["seconds"], ""
+
     def _alive(self) -> None:
         """Starts the process again where it is gone: it has forgotten all weights."""
         process = getattr(self.session, "pid", 0)
@@ -95,7 +117,7 @@ class Port:
             self.process = getattr(self.session, "pid", 0)
             self.keys.clear()
 
-    def _key(self, spec: Mapping[str, Any], operands: Mapping[str, np.ndarray]) -> str:
+    def _key(self, spec: Any, operands: Mapping[str, np.ndarray]) -> str:
         digests = {name: digest(array) for name, array in operands.items()}
         return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
 
@@ -106,10 +128,11 @@ class Port:
         reads: list[list[int]],
         inputs: int,
         operands: Sequence[Mapping[str, np.ndarray]],
+        more: Sequence[Sequence[int]] = (),
     ) -> None:
         arrays = {f"{n}.{name}": a for n, one in enumerate(operands) for name, a in one.items()}
         header = {"do": "network", "key": key, "specs": specs, "own": True}
-        self.session.request(header | {"reads": reads, "inputs": inputs}, arrays)
+        self.session.request(header | {"reads": reads, "inputs": inputs, "more": more}, arrays)
         self.keys.add(key)
 
 
@@ -274,6 +297,12 @@ class OnTarget:
         found = self.side(arrays).outputs
         return [np.array(one) for one in found if one is not None]
 
+    def end_to_end(
+        self, arrays: Mapping[str, np.ndarray], times: int = 1
+    ) -> tuple[np.ndarray | None, list[float], str]:
+        """Runs it as one program of the library: as of ``Port.end_to_end``."""
+        return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
+
 
 class Reached(Trusted):
     """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
@@ -329,13 +358,23 @@ class Sides:
         run, process = self._recorded(base(where, self.model), given, what, gradients)
         return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
 
+    def open(self, where: Target) -> None:
+        """Opens the model in the process in which it is run for a target, and nowhere else: a
+        library takes seconds to be imported. InputError: it can't be opened."""
+        process = self._process(where if own(where, self.model) else base(where, self.model))
+        process.open(self.trust)
+        self.inputs = process.inputs
+
+    def _process(self, where: Target) -> Apart:
+        if where.text not in self.there:
+            process = Apart(self.model, where, {})
+            self.there[where.text] = self.running.enter_context(process)
+        return self.there[where.text]
+
     def _recorded(
         self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool
     ) -> tuple[Run, Apart]:
-        if where.text not in self.there:
-            process = Apart(self.model, where, given)
-            self.there[where.text] = self.running.enter_context(process)
-        process = self.there[where.text]
+        process = self._process(where)
         for text, inputs, had, run in self.runs:
             if text == where.text and inputs is given and had == gradients:
                 return run, process

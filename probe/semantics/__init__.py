@@ -10,7 +10,8 @@ reads does; whether its other outputs must agree is reported as unknown.
 of the outputs, ``what`` a label of the operation's name and numbers.
 
 A file for each kind: what is computed ``elementwise``, what is only ``moving``, ``sums``
-and scans, normalised ``groups``, sliding ``windows``; ``contract``: what all of them say.
+and scans, normalised ``groups``, ``recurrent`` layers, sliding ``windows``; ``contract``: what all
+of them say.
 """
 
 from probe.semantics import functions, operations
@@ -50,6 +51,7 @@ from probe.semantics.moving import (
     Turns,
     Written,
 )
+from probe.semantics.recurrent import Recurs
 from probe.semantics.sums import (
     Accumulates,
     Blends,
@@ -93,6 +95,7 @@ __all__ = [
     "Passes",
     "Picks",
     "Quantised",
+    "Recurs",
     "Reduces",
     "Reshapes",
     "Same",

@@ -154,16 +154,32 @@ class Mapped(Exact):
     maps: tuple[Map, ...]
 
     @cached_property
-    def still(self) -> list[list[tuple[int, int, int]]]:
-        """Of each result the axes along which nothing moves."""
-        return [still(one, self.shapes) for one in self.maps]
+    def own(self) -> list[tuple[list[int], Map, list[tuple[int, int, int]]]]:
+        """Of each result which operands it has elements of, where these are from among them alone,
+        and the axes along which nothing moves: a part of a value that was written elsewhere is as
+        it was."""
+        starts = np.cumsum([0, *map(prod, self.shapes)])
+        found = []
+        for one in self.maps:
+            owner = np.searchsorted(starts, one.source, side="right") - 1
+            used = sorted(set(np.unique(owner).tolist()) - {-1})
+            shapes = [self.shapes[n] for n in used]
+            shift = np.zeros(len(starts) + 1, one.source.dtype)
+            shift[used] = np.cumsum([0, *map(prod, shapes)])[: len(used)] - starts[used]
+            mine = one._replace(source=one.source + shift[owner])
+            found.append((used, mine, still(mine, shapes) if used else []))
+        return found
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         data = [reads[n] for n in self.data]
-        left_out = any(one.array.shape != one.shape for one in data)
-        still = self.still if left_out else [[] for _ in self.maps]  # else it is of no use
-        both = zip(self.maps, still, shapes, strict=True)
-        return [self._moved(data, one, pairs, to) for one, pairs, to in both]
+        if all(one.array.shape == one.shape for one in data):  # nothing is left out
+            return [
+                self._moved(data, one, [], to) for one, to in zip(self.maps, shapes, strict=True)
+            ]
+        return [
+            self._moved([data[n] for n in used] or data, one, pairs, to)
+            for (used, one, pairs), to in zip(self.own, shapes, strict=True)
+        ]
 
     @staticmethod
     def _moved(

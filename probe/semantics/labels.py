@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ ZERO = np.uint64(0)
 """The label of an exact zero: it adds nothing to a sum, and makes a product zero."""
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ALL = (1 << 64) - 1
 
 
 def mixed(array: np.ndarray) -> np.ndarray:
@@ -90,18 +92,32 @@ def tag(*words: object) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
 
 
+@lru_cache(1 << 14)
+def _mixed_one(value: int) -> int:
+    """Returns what ``mixed`` makes of one number: words are as many as arrays, and small."""
+    value = (value + _GOLDEN) & _ALL
+    value = (value ^ value >> 30) * _FIRST & _ALL
+    value = (value ^ value >> 27) * _SECOND & _ALL
+    return value ^ value >> 31
+
+
 def joined(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     """Returns one label for several in this order; the arrays broadcast."""
-    found = np.zeros((), np.uint64)
+    found: int | np.ndarray = 0
     with np.errstate(over="ignore"):
         for array in arrays:
-            one, before = mixed(np.asarray(array)), found * np.uint64(3)
-            if np.broadcast_shapes(one.shape, before.shape) == one.shape:
+            if isinstance(array, np.uint64) and isinstance(found, int):
+                found = _mixed_one(3 * found + _mixed_one(int(array)) & _ALL)
+                continue
+            one: Any = mixed(array) if isinstance(array, np.ndarray) else None
+            one = np.uint64(_mixed_one(int(array))) if one is None else one
+            before = np.uint64(3 * found & _ALL) if isinstance(found, int) else found * np.uint64(3)
+            if isinstance(one, np.ndarray) and np.shape(before) == ():
                 one += before
             else:
                 one = one + before
             found = _scatter(np.asarray(one))
-    return found
+    return np.asarray(found, np.uint64)
 
 
 Name = int | tuple[object, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -201,16 +202,24 @@ def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
 
 
 def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, monkeypatch):
-    given = []
+    shapes = []
 
-    def apart(*some):
-        given.append(some)
-        raise InputError("target", "reference", "it is not started here", "")
+    class Apart(contextlib.nullcontext):
+        inputs = ()
 
-    monkeypatch.setattr(sys.modules["probe.answers.record"], "Apart", apart)
+        def __enter__(self):
+            return self
+
+        def open(self, trust):
+            """A function says nothing of its inputs."""
+
+        def record(self, *_):
+            shapes.append({name: one.shape for name, one in self.arrays.items()})
+            raise InputError("target", "reference", "it is not started here", "")
+
+    monkeypatch.setattr(sys.modules["probe.answers.record"], "Apart", lambda *_: Apart())
     for words in ("", " --shape x=2x3 --shape y=4"):
         assert ran(capsys, f"record tapes:left --out run --target reference{words}")[0] == 2
-    shapes = [{name: one.shape for name, one in some[2].items()} for some in given]
     assert shapes == [{}, {"x": (2, 3), "y": (4,)}]
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from probe import Target
+from probe.experiments.chains.comparison import Comparer
+from probe.experiments.chains.description import from_json
+from probe.experiments.chains.running import Runner
+from probe.experiments.chains.safe import SafeLengths
 from probe.launch import Session
-from probe.network.comparison import Comparer
-from probe.network.description import from_json
-from probe.network.running import Runner
-from probe.network.safe import SafeLengths
 from probe.recording import place
 from probe.target import unavailable
 

@@ -5,9 +5,12 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import probe
-from probe.errors import InputError
+from probe.cli.network import network as command
+from probe.errors import InputError, ProbeError
+from probe.experiments import nine_layers
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
 from probe.remedies import networks
@@ -244,7 +247,7 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     told = found.to_json()
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
     assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
-    assert "certified" in repr(found) and found.picture() is None
+    assert "certified" in repr(found) and found.picture() is not None
     with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
@@ -313,3 +316,80 @@ def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
     assert there.graph.nothing.recording.target.startswith("onnxruntime")
     assert [one.least for one in here.found] == [one.least for one in there.found] == [4]
     assert here.plan.failed == there.plan.failed == []
+
+
+def switching(tmp_path, **words):
+    """Nine layers in small as an ONNX file, and a target that adds short rows otherwise."""
+    pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "small.onnx", width=3, blocks=2, **words)
+    shape = {"x": (1, 1, 1, 80)}
+    return str(path), "reference,algorithm=pairwise,length_switch=9", {"shapes": shape, "fixed": 80}
+
+
+def test_a_graph_is_padded_on_a_target_that_is_not_its_own(tmp_path):
+    path, target, words = switching(tmp_path)
+    found = probe.network(path, target, lengths=[1, 20, 40], plan=tmp_path / "plan", **words)
+    told = found.to_json()
+    assert (told["verdict"], told["first"], told["target"]) == ("differs", "conv3", target)
+    for one in told["contents"]:  # conv3 adds as at the full length where it gives 9 positions
+        assert one["least"] <= one["safe"] and one["certified"]
+        assert one["at_safe"]["by_order"] == "same"
+    assert found.plan.failed == [] and found.plan.certified
+    assert [one["safe"] for one in told["contents"]] == [64, 64, 68]
+    assert any("ran there" in one for one in told["notes"])
+
+
+def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
+    path, target, words = switching(tmp_path)
+    options = ["--fixed", "80", "--lengths", "1", "--shape", "x=1x1x1x80"]
+    options += [
+        "--target",
+        "tensorflow==0.1",
+        "--target",
+        target,
+        "--plan",
+        str(tmp_path / "plans"),
+    ]
+    shown = CliRunner().invoke(command, [path, *options, "--json"], standalone_mode=False)
+    told = json.loads(shown.stdout)
+    assert shown.return_value == 3 and list(told["targets"]) == [target]
+    assert [one["target"] for one in told["failures"]] == ["tensorflow==0.1"]
+    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
+    with pytest.raises(ProbeError):
+        probe.network(path, "tensorflow==0.1", lengths=[1], **words)
+
+
+def programs(kind, tmp_path):
+    """A model of a library, what ``probe.network`` is given besides, and how its users call it."""
+    words = {"width": 3, "blocks": 2}
+    if kind == "keras":
+        pytest.importorskip("tensorflow")
+        model = nine_layers.keras_model(**words)
+        return model, {"fixed": 80}, "x", (1, 1, 80, 1), 2, lambda x: np.asarray(model(x))
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        model, shape = nine_layers.torch_module(**words), (1, 1, 1, 80)
+        run = lambda x: model(torch.from_numpy(x)).numpy()  # noqa: E731
+        return model, {"fixed": 80, "shapes": {"x": shape}}, "x", shape, 3, run
+    library = pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "model.onnx", **words)
+    session = library.InferenceSession(path)
+    run = lambda x: session.run(None, {"x": x})[0]  # noqa: E731
+    return str(path), {"fixed": 80, "shapes": {"x": (1, 1, 1, 80)}}, "x", (1, 1, 1, 80), 3, run
+
+
+@pytest.mark.parametrize("kind", ["keras", "torch", "onnx"])
+def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
+    model, words, name, shape, axis, run = programs(kind, tmp_path)
+    found = probe.network(model, lengths=[24], plan=tmp_path / "plan", **words)
+    assert found.plan.failed == [] and found.graph.positions is not None
+    spec = importlib.util.spec_from_file_location(f"padded_{kind}", tmp_path / "plan" / "padded.py")
+    padded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(padded)
+    for content in (1, 7, 24):
+        for seed in range(4):
+            x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+            x[(slice(None),) * axis + (slice(content, None),)] = 0
+            bare = np.ascontiguousarray(np.take(x, range(content), axis))
+            (y,) = padded.complete([run(padded.pad({name: bare})[name])], content)
+            assert y.tobytes() == run(x).tobytes(), (content, seed)

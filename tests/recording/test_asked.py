@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.semantics import Asked, Mapped, Picks, Unknown
+from probe.semantics import Asked, Map, Mapped, Picks, Unknown
 from probe.semantics.asked import asked
 from probe.semantics.labels import Labels, of_content, of_digest
 
@@ -91,14 +91,35 @@ def moved(run: Callable[[np.ndarray], Any], shape: tuple[int, ...]) -> Mapped:
     return answer
 
 
+def still(run: Callable[[np.ndarray], Any], shape: tuple[int, ...]) -> list[Any]:
+    return [axes for _, _, axes in moved(run, shape).own]
+
+
+def test_a_result_that_has_elements_of_one_operand_alone_knows_its_axes() -> None:
+    """What is written into one part of a value leaves the others as they were."""
+    both = np.arange(12).reshape(2, 6), np.arange(12, 18).reshape(2, 3)
+    maps = tuple(
+        Map(source, np.zeros(source.shape, np.float32))
+        for source in (both[0][:, 3:], both[1], np.hstack([both[0][:, :1], both[1]]))
+    )
+    own = Mapped((0, 1), ((2, 6), (2, 3)), maps).own
+    assert [used for used, _, _ in own] == [[0], [1], [0, 1]]
+    assert [axes for _, _, axes in own] == [
+        [(0, 0, 0), (1, 1, 3)],
+        [(0, 0, 0), (1, 1, 0)],
+        [(0, 0, 0)],
+    ]
+    assert np.array_equal(own[1][1].source, np.arange(6).reshape(2, 3))
+
+
 def test_axes_along_which_nothing_moves_are_found() -> None:
-    assert moved(lambda a: np.flip(a, 1), (3, 4, 5)).still == [[(0, 0, 0), (2, 2, 0)]]
+    assert still(lambda a: np.flip(a, 1), (3, 4, 5)) == [[(0, 0, 0), (2, 2, 0)]]
     turned = [(2, 0, 0), (0, 1, 0), (1, 2, 0)]
-    assert moved(lambda a: a.transpose(2, 0, 1), (3, 4, 5)).still == [turned]
-    assert moved(lambda a: a[:, 2], (3, 4, 5)).still == [[(0, 0, 0), (2, 1, 0)]]
-    assert moved(lambda a: a[:2, :, 2:], (3, 4, 5)).still == [[(0, 0, 0), (1, 1, 0), (2, 2, 2)]]
-    assert moved(lambda a: a[:, ::2], (3, 4, 5)).still == [[(0, 0, 0), (2, 2, 0)]]
-    assert moved(lambda a: np.roll(a, 1), (3, 4)).still == [[]]
+    assert still(lambda a: a.transpose(2, 0, 1), (3, 4, 5)) == [turned]
+    assert still(lambda a: a[:, 2], (3, 4, 5)) == [[(0, 0, 0), (2, 1, 0)]]
+    assert still(lambda a: a[:2, :, 2:], (3, 4, 5)) == [[(0, 0, 0), (1, 1, 0), (2, 2, 2)]]
+    assert still(lambda a: a[:, ::2], (3, 4, 5)) == [[(0, 0, 0), (2, 2, 0)]]
+    assert still(lambda a: np.roll(a, 1), (3, 4)) == [[]]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

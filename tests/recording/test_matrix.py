@@ -210,7 +210,186 @@ def grouped(x: Any, scale: Any, shift: Any) -> Any:
     return y.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
 
 
+def gates(count: int) -> list[np.ndarray]:
+    """Returns PyTorch's weights and biases of a recurrent layer of 12 features and four cells."""
+    random = np.random.default_rng(count)
+    shapes = (count * 4, 12), (count * 4, 4), (count * 4,), (count * 4,)
+    return [random.standard_normal(shape).astype(np.float32) / 2 for shape in shapes]
+
+
+def as_onnx(weights: list[np.ndarray], order: str, theirs: str) -> dict[str, np.ndarray]:
+    """Returns the same as ONNX has it: gates in another order, one direction, biases as one."""
+    rows = np.concatenate([np.arange(4) + 4 * order.index(gate) for gate in theirs])
+    inner, outer, *biases = (one[rows] for one in weights)
+    return {"W": inner[None], "R": outer[None], "B": np.concatenate(biases)[None]}
+
+
+def first_states(of: Any, x: Any, count: int = 1) -> tuple[Any, ...]:
+    return (of.zeros((1, x.shape[1], 4)),) * count
+
+
+def scanned(step: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Returns a layer of JAX by ``lax.scan``. ``step(now, states, gates)`` gives new states."""
+
+    def layer(x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
+        jnp = jx().numpy
+
+        def one(states: Any, now: Any) -> Any:
+            new = step(now @ wi.T + bi, states[0] @ wh.T + bh, *states)
+            return new, new[0]
+
+        return jx().lax.scan(one, (jnp.zeros((x.shape[1], 4)),) * count, x)[1]
+
+    return layer
+
+
+def looped(step: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Returns a layer of TensorFlow by a loop."""
+
+    def layer(x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
+        states, found = (tf().zeros((x.shape[1], 4)),) * count, []
+        for now in tf().unstack(x):
+            inner = tf().matmul(now, wi, transpose_b=True) + bi
+            outer = tf().matmul(states[0], wh, transpose_b=True) + bh
+            states = step(inner, outer, *states)
+            found.append(states[0])
+        return tf().stack(found)
+
+    return layer
+
+
+def of_lstm(sigmoid: Any, tanh: Any, split: Any) -> Callable[..., Any]:
+    def step(inner: Any, outer: Any, state: Any, cell: Any) -> Any:
+        i, f, g, o = split(inner + outer, 4, 1)
+        cell = sigmoid(f) * cell + sigmoid(i) * tanh(g)
+        return sigmoid(o) * tanh(cell), cell
+
+    return step
+
+
+def of_gru(sigmoid: Any, tanh: Any, split: Any) -> Callable[..., Any]:
+    def step(inner: Any, outer: Any, state: Any) -> Any:
+        (r, z, n), (of_r, of_z, of_n) = split(inner, 3, 1), split(outer, 3, 1)
+        new = tanh(n + sigmoid(r + of_r) * of_n)
+        return (new + sigmoid(z + of_z) * (state - new),)
+
+    return step
+
+
+def of_rnn(sigmoid: Any, tanh: Any, split: Any) -> Callable[..., Any]:
+    return lambda inner, outer, state: (tanh(inner + outer),)
+
+
+def in_jax(step: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+    def layer(*given: Any) -> Any:
+        of = jx().nn.sigmoid, jx().numpy.tanh, jx().numpy.split
+        return scanned(step(*of), count)(*given)
+
+    return layer
+
+
+def in_tensorflow(step: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+    return lambda *given: looped(step(tf().sigmoid, tf().tanh, tf().split), count)(*given)
+
+
+def in_keras(name: str) -> Callable[..., Any]:
+    """Returns a layer of Keras, with PyTorch's weights and without biases."""
+    made: dict[str, Any] = {}
+
+    def layer(x: Any, wi: Any, wh: Any) -> Any:
+        if not made:
+            of = getattr(keras().layers, name)(4, return_sequences=True, use_bias=False)
+            of.build((x.shape[1], x.shape[0], x.shape[2]))
+            of.set_weights([wi.numpy().T, wh.numpy().T])
+            made["layer"] = of
+        return tf().transpose(made["layer"](tf().transpose(x, (1, 0, 2))), (1, 0, 2))
+
+    return layer
+
+
+def recurrent(op: str, *constants: Any, **words: Any) -> list[Any]:
+    """Returns nodes of a layer of ONNX, without its axis of directions."""
+    return [
+        (op, "x,W,R" + ",B" * (not words.pop("plain", False)), "s", {"hidden_size": 4, **words}),
+        ("Squeeze", "s,one", "y", {}),
+    ]
+
+
+ONE = {"one": np.array([1])}
 ROWS: dict[str, Row] = {
+    "lstm": Row(
+        L,
+        *gates(4),
+        torch=lambda x, *some: torch.lstm(
+            x, first_states(torch, x, 2), some, True, 1, 0.0, False, False, False
+        )[0],
+        jax=in_jax(of_lstm, 2),
+        tensorflow=in_tensorflow(of_lstm, 2),
+        onnx=recurrent("LSTM"),
+        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
+        litert=False,  # its converter adds the first step's biases
+        opencv=False,
+    ),
+    "lstm without biases": Row(
+        L,
+        *gates(4)[:2],
+        torch=lambda x, *some: torch.lstm(
+            x, first_states(torch, x, 2), some, False, 1, 0.0, False, False, False
+        )[0],
+        tensorflow=in_keras("LSTM"),
+        onnx=recurrent("LSTM", plain=True),
+        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
+        litert=False,
+        opencv=False,
+    ),
+    "lstm from the end": Row(
+        L,
+        *gates(4),
+        torch=lambda x, *some: torch.lstm(
+            x.flip(0), first_states(torch, x, 2), some, True, 1, 0.0, False, False, False
+        )[0].flip(0),
+        onnx=recurrent("LSTM", direction="reverse"),
+        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
+        opencv=False,
+    ),
+    "gru": Row(
+        L,
+        *gates(3),
+        torch=lambda x, *some: torch.gru(
+            x, *first_states(torch, x), some, True, 1, 0.0, False, False, False
+        )[0],
+        jax=in_jax(of_gru),
+        tensorflow=in_tensorflow(of_gru),
+        onnx=recurrent("GRU", linear_before_reset=1),
+        constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
+        litert=False,  # its converter adds the first step's biases
+        opencv=False,
+    ),
+    "rnn": Row(
+        L,
+        *gates(1),
+        torch=lambda x, *some: torch.rnn_tanh(
+            x, *first_states(torch, x), some, True, 1, 0.0, False, False, False
+        )[0],
+        jax=in_jax(of_rnn),
+        tensorflow=in_tensorflow(of_rnn),
+        onnx=recurrent("RNN"),
+        constants=as_onnx(gates(1), "n", "n") | ONE,
+        litert=False,  # its converter adds the first step's biases
+        opencv=False,
+    ),
+    "rnn without biases": Row(
+        L,
+        *gates(1)[:2],
+        torch=lambda x, *some: torch.rnn_tanh(
+            x, *first_states(torch, x), some, False, 1, 0.0, False, False, False
+        )[0],
+        tensorflow=in_keras("SimpleRNN"),
+        onnx=recurrent("RNN", plain=True),
+        constants=as_onnx(gates(1), "n", "n") | ONE,
+        litert=False,
+        opencv=False,
+    ),
     "relu6": Row(
         X,
         torch=F.relu6,
@@ -1261,6 +1440,27 @@ UNLIKE: dict[str, Row] = {
     ),
     "group norm of another epsilon": Row(
         X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
+    ),
+    "lstm of gates in another order": Row(
+        L,
+        *gates(4),
+        torch=ROWS["lstm"].libraries["torch"],
+        onnx=recurrent("LSTM"),
+        constants=as_onnx(gates(4), "ifgo", "ifgo") | ONE,
+    ),
+    "gru that resets before and after": Row(
+        L,
+        *gates(3),
+        torch=ROWS["gru"].libraries["torch"],
+        onnx=recurrent("GRU", linear_before_reset=0),
+        constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
+    ),
+    "rnn of another function": Row(
+        L,
+        *gates(1),
+        torch=ROWS["rnn"].libraries["torch"],
+        onnx=recurrent("RNN", activations=["Relu"]),
+        constants=as_onnx(gates(1), "n", "n") | ONE,
     ),
     "scale and shift exchanged": Row(
         X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
