@@ -71,7 +71,9 @@ class Whole:
             self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
         else:
             both = enumerate(zip(here, self._shapes(other), strict=True))
-            self.outputs = [output_of(n, mine, largest, yours, other) for n, (mine, yours) in both]
+            self.outputs = [
+                samples.output_of(n, mine, largest, yours, other) for n, (mine, yours) in both
+            ]
         numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
         self.placed = samples.how_many(numbers)
         if "chosen" not in self.recipe:
@@ -183,7 +185,6 @@ class Whole:
         return made
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
         return self._prepared(np.arange(size) % len(self.pool[0]), False)
 
     # checks
@@ -313,19 +314,6 @@ def _shifted(array: np.ndarray) -> np.ndarray:
 def _line(error: Exception) -> str:
     said = " ".join(str(getattr(error, "why", error)).split())[:160]
     return f"{type(error).__name__}: {said}"
-
-
-def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Output:
-    """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
-    (mine, dtype), (yours, _) = here, there
-    if len(mine) == len(yours):
-        for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
-            if n % size == 0 and m % other == 0 and n // size == m // other and n:
-                rest = [a for a in range(len(mine)) if a != axis and mine[a] != yours[a]]
-                if not rest and n != m:
-                    return Output(axis, n // size, dtype)
-    why = f"output {number} has shape {list(mine)} for {size} samples, {list(yours)} for {other}"
-    raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
 
 
 def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
