@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,23 +191,23 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]
             for bug in BUGS:
                 if bug != "8-bit products" or dtype == "float32":
                     key = ("planted", bug, "reference", dtype, count)
-                    yield key, lambda b=bug, d=dtype, n=count: planted(b, d, n)
+                    yield key, partial(planted, bug, dtype, count)
             key = ("control", "random orders and roundings", "reference", dtype, count)
-            yield key, lambda d=dtype, n=count: control(d, n)
+            yield key, partial(control, dtype, count)
     if quick:
         return
     for target, dtypes in PAIRS.items():
         key = ("pairs", "random pairs of runs", target, "", 0)
-        yield key, lambda t=target, d=dtypes: pairs(t, d)
+        yield key, partial(pairs, target, dtypes)
     for target in ("jax", "jax,ynn=0"):
-        yield ("reports", "jax#39103", target, "float64", 3), lambda t=target: reported(t)
+        yield ("reports", "jax#39103", target, "float64", 3), partial(reported, target)
     for model in every():
         if model.name in MODELS and model.weights == "seeded":
             key = ("models", model.name, model.target, "", 0)
-            yield key, lambda m=model: of_model(m)
+            yield key, partial(of_model, model)
     for function, left, right in CONDITIONS:
         key = ("conditions", f"{function}: {left}", right, "float32", 0)
-        yield key, lambda f=function, a=left, b=right: conditions(f, a, b)
+        yield key, partial(conditions, function, left, right)
 
 
 def cost(kept: Store, run: str) -> None:
@@ -381,14 +382,11 @@ def _tree(pairs: Any) -> Tree:
     return Tree.from_nodes(nodes)
 
 
+KINDS_OF_VERDICT = ("explained", "within", "beyond", "unknown")
+
+
 def counted(told: Rounding) -> dict[str, Any]:
-    return {
-        "outputs": told.total,
-        "explained": told.explained,
-        "within": told.within,
-        "beyond": told.beyond,
-        "unknown": told.unknown,
-    }
+    return {"outputs": told.total, **{name: getattr(told, name) for name in KINDS_OF_VERDICT}}
 
 
 # what libraries give
@@ -442,19 +440,11 @@ def of_model(model: Any) -> dict[str, Any]:
 def _counts(found: list[dict[str, Any]]) -> dict[str, Any]:
     told = Rounding()
     for one in found:
-        names = ("explained", "within", "beyond", "unknown")
-        told += Rounding(*(one["rounding"][name] for name in names))
-    names = ("total", "changed", "proved")
-    decided = {name: sum(one["decisions"][name] for one in found) for name in names}
-    return (
-        counted(told)
-        | {"pairs": len(found)}
-        | {
-            "decisions": decided["total"],
-            "changed": decided["changed"],
-            "proved": decided["proved"],
-        }
-    )
+        told += Rounding(*(one["rounding"][name] for name in KINDS_OF_VERDICT))
+    row = counted(told) | {"pairs": len(found)}
+    for column, name in (("decisions", "total"), ("changed", "changed"), ("proved", "proved")):
+        row[column] = sum(one["decisions"][name] for one in found)
+    return row
 
 
 def _child(code: str, variables: dict[str, str]) -> str:
