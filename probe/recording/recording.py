@@ -74,6 +74,11 @@ class Value:
     address: int | None = None
 
     @property
+    def key(self) -> tuple[tuple[int, ...], str, str]:
+        """Returns what is equal of equal values: shape, format and bits."""
+        return self.shape, self.dtype, self.digest
+
+    @property
     def floating(self) -> bool:
         """Returns whether it has floating-point numbers."""
         return floating(self.dtype)
