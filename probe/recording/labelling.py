@@ -45,12 +45,12 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     is known element by element. Costs a look at the weights that one run alone has.
     """
     sides, found = (left, right), []
-    keys = [{_key(v) for v in side.recording.values if _as_one(v)} for side in sides]
+    keys = [{v.key for v in side.recording.values if _as_one(v)} for side in sides]
     one_sided = _one_sided(left.recording, right.recording)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
         values = side.recording.values
         given = {n for n, v in enumerate(values) if v.given < 0}
-        shared = {n for n in given if _as_one(values[n]) and _key(values[n]) in theirs}
+        shared = {n for n in given if _as_one(values[n]) and values[n].key in theirs}
         missing = {n for n in given - shared if values[n].content is None}
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
@@ -201,10 +201,6 @@ def _zeros(one: Value) -> bool:
     """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
     known = one.dtype in floats.FORMATS and len(one.shape) == 1
     return known and digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
-
-
-def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
-    return one.shape, one.dtype, one.digest
 
 
 def _as_one(one: Value) -> bool:

@@ -11,7 +11,7 @@ elements or round once: their bits are the same in every library.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -60,14 +60,21 @@ class Called:
 
     ``spec``: as a worker has it (``Case.spec``, or of a step between windows). ``inputs``: the
     activations, from what is read; ``output``: how the result lies in what is given. ``operands``:
-    makes the spec's own arrays, from what is read. ``case``: the same as a case, where it is one.
+    the spec's own arrays, which are ``parts`` of what is read, or are ``folded`` of it. ``case``:
+    the same as a case, where it is one.
     """
 
     spec: Mapping[str, Any]
     inputs: tuple[Part, ...]
     output: Part
-    operands: Callable[[Arrays], dict[str, np.ndarray]] = lambda reads: {}
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    folded: Callable[[Arrays], dict[str, np.ndarray]] | None = None
     case: Case | None = None
+
+    def operands(self, reads: Arrays) -> dict[str, np.ndarray]:
+        if self.folded is not None:
+            return self.folded(reads)
+        return {name: part.taken(reads[part.number]) for name, part in self.parts.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,10 +429,6 @@ def _called(meaning: Meaning, frame: Frame) -> Called:
     raise _refused(name, getattr(meaning, "why", "") or "no target's call says it")
 
 
-def _taken(reads: Arrays, parts: Mapping[str, Part]) -> dict[str, np.ndarray]:
-    return {name: part.taken(reads[part.number]) for name, part in parts.items()}
-
-
 def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
     """Returns a convolution or a pool."""
     word, pooled = inner.word or inner.kind, inner.pool
@@ -466,8 +469,7 @@ def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
     if case.output_spatial() != tuple(len(one) for one in asked.index):
         raise _refused(word, "its last windows reach beyond the input as no case's do")
     parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
-    operands = partial(_taken, parts=parts)
-    return Called(case.spec(), (asked.x,), asked.y, operands, case)
+    return Called(case.spec(), (asked.x,), asked.y, parts, case=case)
 
 
 def _padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
@@ -532,9 +534,8 @@ def _product(meaning: Contracts, frame: Frame) -> Called:
         parts["b"] = Part.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
     biased = "normal" if "b" in parts else None
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
-    operands = partial(_taken, parts=parts)
     output = Part.of(0, frame.shape, order, m, n)
-    return Called(case.spec(), (part(rows, x_axes, m, k),), output, operands, case)
+    return Called(case.spec(), (part(rows, x_axes, m, k),), output, parts, case=case)
 
 
 def _sum(meaning: Reduces, frame: Frame) -> Called:
@@ -608,8 +609,8 @@ def _batch_norm(meaning: Each, frame: Frame) -> Called:
     axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
     part = replace(_rows(frame.shape, axis), number=used[0])
     spec = _between("normalisation", frame.dtype, part.shape[-1])
-    operands = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
-    return Called(spec, (part,), replace(part, number=0), operands)
+    folded = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
+    return Called(spec, (part,), replace(part, number=0), folded=folded)
 
 
 def _folded(

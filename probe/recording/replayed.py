@@ -26,11 +26,12 @@ from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
 from probe.recording import RECORDERS
-from probe.recording.apart import Apart, Trusted, base, own
+from probe.recording.apart import Apart, Trusted, base, foreign, own
 from probe.recording.contract import Operation
 from probe.recording.end_to_end import whole
-from probe.recording.ported import Called, Ports
+from probe.recording.ported import Called, Ports, Stage
 from probe.recording.recording import Made, Repeat, Run, recorded
+from probe.recording.scripted import Scripted, scripted
 from probe.recording.store import Kept, digest
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
@@ -87,6 +88,14 @@ class Port:
             self._send(key, [dict(one.spec)], [list(range(len(given)))], len(given), [operands])
         _, found = self.session.request({"do": "through", "key": key}, arrays)
         return one.output.put(found["y0"])
+
+    def lines(self, stages: Sequence[Stage]) -> Scripted | None:
+        """Returns lines of an operation that is one call, for a script in this environment."""
+        where = self.session.target
+        does = stages[0].does
+        if len(stages) > 1 or not isinstance(does, Called) or foreign(where):
+            return None
+        return scripted(where, str(self.session.facts.get("library_version", "")), does)
 
     def end_to_end(self, run: Run, times: int = 1) -> tuple[np.ndarray | None, list[float], str]:
         """Runs all of a recording as one program of the library, ``times``: its output, the seconds
@@ -173,10 +182,13 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
         same = not any(n in changed for n in one.reads)
         found = None
         try:
-            ports.stages(one)
+            stages = ports.stages(one)
             found = There(port, ports, one, True)(_reads(run, one, changed))
             there.add(one.number)
-            operations.append(replace(one, again=There(port, ports, one), lines=None))
+            lines = port.lines(stages)
+            imports = lines.imports if lines else ()
+            again = There(port, ports, one)
+            operations.append(replace(one, again=again, lines=lines, imports=imports))
         except InputError as error:
             settled = one.meaning.rounds is not None or all(ports.fixed[n] for n in one.reads)
             if not settled:
@@ -357,6 +369,10 @@ class Sides:
             raise TargetError(where.text, "unavailable", why)
         run, process = self._recorded(base(where, self.model), given, what, gradients)
         return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+
+    def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
+        """Returns the run of the model's own library that is replayed on a target."""
+        return self._recorded(base(where, self.model), given, what, False)[0]
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a

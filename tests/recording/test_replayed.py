@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import probe
+from probe.answers import conditions
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
 from probe.recording.recording import Run, recorded
@@ -380,6 +381,17 @@ def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_p
     assert found.found.first.op == "Conv2D" and "order" in found.found.first.cause
 
 
+def test_conditions_of_a_replay_are_found(saved):
+    """Of targets that are not the model's own library, or of another release: both are replayed."""
+    ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")
+    found = conditions.bisect(saved, *ends, shapes={"": (2, 16, 16, 3)})
+    assert found.sets == [["algorithm=pairwise"]]
+    assert all("operations ran there" in step.says for step in found.steps)
+    missing = ends[0], Target.parse("reference==9")
+    with pytest.raises(InputError, match="reference==9"):
+        conditions.bisect(saved, *missing, shapes={"": (2, 16, 16, 3)})
+
+
 def test_a_function_of_another_library_is_replayed(tmp_path, monkeypatch):
     """Which library a function runs on is known when it has run."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -498,3 +510,100 @@ def test_where_there_is_no_program_of_a_graph_it_is_said_why(session, made):
 
     there = OnTarget(opened(Two()), session("onnxruntime"))
     assert there.end_to_end({"x": drawn(2, 3)})[2] == "(none): it gives 2 outputs"
+
+
+@pytest.mark.parametrize("text", ["torch", "tensorflow", "jax", "onnxruntime"])
+def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text):
+    """For the script of a report: lines of NumPy's arrays that give the target's bits."""
+    _, _, run = made("torch")
+    found, written = replayed(run, session(text)), set[str]()
+    for number in sorted(found.there):
+        one = found.recording.operations[number]
+        if one.lines is None:
+            continue
+        arrays = found.arrays([*one.reads, one.gives[0]])
+        space: dict[str, Any] = {
+            "np": np,
+            **{f"x{n}": arrays[at] for n, at in enumerate(one.reads)},
+        }
+        names = [f"x{n}" for n in range(len(one.reads))]
+        exec("\n".join([*one.imports, *one.lines(names, "y")]), space)
+        largest = np.abs(arrays[one.gives[0]]).max()
+        assert space["y"].shape == arrays[one.gives[0]].shape
+        assert np.abs(space["y"] - arrays[one.gives[0]]).max() < BOUND * largest, one.name
+        written.add(one.op)
+    assert {"aten.convolution", "aten.avg_pool2d", "aten.addmm", "aten._softmax"} <= written
+    assert "aten.native_batch_norm" not in written  # its scale and shift are computed before
+
+
+def test_a_model_in_a_format_of_its_own_is_not_written(made, session):
+    _, _, run = made("torch")
+    found = replayed(run, session("litert"))
+    assert all(found.recording.operations[n].lines is None for n in found.there)
+
+
+def of_all_kinds() -> tuple[Any, dict[str, np.ndarray], dict[str, int]]:
+    """Products, windows and functions as models seldom have them, and what can't be sent of them:
+    results of many shapes, so that whatever goes wrong in one of them shows."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    F, ones, einsum = torch.nn.functional, torch.ones, torch.einsum  # noqa: N806
+
+    def model(x: Any) -> Any:
+        x = torch.as_tensor(x)
+        one, two = x[0, 0], x[0, 1]
+        cube = ones(4, 1, 3, 2, 3)
+        return [
+            F.conv2d(x, x[:, :, :3, :3].contiguous(), padding=1),  # weights that are activations
+            F.conv2d(x, ones(6, 1, 3, 3), groups=3, padding=(2, 0), dilation=(2, 1)),
+            F.conv1d(one, ones(8, 2, 3), groups=4, dilation=2, stride=2),
+            F.conv3d(x[:, None], cube, padding=1, stride=(2, 1, 2)),
+            einsum("nchw,mchw->nm", x, x),
+            einsum("nchw,nchw->nc", x, x),
+            einsum("chw,dw->hcd", x[0], two),
+            torch.matmul(ones(4, 8), x),
+            *(one @ two, one[0] @ two[1], one @ two[1], one.T @ two),
+            torch.addmm(ones(8, 8), one, two),
+            torch.addmm(ones(8, 8), one, two, beta=0.5, alpha=2),
+            torch.baddbmm(ones(3, 8, 8), x[0], x[1]),
+            F.linear(one, ones(2, 8), ones(2)),
+            F.batch_norm(x, ones(3), ones(3) * 2),
+            F.batch_norm(one, ones(8), ones(8) * 2, weight=torch.arange(8.0)),
+            *(x.sum(-1), x.sum((2, 3)), x.sum((0, 2))),
+            *(F.softmax(x, 1), F.softmax(x, -1), F.gelu(x.permute(0, 2, 3, 1))),
+            *(
+                F.elu(x, 0.5),
+                F.selu(x),
+                F.silu(x),
+                F.softplus(x),
+                F.softplus(x, 2.0),
+                F.celu(x, 2.0),
+            ),
+            F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+            F.max_pool1d(one, 3, 1, padding=1, dilation=2),
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            F.avg_pool2d(x, (3, 2), (2, 1), (1, 0)),
+        ]
+
+    alone = {"aten.addmm": 1, "aten.sum.dim_IntList": 1, "aten.softplus": 1, "aten.celu": 1}
+    return model, {"x": drawn(2, 3, 8, 8)}, alone
+
+
+@pytest.mark.parametrize("text", ["reference", "torch", "tensorflow", "onnxruntime"])
+def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
+    model, inputs, alone = of_all_kinds()
+    run = recorded(opened(model).recorder(inputs))
+    found = replayed(run, session(text))
+    operations = run.recording.operations
+    for number in (n for one in operations for n in one.gives):
+        own, there = run.array(number), found.array(number)
+        if run.recording.values[number].floating and own.size:
+            largest = max(float(np.abs(own).max()), 1e-3)
+            assert np.abs(own.astype(float) - there).max() < BOUND * largest, number
+    told: dict[str, int] = {}
+    for number in found.alone:
+        told[operations[number].op] = told.get(operations[number].op, 0) + 1
+    refused = {op: count for op, count in told.items() if count > alone.get(op, 0)}
+    if text in ("reference", "torch"):
+        assert told == alone
+    assert set(refused) <= {"aten.convolution", "aten.max_pool2d_with_indices", "aten.avg_pool2d"}
+    assert len(found.there) >= 24

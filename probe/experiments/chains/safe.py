@@ -30,12 +30,12 @@ from probe import operation, ulp, window
 from probe.experiments.chains.chain import Layer, Network
 from probe.experiments.chains.geometry import Agrees, Geometry
 from probe.experiments.chains.geometry import lengths as lengths_of
+from probe.experiments.chains.places import Places
 from probe.experiments.chains.running import Runner, content, session_for
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, TRANSPOSED
 from probe.operands import normal
 from probe.order.tree import BIAS
-from probe.recording.place import Places
 from probe.remedies.remedy import examined
 from probe.target import Target
 from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
