@@ -244,10 +244,6 @@ def numbers(seen: Seen) -> Callable[[], np.ndarray]:
     return given
 
 
-EVERY = Selection((), None, None, ((), ()))
-"""All elements of a value."""
-
-
 class Watch:
     """Numbers the values of one run as they come; all runs of one thing get the same numbers.
 
