@@ -14,6 +14,7 @@ from probe.errors import InputError, ProbeError
 from probe.experiments import nine_layers
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
+from probe.recording.replayed import OnTarget
 from probe.remedies import networks
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
@@ -445,3 +446,17 @@ def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
     one = graph(model)
     assert one.positions is None
     assert one.sized(5).safe == 5 and one.own_places  # every output reads content
+
+
+def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
+    # a double of a compiler: as one program, inputs below 70 positions give other outputs
+    path, target, words = switching(tmp_path)
+
+    def whole(self, arrays, times=1):
+        (x,) = arrays.values()
+        (y,) = self.plain(arrays)
+        return (y if x.shape[-1] >= 70 else np.nextafter(y, np.float32(9))), [1.0], ""
+
+    monkeypatch.setattr(OnTarget, "end_to_end", whole)
+    found = probe.network(path, target, lengths=[1], explain=False, **words)
+    assert found.found[0].safe == 70  # 64 operation by operation
