@@ -173,28 +173,42 @@ class Operators:
             return torch.layer_norm(x, shape, weight, bias, eps)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        here = [one for one in (weight, bias) if one is not None]
-        which = weight is not None, bias is not None
-        key = ("layer_norm", shape, x.dtype, eps, which, here[0].dtype if here else None)
-        known = self.met.known(
-            key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), axis="rows"
-        )
+
+        def function(rows: Any, w: Any, b: Any) -> Any:
+            return functional.layer_norm(rows, shape, w, b, eps)
+
+        said, given = f"layer_norm eps={eps}", (weight, bias)
+        known = self._normed(said, x, shape, shape, function, given, "rows", ROWS)
         rows = laid(x.reshape(-1, *shape))
-        y = known((rows,), (weight, bias)).view(x.shape)
+        y = known((rows,), given).view(x.shape)
         self.ready.note(met, x, known, len(rows))
         return y
 
-    def _layer_norm(
-        self, shape: tuple[int, ...], dtype: Any, eps: float, which: tuple[bool, bool], here: Any
-    ) -> Samples:
-        def function(x: Any, w: Any, b: Any) -> Any:
-            return functional.layer_norm(x, shape, w, b, eps)
+    def _normed(
+        self,
+        said: str,
+        x: Any,
+        shape: tuple[int, ...],
+        sizes: tuple[int, ...],
+        function: Callable[..., Any],
+        given: Tensors,
+        axis: str = "batch",
+        pieces: Sequence[int] = (),
+    ) -> Known:
+        """A normalisation of samples of a shape by parameters of these ``sizes``: perhaps a mean
+        and a variance, then a scale and a shift; None of those that are left out."""
+        which = [one is not None for one in given]
+        kind = next((one.dtype for one in given if one is not None), x.dtype)
 
-        kind = here[0].dtype if here else dtype
-        made = [tensor(spread(7 + at, "w", shape, 2), kind) for at in range(2)]
-        held = tuple(one if there else None for one, there in zip(made, which, strict=True))
-        name = f"layer_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[kind]}"
-        return Samples(name, [shape], dtype, function, held, ROWS)
+        def make() -> Samples:
+            made = [tensor(spread(7 + at, "w", sizes, 2), kind) for at in range(len(given))]
+            if len(made) > 2:
+                made[1] = made[1].abs()
+            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
+            name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
+            return Samples(name, [shape], x.dtype, function, held, pieces)
+
+        return self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
 
     def _native_layer_norm(self, func: Any, x: Any, shape: Any, w: Any, b: Any, eps: float) -> Any:
         y = self.layer_norm(x, shape, w, b, eps)
@@ -267,20 +281,14 @@ class Operators:
     def _native_group_norm(
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
     ) -> Any:
-        shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
         def function(part: Any, weight: Any, bias: Any) -> Any:
             return functional.group_norm(part, groups, weight, bias, eps)
 
-        def make() -> Samples:
-            made = [tensor(spread(7 + at, "w", (c,), 2), x.dtype) for at in range(2)]
-            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
-            name = f"group_norm groups={groups} eps={eps} weight={which[0]} bias={which[1]}"
-            return Samples(name, [shape], x.dtype, function, held)
-
-        known = self.met.known(("group_norm", shape, groups, eps, which, x.dtype), make)
+        said = f"group_norm groups={groups} eps={eps}"
+        known = self._normed(said, x, tuple(x.shape[1:]), (c,), function, (w, b))
         y = known((laid(x),), (w, b))
         self.ready.note(None, x, known, len(x))
         return y, x.new_empty(0), x.new_empty(0)
@@ -301,18 +309,13 @@ class Operators:
             return NotImplemented
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
             return NotImplemented
-        shape, which = tuple(x.shape[1:]), (weight is not None, bias is not None)
+        shape = tuple(x.shape[1:])
 
         def function(part: Any, w: Any, b: Any) -> Any:
             return functional.instance_norm(part, None, None, w, b, eps=eps)
 
-        def make() -> Samples:
-            made = [tensor(spread(7 + at, "w", shape[:1], 2), x.dtype) for at in range(2)]
-            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
-            name = f"instance_norm eps={eps} weight={which[0]} bias={which[1]}"
-            return Samples(name, [shape], x.dtype, function, held)
-
-        known = self.met.known(("instance_norm", shape, eps, which, x.dtype), make)
+        said, given = f"instance_norm eps={eps}", (weight, bias)
+        known = self._normed(said, x, shape, shape[:1], function, given)
         self.keeper.limit_lengths(known)
         return known((laid(x),), (weight, bias))
 
@@ -353,21 +356,14 @@ class Operators:
                 return torch.batch_norm(x, w, b, mean, var, False, 0.0, eps, cudnn)
         if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
+        shape = tuple(x.shape[1:])
 
         def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
             return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
 
-        def make() -> Samples:
-            made = [tensor(spread(7 + at, "w", shape[:1], 2), mean.dtype) for at in range(4)]
-            made[1] = made[1].abs()
-            for at, there in enumerate(which, 2):
-                made[at] = made[at] if there else None
-            name = f"batch_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[mean.dtype]}"
-            return Samples(name, [shape], x.dtype, function, tuple(made))
-
-        known = self.met.known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
-        y = known((laid(x),), (mean, var, w, b))
+        said, given = f"batch_norm eps={eps}", (mean, var, w, b)
+        known = self._normed(said, x, shape, shape[:1], function, given)
+        y = known((laid(x),), given)
         self.ready.note(met, x, known, len(x))
         return y
 

@@ -50,12 +50,12 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     # PyTorch as (filters, inputs) would have nothing in common, and no layer behind it. The numbers
     # of every weight: then nothing can be left out along channels, and a product of (n, 4096) by
     # (4096, 4096) mixes 16 million pairs of labels a row, some 0.3 s, where a digest takes one.
-    keys = [{_key(v) for v in side.recording.values if _as_one(v)} for side in sides]
+    keys = [{v.key for v in side.recording.values if _as_one(v)} for side in sides]
     one_sided = _one_sided(left.recording, right.recording)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
         values = side.recording.values
         given = {n for n, v in enumerate(values) if v.given < 0}
-        shared = {n for n in given if _as_one(values[n]) and _key(values[n]) in theirs}
+        shared = {n for n in given if _as_one(values[n]) and values[n].key in theirs}
         missing = {n for n in given - shared if values[n].content is None}
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
@@ -206,10 +206,6 @@ def _zeros(one: Value) -> bool:
     """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
     known = one.dtype in floats.FORMATS and len(one.shape) == 1
     return known and digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
-
-
-def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
-    return one.shape, one.dtype, one.digest
 
 
 def _as_one(one: Value) -> bool:

@@ -370,6 +370,10 @@ class Sides:
         run, process = self._recorded(base(where, self.model), given, what, gradients)
         return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
 
+    def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
+        """Returns the run of the model's own library that is replayed on a target."""
+        return self._recorded(base(where, self.model), given, what, False)[0]
+
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a
         library takes seconds to be imported. InputError: it can't be opened."""

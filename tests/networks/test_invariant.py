@@ -407,9 +407,9 @@ def test_weights_that_change_are_noticed_with_few_rows(torch, how):
 
 
 def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
-    from probe.invariant import torch_products as torch_few
+    from probe.invariant import torch_products
 
-    monkeypatch.setattr(torch_few, "MEMORY", 0)
+    monkeypatch.setattr(torch_products, "MEMORY", 0)
     _, model, x = kept(torch)
     whole = model(x)
     for count in (1, 2, 3, 17):
