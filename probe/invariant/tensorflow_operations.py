@@ -104,7 +104,7 @@ class Operators:
         if node.op == CONVERTED or not all(one in FORMATS for one in given):
             exact = node.op == CONVERTED or which in (Kind.EXACT, Kind.EITHER)
             return once(node) if exact else left
-        if node.op in IN_EIGEN or (which is Kind.EITHER and element):
+        if which is Kind.EITHER and element:
             return self._element(node, follows)
         if which in (Kind.EXACT, Kind.EITHER):
             return once(node)
@@ -464,13 +464,6 @@ def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:
 
 # Nodes: what has classes of its own here, and what attributes say
 
-
-IN_EIGEN = {
-    "Relu": "it is the larger of x and zero: in a vector's tail -0 > 0 may be decided differently",
-    "Relu6": "as Relu",
-    "Sign": "subnormal numbers are zeros in a vector, and may not be in its tail",
-}
-"""Functions that round nothing, and whose results depend on the place in a vector all the same."""
 
 CONVERTED = "Cast"
 """To 16 bits it goes by way of float32: it is rounded twice, each time as IEEE 754 asks."""
