@@ -14,8 +14,7 @@ What an operation is, follows from what it computes (``kinds``). ``torch_calls``
 of PyTorch, ``torch_products`` how a model's own calls reach them at little cost, ``torch_einsum``
 those of einsums, ``torch_model`` the mode in which a model runs; ``tensorflow_calls`` those of
 TensorFlow, ``keras_model`` the model that runs them one by one. Where a library runs a model as one
-program, that is the operation: see ``whole``; ``programs`` and ``files`` have the libraries,
-``whole_model`` what users call.
+program, that is the operation: see ``whole``; ``programs`` and ``files`` have the libraries.
 """
 
 from __future__ import annotations
@@ -80,10 +79,10 @@ def invariant(
     """
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
-    from probe.invariant import whole_model
+    from probe.invariant import whole
 
-    if (program := whole_model.program_of(model, batched, threads)) is not None:
-        return whole_model.made(program, _sizes(sizes), like, strict, example, table)
+    if (program := whole.program_of(model, batched, threads)) is not None:
+        return whole.made(program, _sizes(sizes), like, strict, example, table)
     if threads is not None:
         why = "it is of files that are run whole"
         raise InputError("threads", threads, why, "leave it out")

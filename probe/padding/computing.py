@@ -294,9 +294,12 @@ def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None
         if number < 0:  # its window reads nothing
             continue
         mine = (numbers == number) & (kinds == kind)
-        leaves = classes[1][kind]
-        read = [BIAS if leaf == short.sum.summands else int(leaf) for leaf in leaves]
-        claimed = orders.summations[number].restricted(read)
+        summation, leaves = orders.summations[number], classes[1][kind].tolist()
+        # the bias is a summand like others: where it is added decides bits, too
+        read = [*leaves, *[BIAS] * (BIAS in summation.tree.leaves)]
+        if not read:  # of zeros alone, as where the window lies in the padding
+            continue
+        claimed = summation.restricted(read)
         told = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
         if told.why:
             return None

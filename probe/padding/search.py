@@ -55,6 +55,10 @@ SETS = 4
 
 SEED = 52_000
 
+SHORTER = 32
+"""Sizes below the full one of which some has to share outputs with it; else the axis is read as a
+whole, or from its other end."""
+
 SECONDS = 240.0
 """Seconds after which no further size is asked about."""
 
@@ -132,6 +136,7 @@ class Graph:
         self._capacities: dict[int, int] = {}
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
+        self.refused: dict[int, int] = {}  # by size, content that constants between don't help
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
@@ -206,14 +211,25 @@ class Graph:
         zeros = inputs if not self.value else [n for n in inputs if n not in floating]
         try:
             found = Positions(full, self._all_content, inputs, list(zeros), self.fixed)
+            outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
+            sizes = (found.size_of_far, *range(self.fixed - 1, 0, -1)[:SHORTER])
+            some = (found.at(size).leading for size in sizes if found.takes(size))
+            shared = any(all(one[n] for n in outputs) for one in some)
         except (NotDerived, InputError):
             return None
-        sizes = (found.size_of_far, self.fixed - 1, self.fixed - 2)
-        some = [found.at(size) for size in sizes if size > 0 and found.takes(size)]
-        outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
-        if not outputs or not any(all(one.leading[n] for n in outputs) for one in some):
-            return None
-        return found
+        return found if outputs and shared and not self._unseen(found) else None
+
+    def _unseen(self, positions: Positions) -> bool:
+        """Returns whether content gets into the run past what was recorded: then what is given it
+        besides has other numbers where there is padding alone."""
+        ours, theirs = positions.run, self.nothing.recording
+        if len(ours.values) != len(theirs.values):
+            return True
+        needed = (n for n in positions.wanted if n not in positions.inputs)
+        return any(
+            ours.values[n].given < 0 and ours.values[n].digest != theirs.values[n].digest
+            for n in needed
+        )
 
     def _all_content(self, size: int) -> Run:
         return self.side(size, size)
@@ -261,7 +277,13 @@ class Graph:
         if size not in self._agreed:
             leading, found = self.positions.at(size).leading, size
             for seed in range(SETS):
-                runs = [self.run(size, to, seed) for to in (size, self.fixed)]
+                try:
+                    runs = [self.run(size, to, seed) for to in (size, self.fixed)]
+                except (Nondeterministic, KeyboardInterrupt, MemoryError):
+                    raise
+                except Exception:  # a library refuses a size as it likes
+                    found = 0
+                    break
                 for place, n in enumerate(self.positions.run.outputs):
                     if n not in self.wanted:
                         continue

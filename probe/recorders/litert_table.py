@@ -36,14 +36,11 @@ FUNCTIONS = named(
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
     "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
-    "STABLEHLO_ABS:abs STABLEHLO_FLOOR:floor STABLEHLO_LOG:log STABLEHLO_LOGISTIC:logistic "
-    "STABLEHLO_RSQRT:rsqrt STABLEHLO_TANH:tanh STABLEHLO_CBRT:cbrt STABLEHLO_ADD:add "
-    "STABLEHLO_SUBTRACT:subtract STABLEHLO_MULTIPLY:multiply STABLEHLO_DIVIDE:divide "
-    "STABLEHLO_MAXIMUM:maximum STABLEHLO_MINIMUM:minimum STABLEHLO_POWER:power STABLEHLO_AND:and "
-    "STABLEHLO_OR:or STABLEHLO_COSINE:cos STABLEHLO_EXPONENTIAL:exp STABLEHLO_NEGATE:negative "
-    "STABLEHLO_REMAINDER:truncate_mod"
+    "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
+    "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
-"""Functions of the elements at one place without further arguments."""
+"""Functions of the elements at one place without further arguments. Of StableHLO's operators those
+that LiteRT has a kernel for: it refuses to load a model with any other."""
 
 REDUCES = named(
     "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
@@ -177,7 +174,7 @@ TABLE: dict[str, Row] = {
     "FULLY_CONNECTED": _dense,
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
-    **rows("SELECT_V2 STABLEHLO_SELECT", lambda c: o.where()),
+    "SELECT_V2": lambda c: o.where(),
     "SELECT": _select,
     # the operator's own types may be left out; those of its tensors are always there
     "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),

@@ -45,6 +45,11 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     is known element by element. Costs a look at the weights that one run alone has.
     """
     sides, found = (left, right), []
+    # The first of two places where a label depends on what a run is compared with. Two pure ways
+    # lose too much. A digest for every weight: a kernel that Keras keeps as (inputs, filters) and
+    # PyTorch as (filters, inputs) would have nothing in common, and no layer behind it. The numbers
+    # of every weight: then nothing can be left out along channels, and a product of (n, 4096) by
+    # (4096, 4096) mixes 16 million pairs of labels a row, some 0.3 s, where a digest takes one.
     keys = [{v.key for v in side.recording.values if _as_one(v)} for side in sides]
     one_sided = _one_sided(left.recording, right.recording)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
@@ -214,6 +219,10 @@ def _one_sided(ours: Recording, theirs: Recording) -> tuple[set[int], set[int]]:
 
     A batch of 16 may have too many integers to be kept where a batch of 1 has not: a label by
     content on one side and by formula on the other would never be equal.
+
+    The second place where comparing decides on labels. It would be pure to know all such values by
+    their content, or none: but one-hot rows of a vocabulary don't fit (8 bytes a label), and masks
+    that two libraries make by different formulas are recognised by their content alone.
     """
     found: tuple[set[int], set[int]] = set(), set()
     for mine, other in align(ours, theirs):

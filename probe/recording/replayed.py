@@ -33,6 +33,7 @@ from probe.recording.ported import Called, Ports, Stage
 from probe.recording.recording import Made, Repeat, Run, recorded
 from probe.recording.scripted import Scripted, scripted
 from probe.recording.store import Kept, digest
+from probe.recording.sums import Sum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
@@ -76,7 +77,7 @@ class Port:
         operands = one.operands(reads)
         given = [part.taken(reads[part.number]) for part in one.inputs]
         arrays = {f"x{n}" if n else "x": array for n, array in enumerate(given)}
-        self._alive()
+        self.alive()
         if one.case is not None and not keep:
             shape = one.case.weight_shape
             w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
@@ -104,7 +105,7 @@ class Port:
             made = whole(run)
         except InputError as error:
             return None, [], f"{error.value}: {error.why}"
-        self._alive()
+        self.alive()
         named = {str(n): one for n, one in enumerate(made.operands)}
         flat = {f"{n}.{name}": a for n, one in named.items() for name, a in one.items()}
         more = [list(array.shape) for array in made.inputs[1:]]
@@ -118,7 +119,7 @@ class Port:
             return None, [], header["why"]
         return made.output(found["y"]), header["seconds"], ""
 
-    def _alive(self) -> None:
+    def alive(self) -> None:
         """Starts the process again where it is gone: it has forgotten all weights."""
         process = getattr(self.session, "pid", 0)
         if self.process != process or process is None:
@@ -164,6 +165,26 @@ class There:
             else:
                 values.append(stage.does(given))
         return values[-1:]
+
+    def masked(self, asked: Sum) -> tuple[AnySession, dict[str, Any]] | None:
+        """Returns the session and the spec that are asked about a sum in its place: where the call
+        is that sum, its operands and its result alike; else None."""
+        shapes = [self.ports.recording.values[n].shape for n in self.one.reads]
+        for part in (asked.x, asked.w, asked.b):
+            if part is not None:
+                shapes[part.number] = part.whole
+        try:
+            (stage, *more) = self.ports.stages(self.one, shapes)
+        except InputError:
+            return None
+        does = stage.does
+        if more or not isinstance(does, Called) or does.case is None or does.case.pool:
+            return None
+        ours = does.inputs[0], does.parts.get("w"), does.parts.get("b"), does.output
+        if ours != (asked.x, asked.w, asked.b, asked.y) or asked.scale != 1:
+            return None
+        self.port.alive()
+        return self.port.session, dict(does.spec)
 
 
 def replayed(run: Run, port: Port | AnySession) -> Replayed:

@@ -12,7 +12,7 @@ from probe.errors import InputError
 from probe.invariant.classes import Buckets, Entry, ladder
 from probe.invariant.files import _File
 from probe.invariant.report import NotInvariant
-from probe.invariant.whole_model import Same
+from probe.invariant.whole import Same
 
 W = np.random.default_rng(0).standard_normal((33, 12)).astype(np.float32)
 
@@ -561,6 +561,6 @@ def test_a_compiled_module_of_pytorch_keeps_its_bits():
 
 def test_whole_programs_need_no_pytorch():
     """What is imported at the top of these files is NumPy and this project."""
-    for name in ("whole_model", "whole", "files", "programs", "classes", "samples"):
+    for name in ("whole", "files", "programs", "classes", "samples"):
         found = vars(import_module(f"probe.invariant.{name}"))
         assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(found), name

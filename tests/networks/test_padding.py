@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,44 @@ def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
     found = graph(residual()).sized(content)
     assert found.least == found.safe == brute(residual(), content)
     assert found.at_safe.by_order == "same" and found.at_safe.certified
+
+
+BIASED = replace(WIDE, reads=(0, 1, 2))
+
+
+def biased(first):
+    """A convolution with its bias added last, or first of all at some sizes."""
+
+    def run(x, w, b):
+        x, w = np.asarray(x), np.asarray(w)
+        size, padded = x.shape[1], np.pad(x, ((0, 0), (1, 1), (0, 0)))
+        y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
+        y = y + b if first(size) else y
+        for k in range(w.shape[0]):
+            for c in range(w.shape[1]):
+                y = y + padded[:, k : k + size, c : c + 1] * w[k, c]
+        return y if first(size) else y + b
+
+    return operation("biased", BIASED)(run)
+
+
+@pytest.mark.parametrize("sizes", [(), (7, 8)])
+def test_a_bias_that_is_added_elsewhere_at_a_size_is_seen_though_the_bits_agree(sizes):
+    rounded, one = np.round(X * 2), biased(lambda size: size in sizes)
+    model = Graph(Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED)
+    model.inputs = lambda content, size, seed=0: Graph.inputs(model, content, size)
+    found = model.sized(6)
+    assert (found.least, found.safe) == ((7, 9) if sizes else (7, 7))
+    assert found.at_safe.certified
+
+
+def test_windows_that_lie_in_the_padding_read_nothing():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Conv1d(CHANNELS, 2, 1, padding=1, bias=False)
+    x = {"x": np.moveaxis(X, 1, 2)}
+    found = probe.network(model, vary="x:2", fixed=FIXED, lengths=[5], inputs=x).to_json()
+    assert found["verdict"] == "equal" and found["contents"][0]["safe"] <= 6
 
 
 def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
@@ -393,3 +432,16 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
             bare = np.ascontiguousarray(np.take(x, range(content), axis))
             (y,) = padded.complete([run(padded.pad({name: bare})[name])], content)
             assert y.tobytes() == run(x).tobytes(), (content, seed)
+
+
+def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
+    """Sizes of such a function are not derived: its outputs read more than operations show."""
+    first = conv("first")
+
+    def model(x):
+        aside = np.array([[np.asarray(x).max()]], np.float32)  # what no recorded operation gives
+        return first(x, ONE) + aside
+
+    one = graph(model)
+    assert one.positions is None
+    assert one.sized(5).safe == 5 and one.own_places  # every output reads content

@@ -16,8 +16,9 @@ import probe
 from probe.answers import conditions
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
+from probe.recording import walk
 from probe.recording.recording import Run, recorded
-from probe.recording.replayed import OnTarget, replayed
+from probe.recording.replayed import OnTarget, There, replayed
 from probe.recording.subject import opened
 from probe.target import Target, unavailable
 
@@ -607,3 +608,26 @@ def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
         assert told == alone
     assert set(refused) <= {"aten.convolution", "aten.max_pool2d_with_indices", "aten.avg_pool2d"}
     assert len(found.there) >= 24
+
+
+def test_questions_about_a_sum_are_sent_together_and_answered_alike(made, session, monkeypatch):
+    """A request has all of them where the call is the sum; else operands are sent each time."""
+    _, _, run = made("torch")
+    sides = [replayed(run, session(text)) for text in ("reference", "torch")]
+    asked = list[str]()
+    real = sides[0].recording.operations[0].again.port.session.request
+
+    def causes() -> list[tuple[str, str]]:
+        found = walk.compared(*sides)
+        return [(found.operations[n].name, found.causes[n].why) for n in sorted(found.causes)]
+
+    monkeypatch.setattr(
+        sides[0].recording.operations[0].again.port.session,
+        "request",
+        lambda header, arrays=None: asked.append(header["do"]) or real(header, arrays),
+    )
+    together, few = causes(), asked.count("run")
+    asked.clear()
+    monkeypatch.setattr(There, "masked", lambda self, asked: None)
+    assert causes() == together and len(together) >= 5
+    assert asked.count("run") > 2 * few
