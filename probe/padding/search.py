@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,7 @@ class Graph:
         self._capacities: dict[int, int] = {}
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
+        self.no_program = ""
         self.refused: dict[int, int] = {}  # by size, content that constants between don't help
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -272,34 +274,53 @@ class Graph:
         return self._capacities[size]
 
     def _agreeing(self, size: int) -> int:
-        """Returns the longest content whose outputs whole runs have with the full run's bits."""
-        assert self.positions is not None
+        """Returns the longest content whose outputs whole runs have with the full run's bits; on
+        another library's target also as one program, which may fuse what operations compute."""
         if size not in self._agreed:
-            leading, found = self.positions.at(size).leading, size
-            for seed in range(SETS):
+            found = size
+            for seed, program in product(range(SETS), (False, True)):
                 try:
-                    runs = [self.run(size, to, seed) for to in (size, self.fixed)]
+                    runs = [self._whole(size, to, seed, program) for to in (size, self.fixed)]
                 except (Nondeterministic, KeyboardInterrupt, MemoryError):
                     raise
                 except Exception:  # a library refuses a size as it likes
                     found = 0
                     break
-                for place, n in enumerate(self.positions.run.outputs):
-                    if n not in self.wanted:
-                        continue
-                    axis = self.positions.axis(n)
-                    assert axis is not None
-                    mine, whole = (np.moveaxis(one[place], axis, 0) for one in runs)
-                    count = leading[n]
-                    if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
-                        found = 0
-                        continue
-                    value = self.positions.run.values[n]
-                    bad = unequal(mine[:count], whole[:count], value.dtype)
-                    bad = np.asarray(bad.reshape(count, -1).any(axis=1))
-                    found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
+                if runs[0] is not None and runs[1] is not None:
+                    found = min(found, self._alike_up_to(size, runs[0], runs[1]))
             self._agreed[size] = found
         return self._agreed[size]
+
+    def _whole(self, size: int, to: int, seed: int, program: bool) -> list[np.ndarray] | None:
+        """Returns the outputs of content of a size, padded; None where there is no program."""
+        if not program:
+            return self.run(size, to, seed)
+        run = getattr(self.opened, "end_to_end", None)
+        if run is None or self.no_program:
+            return None
+        output, _, self.no_program = run(self.inputs(size, to, seed))
+        return None if output is None else [output]
+
+    def _alike_up_to(
+        self, size: int, short: Sequence[np.ndarray], full: Sequence[np.ndarray]
+    ) -> int:
+        """Returns the longest content whose outputs two whole runs have alike."""
+        assert self.positions is not None
+        leading, found = self.positions.at(size).leading, size
+        for place, n in enumerate(self.positions.run.outputs):
+            if n not in self.wanted:
+                continue
+            axis = self.positions.axis(n)
+            assert axis is not None
+            mine, whole = (np.moveaxis(one[place], axis, 0) for one in (short, full))
+            count = leading[n]
+            if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
+                return 0
+            value = self.positions.run.values[n]
+            bad = unequal(mine[:count], whole[:count], value.dtype)
+            bad = np.asarray(bad.reshape(count, -1).any(axis=1))
+            found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
+        return found
 
     @cached_property
     def computing(self) -> Computing:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,11 @@ import probe
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
 from probe.experiments import nine_layers
+from probe.padding.kept import index
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
+from probe.recording.replayed import OnTarget
+from probe.recording.subject import opened
 from probe.remedies import networks
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
@@ -445,3 +449,60 @@ def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
     one = graph(model)
     assert one.positions is None
     assert one.sized(5).safe == 5 and one.own_places  # every output reads content
+
+
+def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
+    # a double of a compiler: as one program, inputs below 70 positions give other outputs
+    path, target, words = switching(tmp_path)
+
+    def whole(self, arrays, times=1):
+        (x,) = arrays.values()
+        (y,) = self.plain(arrays)
+        return (y if x.shape[-1] >= 70 else np.nextafter(y, np.float32(9))), [1.0], ""
+
+    monkeypatch.setattr(OnTarget, "end_to_end", whole)
+    found = probe.network(path, target, lengths=[1], explain=False, **words)
+    assert found.found[0].safe == 70  # 64 operation by operation
+
+
+GRAPHS = {
+    "strided": lambda nn, x: nn.b(nn.a(x).relu()),
+    "residual": lambda nn, x: x + nn.c(nn.c(x).tanh()),
+    "upsampled": lambda nn, x: nn.c(nn.d(nn.a(x).relu())),
+    "dilated and causal": lambda nn, x: nn.e(nn.pad(x)),
+    "concatenated": lambda nn, x: nn.c(nn.torch.cat([nn.c(x)[:, :2], x[:, 2:]], 1)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    parts = SimpleNamespace(
+        torch=torch,
+        a=torch.nn.Conv1d(4, 4, 3, 2, 1),
+        b=torch.nn.Conv1d(4, 4, 4, 2, 1),
+        c=torch.nn.Conv1d(4, 4, 3, padding=1),
+        d=torch.nn.ConvTranspose1d(4, 4, 4, 2, 1),
+        e=torch.nn.Conv1d(4, 4, 3, dilation=2),
+        pad=torch.nn.ConstantPad1d((4, 0), 0.0),
+    )
+
+    @torch.no_grad()
+    def model(x):
+        return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
+
+    whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
+    one = Graph(opened(model), {"x": whole}, {"x": 2}, 64)
+    assert one.positions is not None  # no size is recorded for itself
+    for content in (1, 6, 21):
+        found = one.sized(content)
+        (box,) = found.at_safe.boxes
+        for seed in range(8):
+            x = np.random.default_rng(seed).standard_normal(whole.shape).astype(np.float32)
+            if seed % 2:  # neighbours cancel but for their last bits
+                x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
+            x[..., content:] = 0
+            full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
+            mine, other = short[index(box, True, 3)], full[index(box, False, 3)]
+            assert mine.tobytes() == other.tobytes(), (content, seed)
