@@ -16,6 +16,7 @@ from probe.semantics import (
     Normalises,
     Passes,
     Quantised,
+    Recurs,
     Scans,
     Step,
     Steps,
@@ -59,6 +60,9 @@ FUSED = {
     5: o.function("sign_bit"),
 }
 """Activations that an operator applies, by their number in the schema."""
+
+
+TANH = 4
 
 
 def _steps(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -114,10 +118,31 @@ def _dense(c: Call) -> Meaning:
     return Steps((flat, product, Step(o.reshape(), (count + 1,), out)))
 
 
+def _lstm(c: Call, axis: int) -> Meaning | None:
+    """An LSTM whose gates have an array each, in the order input, forget, cell, output; None of one
+    with peepholes, projections, norms or clips, or with its input and forget gates as one."""
+    weights = range(1, 5), range(5, 9), range(12, 16)
+    every = {0, *(slot for some in weights for slot in some)}
+    clips = c.get("cellClip"), c.get("projClip")
+    if {n for n in range(len(c.reads)) if c.has(n)} != every or any(clips):
+        return None
+    if int(c.get("fusedActivationFunction") or 0) != TANH:
+        return None
+    steps = [
+        Step(o.concat(0), c.places(*some), (4 * c.shape(some[0])[0], *c.shape(some[0])[1:]))
+        for some in weights
+    ]
+    joined = tuple(range(c.count, c.count + 3))
+    made = Recurs("lstm", "ifgo", (0, 1, 2, 3, -1, -1, -1), axis)
+    return Steps((*steps, Step(made, (c.at(0), *joined), c.gives[0])))
+
+
 def _recurrent(c: Call) -> Meaning:
     """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
     of other weights, is the second result, or stands behind the first."""
     axis, reads = (0 if c.get("timeMajor") else 1), tuple(range(c.count))
+    if c.op == "UNIDIRECTIONAL_SEQUENCE_LSTM" and (plain := _lstm(c, axis)) is not None:
+        return plain
     if not c.op.startswith("BIDIRECTIONAL"):
         return Scans(axis, c.op.lower(), mixes=(2,), numbers=c.numbers())
     width = c.gives[0][-1] // (2 if c.get("mergeOutputs") else 1)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.recording.truth import shares, told
+from tests.recording.truth import agreed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
@@ -330,3 +330,21 @@ def test_every_row_of_the_table_is_reached() -> None:
     loops = {"IF", "WHILE"}  # of test_recording_litert.py
     assert TABLE.keys() - {one.op for one in OPERATORS} == loops
     assert not TABLE.keys() - {one.op for one in able()} - loops
+
+
+def test_an_lstm_has_the_fingerprint_of_pytorch_s() -> None:
+    """LiteRT keeps an array a gate, in the order in which PyTorch has their rows."""
+    torch = pytest.importorskip("torch")
+    from probe.recorders.torch import Recorder
+
+    (one,) = (one for one in OPERATORS if one.op == "UNIDIRECTIONAL_SEQUENCE_LSTM")
+    given, *arrays = one.reads
+    inner, outer, bias = (np.concatenate(arrays[n : n + 4]) for n in (0, 4, 11))
+    weights = [torch.from_numpy(a) for a in (inner, outer, bias, np.zeros_like(bias))]
+    x = torch.from_numpy(INPUTS[given])
+    first = (torch.zeros(1, len(x), outer.shape[1]),) * 2
+
+    def lstm() -> torch.Tensor:
+        return torch.lstm(x, first, weights, True, 1, 0.0, False, False, True)[0]
+
+    assert agreed(told(Recorder(lstm), recorder([one]), NEAR)) == 1
