@@ -29,9 +29,9 @@ import padded_network
 
 from probe import Case, Store, Target, load
 from probe.errors import TargetError
+from probe.experiments.chains import description
+from probe.experiments.chains.running import Runner, content, padded
 from probe.launch import open_session
-from probe.network import Network
-from probe.network.running import Runner, content, padded
 from probe.sweep import sweep
 from probe.target import unavailable
 
@@ -153,7 +153,7 @@ def networks(folder: Path, texts: list[str]) -> None:
         with open_session(target) as session:
             for source in NETWORKS:
                 try:
-                    digests(found, source, Runner(session, Network.load(source)))
+                    digests(found, source, Runner(session, description.load(source)))
                 except TargetError as error:
                     found[source] = error.kind
                     if not session.alive:

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from probe import Store, Target
 from probe.experiments import frame
+from probe.experiments.chains.description import load
 from probe.experiments.padding import Measured, Request, measure
-from probe.network import Network
 from probe.printing import Output
 from probe.target import unavailable
 
@@ -98,7 +98,7 @@ def main(store: Path, quick: bool) -> bool:
 def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
     """Returns what is measured, target by target; targets that can't run here are left out."""
     if quick:
-        small = Request(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
+        small = Request(load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(network(width), EVERY) for width in WIDTHS]) for text in MAIN]
@@ -115,13 +115,13 @@ def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
 def wish(source: str, contents: range | tuple[int, ...]) -> Request:
     """One network at every content; decisions at a sixteenth of them where there are many."""
     decided = contents[::16] if len(contents) > 100 else contents
-    return Request(Network.load(source), source, FIXED, contents, 1, decided, True)
+    return Request(load(source), source, FIXED, contents, 1, decided, True)
 
 
 def costs(width: int, fixed: int) -> Request:
     """Returns the time that each way of running a network takes."""
     source = f"nine-layers:width={width}"
-    return Request(Network.load(source), source, fixed, (), costs=COST[fixed])
+    return Request(load(source), source, fixed, (), costs=COST[fixed])
 
 
 def show(found: Measured) -> None:

@@ -18,9 +18,10 @@ from rich.text import Text
 
 from probe import Case, Store, Target, schema, shard
 from probe.experiments import frame
-from probe.network.description import nine_layers
+from probe.experiments.chains.description import nine_layers
+from probe.experiments.chains.remedies import measure_network
 from probe.printing import Output, table
-from probe.remedies import Measured, Sessions, advise, measure, measure_network, rows
+from probe.remedies import Measured, Sessions, advise, measure, rows
 
 NAME = "remedies"
 

@@ -66,6 +66,7 @@ _HOMES = {
     "first_difference": "answers.first_difference",
     "load": "store.results",
     "merge": "store",
+    "network": "answers.network",
     "record": "answers.record",
     "reproduce": "answers.reproduce",
 }
@@ -113,7 +114,6 @@ ROOMS = {
     "plots": "pictures of answers",
     "thresholds": "at which sizes, and since which release, a target changes how it adds",
     "padding": "padded sizes of a recorded model that change no bit",
-    "network": "networks run on padded inputs",
     "invariant": "the same bits at every batch and length, by sizes that add alike",
     "remedies": "what keeps the bits, and what it costs",
     "shrink": "a smaller case that fails in the same way",

@@ -24,13 +24,15 @@ class Program(NamedTuple):
     """Steps in the order in which they run; the last one's value is the output.
 
     ``network``: a model, where a product is one of the rows of all positions, of one step too.
-    ``layout``: how the input lies in memory, see :mod:`probe.layout`.
+    ``layout``: how the input lies in memory, see :mod:`probe.layout`. ``more``: shapes of the
+    inputs behind the first; empty: they have its.
     """
 
     steps: Tuple[Step, ...]
     inputs: int = 1
     network: bool = False
     layout: str = CONTIGUOUS
+    more: Tuple[Tuple[int, ...], ...] = ()
 
     @property
     def single(self):
@@ -65,16 +67,17 @@ def alone(step):
     return Program((step._replace(reads=reads),), len(reads), layout=layout.of(step.layer))
 
 
-def chain(specs, reads=None, inputs=1):
+def chain(specs, reads=None, inputs=1, more=()):
     """Returns the program of layers; the operands have the numbers of their layers.
 
     The first spec says how the input lies in memory.
 
     ``reads``: for each layer the numbers of the values that it reads, of which the first are the
-    ``inputs``; None: each the one before.
+    ``inputs``; None: each the one before. ``more``: as of ``Program``.
     """
     found = []
     for number, spec in enumerate(specs):
         arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
         found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
-    return Program(tuple(found), inputs, network=True, layout=layout.of(specs[0]))
+    further = tuple(tuple(shape) for shape in more)
+    return Program(tuple(found), inputs, True, layout.of(specs[0]), further)

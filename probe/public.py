@@ -20,7 +20,6 @@ from typing import Any
 
 QUESTIONS = {
     "explain": "probe.answers.explain",
-    "network": "probe.answers.network",
     "order": "probe.answers.order",
     "remedies": "probe.answers.network",
     "reproduce": "probe.answers.reproduce",

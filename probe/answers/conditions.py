@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,13 @@ import numpy as np
 
 from probe import installation
 from probe.answers.record import arrays_for, read, text_of
-from probe.errors import InputError, TargetError
+from probe.errors import InputError, Nondeterministic, TargetError
+from probe.launch import open_session
 from probe.progress import Say, silent
-from probe.recording.apart import Apart
+from probe.recording.apart import Apart, own
 from probe.recording.inputs import generated
+from probe.recording.recording import Run
+from probe.recording.replayed import Port, Sides, steadily
 from probe.recording.subject import is_function, opened
 from probe.target import Target
 from probe.thresholds.bisection import Step
@@ -42,7 +48,9 @@ def bisect(
 
     ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
     its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
-    dtypes. Errors: InputError, also where the function does not repeat its own bits at an end.
+    dtypes. Where an end is of another release or processor, a recording is replayed on both, and
+    steps say what of it ran there. Errors: InputError, also where the function does not repeat its
+    own bits at an end.
     """
     text = text_of(model, "between")
     if is_function(text):
@@ -50,11 +58,15 @@ def bisect(
     else:
         arrays = arrays_for(opened(text, trust), inputs, shapes or {}, seed)
 
+    if not all(own(one, text) for one in (left, right)):
+        with ExitStack() as running:
+            folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
+            run = Sides(text, folder, running, trust).base(left, arrays, "the run")
+            return search(left, right, partial(_replayed, run=run, tell=tell))
+
     def ask(where: Target) -> Step:
         tell(f"running {where.text}")
         try:
-            if where.version is not None:
-                installation.install(where)
             with Apart(text, where, arrays) as process:
                 seen = [_digest(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)]
                 if len(set(seen)) > 1:
@@ -71,6 +83,18 @@ def bisect(
         return Step(where.text, seen[0], "")
 
     return search(left, right, ask)
+
+
+def _replayed(where: Target, run: Run, tell: Say) -> Step:
+    tell(f"running {where.text}")
+    try:
+        if where.version is not None:
+            installation.install(where)
+        with open_session(where) as session:
+            found = steadily(run, Port(session), f"the run on {where.text}")
+    except (TargetError, Nondeterministic) as error:
+        return Step(where.text, None, why=getattr(error, "why", str(error)))
+    return Step(where.text, _digest([one for one in found.outputs if one is not None]), found.said)
 
 
 def _digest(outputs: list[Any]) -> str:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from probe import floats
 from probe.answers.answer import Answer
 from probe.budget import within
+from probe.comparison import decisions as comparison
 from probe.errors import InputError
-from probe.network import comparison
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
@@ -187,7 +188,7 @@ class Walked(Answer):
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
             both = None
-            if one.compared and dtype in comparison.floats.FORMATS:
+            if one.compared and dtype in floats.FORMATS:
                 both = _sides(self.found, one)
             known[key] = [] if both is None else list(_decided(*both, dtype))
         return known[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from probe import memory
 from probe.answers.answer import Answer, target_of
 from probe.answers.first_difference import Asked, Walked
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
-from probe.errors import InputError
+from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
+from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
 from probe.padding.search import Graph, Serves, Sized
 from probe.progress import Say, silent
-from probe.recording.apart import Apart, Elsewhere
+from probe.recording.apart import Apart, Elsewhere, own
 from probe.recording.inputs import axes
+from probe.recording.replayed import OnTarget, Replayed
 from probe.recording.subject import name_of, opened
 from probe.recording.walk import CHANGED, compared, watched
 from probe.remedies import invariants, networks
@@ -78,6 +81,11 @@ class Padded(Answer):
         return "unknown" if any(one.lacking for one in every) else "equal"
 
     @property
+    def target(self) -> str:
+        """Returns the target that computed it."""
+        return self.graph.whole(self.found[0].content).recording.target
+
+    @property
     def finding(self) -> bool:
         """Returns whether a least size changes bits, or whether that is unknown."""
         return self.verdict != "equal"
@@ -108,6 +116,7 @@ class Padded(Answer):
             "why": stands.why if stands else None,
             "certified": all(one.at_safe.certified for one in self.found),
             "model": self.model,
+            "target": self.target,
             "vary": self.vary,
             "along": self.graph.along,
             "fixed": self.graph.fixed,
@@ -161,8 +170,75 @@ class Padded(Answer):
         return self.walked.reproduce(folder)
 
     def drawn(self) -> Figure | None:
-        """Draws the operations of the run that differs; None where none does."""
-        return None if self.walked is None else self.walked.drawn()
+        """Draws the operations of the run that differs; where none does, how far to pad."""
+        if self.walked is not None:
+            return self.walked.drawn()
+        from probe import plots
+
+        figure, (axes,) = plots.panels(1, 1, 5.0, 3.2)
+        contents = [one.content for one in self.found]
+        for name in ("least", "safe"):
+            axes.plot(contents, [getattr(one, name) for one in self.found], "o-", label=name)
+        axes.set(xlabel=f"valid {self.vary}", ylabel="padded to", title=self.model)
+        axes.legend()
+        return figure
+
+
+@dataclass(repr=False)
+class OnTargets(Answer):
+    """Holds a model padded on several targets. ``failures``: of the others, target and message."""
+
+    found: list[Padded]
+    failures: list[dict[str, str]]
+
+    @property
+    def verdict(self) -> str:
+        """Returns ``differs`` if it does on one, ``equal`` if on all it is, else ``unknown``."""
+        told = {one.verdict for one in self.found} | ({"unknown"} if self.failures else set())
+        return next((word for word in ("differs", "unknown") if word in told), "equal")
+
+    @property
+    def finding(self) -> bool:
+        """Returns whether a least size changes bits on some target, or whether that is unknown."""
+        return any(one.finding for one in self.found)
+
+    def report(self) -> dict[str, Any]:
+        one = self.found[0].report() if self.found else {}
+        return {
+            "verdict": self.verdict,
+            **{name: one.get(name) for name in ("examined", "operations_total", "part")},
+            **{name: one.get(name) for name in ("model", "vary", "fixed")},
+            "targets": {each.target: each.report() for each in self.found},
+            "failures": self.failures,
+            "written": [path for each in self.found for path in each.written],
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        what = self.found[0].lines()[0] if self.found else ""
+        told = [f"{one.target}: {one.lines()[1]}" for one in self.found]
+        told += [f"{one['target']}: failed: {one['message']}" for one in self.failures]
+        advised = "; ".join(f"{one.target}: {one.advice()}" for one in self.found)
+        return what, "; ".join(told), advised
+
+    def drawn(self) -> Figure | None:
+        """Draws the first target's run that differs; None where none does."""
+        return next((drawn for one in self.found if (drawn := one.drawn())), None)
+
+
+def on_targets(model: Any, targets: Sequence[Target], **words: Any) -> Padded | OnTargets:
+    """Does as ``padded`` on each target; one that fails is a failure, unless it is the only one."""
+    if len(targets) == 1:
+        return padded(model, target=targets[0], **words)
+    found, failures, plan = [], list[dict[str, str]](), words.get("plan")
+    for one in targets:
+        if plan is not None:
+            name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in one.text)
+            words = words | {"plan": Path(plan) / name}
+        try:
+            found.append(padded(model, target=one, **words))
+        except TargetError as error:
+            failures.append({"target": one.text, "kind": error.kind, "message": error.why})
+    return OnTargets(found, failures)
 
 
 def _said(one: Sized) -> str:
@@ -253,9 +329,10 @@ def padded(
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
     ``lengths``: of content; 1, a tenth and a quarter of the full size if not given. ``to``: pad to
     this size instead of each content's least. ``safe``: find safe sizes. ``plan``: a folder for
-    plan.json and padded.py. ``target``: run it in a process of its own, with this target's
-    switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
-    Nondeterministic.
+    plan.json and padded.py. ``target``: run it there; a file or ``"module:function"`` in a process
+    of its own with the target's switches, where that is its own library. On another library,
+    release or processor a recording is replayed, operation by operation. Errors: InputError;
+    TargetError; Nondeterministic.
     """
     tell = progress or silent
     tell("opening the model")
@@ -292,14 +369,20 @@ def _started(
         graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
         graph.doubt = next((one for one in notes if CHANGED in one), "")
         return notes
-    folder = Path(tempfile.mkdtemp(prefix="probe-"))
-    running.callback(shutil.rmtree, folder, ignore_errors=True)
-    process = running.enter_context(Apart(text_of(model, "target"), target_of(target), {}))
-    graph.opened = Elsewhere(process, folder, trust)
-    made = graph.whole(content).made
-    found = [] if made is None else made.notes
+    where = target_of(target)
+    if isinstance(model, str | Path) and own(where, str(model)):
+        folder = Path(tempfile.mkdtemp(prefix="probe-"))
+        running.callback(shutil.rmtree, folder, ignore_errors=True)
+        process = running.enter_context(Apart(text_of(model, "target"), where, {}))
+        graph.opened = Elsewhere(process, folder, trust)
+    else:  # another library, release or processor: what is recorded here is replayed there
+        session: AnySession = open_session(where)
+        running.enter_context(session)
+        graph.opened = OnTarget(graph.opened, session)
+    whole = graph.whole(content)
+    found = [] if whole.made is None else whole.made.notes
     graph.doubt = next((one for one in found if CHANGED in one), "")
-    return found
+    return [whole.said] if isinstance(whole, Replayed) else []
 
 
 def _between(graph: Graph, sizes: list[Sized], tell: Say) -> list[between.Between]:
@@ -356,6 +439,8 @@ def _graph(
         why = "the model does not describe its inputs"
         todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers), of full size"
         raise InputError("inputs", "(none)", why, todo)
+    if fixed is not None and shapes:
+        memory.room(memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed)
     arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"

@@ -205,9 +205,9 @@ class Shapes:
         return self._of(self.program.steps[number].reads[0])[1:-1]
 
     def _of(self, value):
-        """Returns the shape of a value; inputs have the same, as far as it is asked for."""
+        """Returns the shape of a value."""
         if value < self.program.inputs:
-            return self._shape
+            return self.program.more[value - 1] if value and self.program.more else self._shape
         step = self.program.steps[value - self.program.inputs]
         return shape_of(step.layer, [self._of(one) for one in step.reads])
 
@@ -251,7 +251,7 @@ def straight(backend, program, shapes, distinct=False):
         again = set(range(first, first + last))
     named = dict(enumerate(inputs_of(program)))
     load, run, held = [], [], set()
-    if first == 1 and 0 in again:
+    if 0 in again and any(value == 0 and number for value, number in reads):  # it is assigned to
         named[0], run = "y0", ["y0 = x"]
     for number, step in enumerate(program.steps):
         for name, at in step.arrays.items():

@@ -162,7 +162,7 @@ class TensorFlow(Writing):
         """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
         layer, names = program.steps[0].layer, program.operands()
         argument = program.single and not self.constant
-        given = inputs_of(program) + names if argument else ["x"]
+        given = inputs_of(program) + names if argument else inputs_of(program)
         found = [f"tf.TensorSpec({one}, tf.{layer['dtype']})" for one in self.fed(program, shapes)]
         options = f"input_signature=[{', '.join(found[: len(given)])}]"
         if self.switches.get("xla") == "1":
@@ -201,7 +201,7 @@ class TensorFlow(Writing):
         return source._replace(make=lines, run=run)
 
     def fed(self, program, shapes):
-        """Returns shapes of the input and of the operands as texts; batch and sizes are open."""
+        """Returns shapes of the inputs and of the operands as texts; batch and sizes are open."""
         layer = program.steps[0].layer
         names = program.operands()
         if program.single and "kernel" not in layer:  # the same lines for every rank
@@ -218,7 +218,10 @@ class TensorFlow(Writing):
             for name, at in step.arrays.items()
         }
         channels = layer.get("in_channels", layer.get("channels"))
-        return [str(outer + (channels,))] + [str(found[name]) for name in names]
+        first = str(outer + (channels,))
+        more = [str((None,) * (len(shape) - 1) + shape[-1:]) for shape in program.more]
+        more = more or [first] * (program.inputs - 1)
+        return [first] + more + [str(found[name]) for name in names]
 
     def operand_shape(self, layer, name, rank):
         """Returns the shape of an operand as the call takes it, with None for what is open."""

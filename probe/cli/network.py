@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FIXED = (
     "The full length, to which inputs are usually padded; every shorter padding is compared with "
-    "it. The model's own length if it has one. With --vary batch, the number of rows."
+    "it; that of --inputs if not given. With --vary batch, the number of rows."
 )
 CONTENT = (
     "Valid lengths of inputs, before padding, such as 1..64; 1, a tenth and a quarter of the full "
@@ -46,7 +46,7 @@ PLAN = (
     "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths; "
     "for several targets, one folder each."
 )
-UNKNOWN = "or this is unknown because only a part of the model is supported"
+UNKNOWN = "or this is unknown because an operation is not supported"
 
 
 VARY = (
@@ -100,7 +100,6 @@ def two_runs_options(command: Any) -> Any:
 @option("--lengths", "LENGTHS", CONTENT)
 @option("--padded", "N", "Pad to this length instead of the least possible.")
 @option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
-@option("--height", "N|4x6", "Sizes of the spatial axes before the length.")
 @option("--seed", "N", "Seed of the inputs.", default="0", show_default=True)
 @option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
 @option("--plan", "DIR", PLAN, type=PATH)
@@ -114,7 +113,6 @@ def network(
     lengths: str | None,
     padded: str | None,
     value: float,
-    height: str | None,
     seed: str,
     safe: bool,
     plan: Path | None,
@@ -141,23 +139,21 @@ def network(
     The last two forms pad the inputs: for every valid length (or number of rows) they find the
     shortest padded length that works at all, and the shortest one that gives all bits of the full
     length. Every graph is followed, operation by operation; an operation that prevents a proof, or
-    every shorter length, is named. A chain of layers (.keras, .h5, .pt with --trust, .onnx, a
-    description .json, or nine-layers:width=16,kernel=5) runs on any target, layer by layer. Of two
-    spatial axes the length is the one whose size is not fixed, or the longer one. If one of several
-    targets fails, the results of the other targets are printed, and the exit status is 3.
+    every shorter length, is named. With --target of a different library, release or processor the
+    model is recorded and its operations run there. If one of several targets fails, the results of
+    the other targets are printed, and the exit status is 3.
     """
     from probe.answers import network as answers
+    from probe.answers.padded import OnTargets
     from probe.arguments import count
     from probe.cli.show import networks as show
     from probe.recording.inputs import shapes_of
 
     texts = targets if _given("targets") else ()
     given = {name: one for name, one in two.items() if one not in (None, ()) and name != "by"}
-    if answers.of_two(_renamed(given), (fixed, lengths, plan)) or _bare(
-        model, fixed, lengths, plan, given
-    ):
-        chain = {"fixed": fixed, "lengths": lengths, "padded": padded, "height": height}
-        _alone({**chain, "plan": plan})
+    padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
+    if answers.of_two(_renamed(given), (fixed, lengths, plan)) or not padding:
+        _alone({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
         return _two_runs(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
     new(two["report"])
     with out.progress("network") as tell, of_user():
@@ -166,13 +162,11 @@ def network(
             lengths=None if lengths is None else numbers("lengths", lengths),
             fixed=number("fixed", fixed),
             padded=number("padded", padded),
-            height=height,
             value=value,
             seed=count("seed", seed, least=0),
             safe=safe,
             plan=plan,
             trust=trust,
-            bars=out.progress,
             vary=two["axis"],
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
@@ -180,25 +174,16 @@ def network(
             time=two["time"],
             progress=tell.say,
         )
-    if not isinstance(found, answers.Examined):
-        return given_padded(found, two["report"], fail_on, out)
-    shown = (found.described, found.found, found.failures, out.results.width, found.written)
-    out.give(found.report(), lambda: show.networks(*shown))
-    return 3 if found.failures else int(bool(fail_on) and found.finding)
+    if isinstance(found, OnTargets):
+        with of_user():
+            told = found.report()
+        out.give(told, lambda: show.on_targets(found))
+        return 3 if found.failures else int(bool(fail_on) and found.finding)
+    return given_padded(found, two["report"], fail_on, out)
 
 
 def _renamed(given: dict[str, Any]) -> dict[str, Any]:
     return {"vary" if name == "axis" else name: one for name, one in given.items()}
-
-
-def _bare(
-    model: str, fixed: str | None, lengths: str | None, plan: Path | None, given: dict[str, Any]
-) -> bool:
-    """Returns whether nothing says what to pad: then what two runs need is said."""
-    from probe.recording.subject import of_no_chain
-
-    padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
-    return of_no_chain(model) and not padding
 
 
 def _given(name: str) -> bool:
@@ -337,10 +322,7 @@ def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Outp
 
 
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
-OF_MODEL = (
-    "Of a model: the full length, to which inputs are usually padded; the model's own length if it "
-    "has one."
-)
+OF_MODEL = "Of a model: the full length, to which inputs are usually padded."
 PADS = (
     "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
     "NAME:AXIS. The default is length, of dense batch."
@@ -383,22 +365,17 @@ def remedies(
     out: Output,
     **given: Any,
 ) -> int:
-    """Tests and times every remedy that could keep the bits of a case, or of the network MODEL.
+    """Tests and times every remedy that could keep the bits of a case, or of MODEL.
 
     A remedy is exact if every output is added in the same order and with the same roundings at all
     of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
-    length, chunks of one size, float64, one thread, the library's switches, probe.stable. MODEL is
-    a Keras, PyTorch or ONNX file, or nine-layers, and is read as a chain of layers (see `probe
-    network`). A graph that is not a chain and whose length is not fixed is run by its own library,
-    and the result is how far to pad. If only a part of a model is supported, nothing is
-    recommended.
+    length, chunks of one size, float64, one thread, the library's switches, probe.stable. Of MODEL
+    (see `probe network`) padding is compared with probe.stable.invariant, whose classes of sizes
+    --table keeps.
 
     \b
       probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
       probe remedies module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
-
-    With --vary, --inputs, --shape or --table every model is run by its own library: padding is
-    compared with probe.stable.invariant, whose classes of sizes --table keeps.
     """
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied

@@ -26,14 +26,13 @@ from probe.cli.options import (
     sized_case,
     target_option,
     targets_of,
-    trust_option,
 )
 from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from probe.comparison import Finding
     from probe.printing import Output
-    from probe.reproduction.content import Elsewhere, Reproduction
+    from probe.reproduction.content import Elsewhere
     from probe.target import Target
 
 
@@ -70,11 +69,6 @@ def shrink(
 
 
 AVOID = "Don't test which switches and lengths avoid the difference (starts the library for each)."
-NETWORK = (
-    "A network instead of a case, read as a chain of layers as by probe network: --length N is the "
-    "valid length, --at the padded length (the least if not given), --against the full length (the "
-    "model's own if not given)."
-)
 ALSO = "Test the reduced case on this target too, for the report; may be given several times."
 
 
@@ -91,8 +85,6 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     type=PATH,
 )
 @option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
-@option("--network", "MODEL", NETWORK)
-@trust_option
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
 @option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
 @option("--also", "T", ALSO, multiple=True)
@@ -112,8 +104,6 @@ def reproduce(
     force: bool,
     store: Path | None,
     row: str | None,
-    network: str | None,
-    trust: bool,
     form: str | None,
     also: tuple[str, ...],
     times: str,
@@ -137,58 +127,20 @@ def reproduce(
     checked(kernels)
     room.fresh(folder, force)
     count, asked = number("times", times) or 1, targets_of(also) if also else []
-    if network is not None:
-        made = _network(network, words, target, sides, (count, trust), out)
-    else:
-        finding, (left, right), others = _finding(words, target, sides, store, row)
-        form_of(left, form)
-        given |= {"most": number("most", most) or 0, "times": count}
-        with out.working(f"reproducing {finding.label}") as tell:
-            made = room.reproduce(
-                *(finding, left, right),
-                elsewhere=others,
-                also=asked,
-                tell=lambda text: tell(0, 0, text),
-                **given,
-            )
+    finding, (left, right), others = _finding(words, target, sides, store, row)
+    form_of(left, form)
+    given |= {"most": number("most", most) or 0, "times": count}
+    with out.working(f"reproducing {finding.label}") as tell:
+        made = room.reproduce(
+            *(finding, left, right),
+            elsewhere=others,
+            also=asked,
+            tell=lambda text: tell(0, 0, text),
+            **given,
+        )
     with out.working(f"writing {folder}"):
         report = written(made, folder, form, kernels).report()
     out.give(report, lambda: show.reproduced(report))
-
-
-def _network(
-    model: str,
-    words: dict[str, str],
-    target: str,
-    sides: Sides,
-    asked: tuple[int, bool],
-    out: Output,
-) -> Reproduction:
-    """Returns a network's reproduction. Raises InputError for words that a network has none of."""
-    from probe.arguments import count, sizes
-    from probe.network import Network
-    from probe.reproduction import networks
-
-    times, trust = asked
-    for name, value in {**words, **sides}.items():
-        known = ("length", "seed", "height", "at", "against", "vary")
-        if value is not None and name not in known:
-            raise InputError(name, value, "it does not apply to a network", "leave it out")
-    if "length" not in words:
-        raise InputError("length", None, "the valid length is required", "give --length N")
-    height = words.get("height")
-    given = None if height is None else sizes("height", height, height.count("x") + 1)
-    (where,) = targets_of((target,))
-    with out.working(f"reproducing {model} on {where.text}"):
-        return networks.reproduce(
-            Network.load(model, given, trust),
-            count("length", words["length"]),
-            where,
-            number("against", sides["against"]),
-            number("at", sides["at"]),
-            seed=count("seed", words.get("seed", 0), least=0),
-            times=times,
-        )
 
 
 def _finding(

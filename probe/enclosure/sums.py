@@ -77,11 +77,59 @@ def of_operands(given: Operands, positions: np.ndarray, filters: np.ndarray) -> 
     parts = []
     for number in np.unique(group):
         some = order[group[order] == number]
+        if (made := _of_product(given, int(number), positions[some], filters[some])) is not None:
+            parts.append(made)
+            continue
         x, w = given.columns[number][:, positions[some]], given.weights[:, filters[some]]
         if given.padded is not None:  # an infinite weight that meets padding adds nothing
             w = np.where(given.padded[:, positions[some]], w.dtype.type(0), w)
         parts.append(of_sums(x, w, case.dtype, None if given.b is None else given.b[filters[some]]))
     return Enclosure.joined(parts).at(np.argsort(order, kind="stable"))
+
+
+def _of_product(
+    given: Operands, group: int, positions: np.ndarray, filters: np.ndarray
+) -> Enclosure | None:
+    """Returns the same of finite sums of many products by two matrix products, which cost a
+    fraction of listing every product of every output; None where that can't be."""
+    case = given.case
+    rows, row = np.unique(positions, return_inverse=True)
+    columns, column = np.unique(filters, return_inverse=True)
+    grid = len(rows) * len(columns) <= 4 * len(positions)
+    if case.dtype == "float64" or given.padded is not None or not grid:
+        return None
+    x = floats.widen(given.columns[group][:, rows], case.dtype)
+    w = floats.widen(given.weights[:, columns], case.dtype)
+    summands = len(x) + (given.b is not None)
+    tiny = floats.tiny(case.dtype)
+    subnormal = any(((one != 0) & (np.abs(one) < tiny)).any() for one in (x, w))
+    sizes, exact = (part[row, column] for part in (np.abs(x).T @ np.abs(w), x.T @ w))
+    if given.b is not None:
+        added = floats.widen(given.b[filters], case.dtype)
+        sizes, exact = sizes + np.abs(added), exact + added
+    if summands <= FEW or subnormal or not np.isfinite(sizes).all():
+        return None
+    up, down = (sizes + exact) / 2, (sizes - exact) / 2
+    low, high, overflow = _ends(exact, up, down, summands, case.dtype)
+    flushed = np.full(len(exact), 2 * (summands + 1) * tiny)
+    return Enclosure(case.dtype, low, high, exact, overflow, np.zeros(len(exact)), flushed, sizes)
+
+
+def _ends(
+    exact: Doubles, up: Doubles, down: Doubles, summands: int, dtype: str
+) -> tuple[Doubles, Doubles, np.ndarray]:
+    """Returns both ends, and where some order may overflow. ``up``, ``down``: the sums of positive
+    and of negative products."""
+    # the sums are rounded themselves: made larger by more than that
+    slack = 1 + (summands + 2) * 2.0**-52
+    sizes, most = (up + down) * slack, np.maximum(up, down) * slack
+    error = bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
+    if dtype != "float64":
+        error = error + summands * 2.0**-51 * sizes
+    overflow = ~(sizes + error < floats.largest(dtype))
+    low, high = _grid(exact - error, dtype, up=True), _grid(exact + error, dtype, up=False)
+    rounded = floats.nearest(exact, dtype)
+    return np.minimum(low, rounded), np.maximum(high, rounded), overflow
 
 
 def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclosure:
@@ -95,23 +143,22 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     up = np.where(finite > 0, finite, 0.0).sum(axis=0)
     down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
     exact = _total(x, w, bias, finite, dtype)
-    # the sums above are rounded themselves: made larger by more than that
-    slack = 1 + (summands + 2) * 2.0**-52
-    sizes, most = (up + down) * slack, np.maximum(up, down) * slack
-    error = bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
-    if dtype != "float64":
-        error = error + summands * 2.0**-52 * sizes
-    overflow = ~(sizes + error < floats.largest(dtype))
-    low, high = _grid(exact - error, dtype, up=True), _grid(exact + error, dtype, up=False)
-    rounded = floats.nearest(exact, dtype)
+    low, high, overflow = _ends(exact, up, down, summands, dtype)
     if summands <= FEW:
+        rounded = floats.nearest(exact, dtype)
         low, high = _of_few(x, w, bias, dtype)
-    low, high = np.minimum(low, rounded), np.maximum(high, rounded)
+        low, high = np.minimum(low, rounded), np.maximum(high, rounded)
+    # a product of finite numbers that is too large for float64 was left out above: rounded it is
+    # infinite, and fused into an addition it need not be
+    ours = np.isfinite(x) & np.isfinite(w)
+    lost = (ours & ~np.isfinite(products[: len(x)])).any(axis=0)
+    low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
+    exact = np.where(lost, np.nan, exact)
     sure = np.where(whole, 0.0, _settled(x, w, bias))
     tiny = floats.tiny(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
-    return Enclosure(dtype, low, high, exact, overflow, sure, flushed, up + down)
+    return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
 
 
 def bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:

@@ -63,10 +63,10 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
 
 def nine_layers(torch: Any) -> Any:
     """The network of the first report: eight times convolution, ReLU and max-pool, and one more."""
-    from probe.network import Network
+    from probe.experiments.chains.description import load
 
     nn, parts = torch.nn, []
-    for layer in Network.load("nine-layers").layers:
+    for layer in load("nine-layers").layers:
         if layer.op == "conv2d":
             part = nn.Conv2d(layer.in_channels, layer.filters, layer.kernel)
             w = np.ascontiguousarray(np.transpose(np.array(layer.weights), (3, 2, 0, 1)))

@@ -11,16 +11,16 @@ import numpy as np
 
 from probe import ulp
 from probe.campaign import Campaign, Part, Row, Tally
+from probe.comparison import decisions
 from probe.errors import TargetError
+from probe.experiments.chains import comparison
+from probe.experiments.chains.chain import Network
+from probe.experiments.chains.checks import differing, kept
+from probe.experiments.chains.comparison import Comparer, PaddedComparison
+from probe.experiments.chains.layerwise import Layerwise
+from probe.experiments.chains.running import Runner, content, padded
+from probe.experiments.chains.safe import SafeLengths
 from probe.launch import AnySession, InlineSession, open_session
-from probe.network import comparison
-from probe.network.between import Layerwise
-from probe.network.chain import Network
-from probe.network.comparison import Comparer, PaddedComparison
-from probe.network.plan import differing, kept
-from probe.network.report import network_row
-from probe.network.running import Runner, content, padded
-from probe.network.safe import SafeLengths
 from probe.progress import Tell
 from probe.store import Store, load
 from probe.target import Target
@@ -113,7 +113,7 @@ class _Measuring(Campaign[Request]):
         if not any(tables.values()):
             self.tally.before += 1
             return
-        self.keep("networks", network_row(network, question.fixed, question.source))
+        self.keep("networks", network.row(question.fixed, question.source))
         for table, made in tables.items():
             self.keep(table, made)
         self._count(rows, tables)
@@ -291,10 +291,10 @@ class _Rows:
                     "variant": variant,
                     "padded": to,
                     "differing": int(ulp.apart(short, fixed, network.dtype).sum()),
-                    "error": comparison.error(short, truth, network.dtype),
-                    "error_fixed": comparison.error(fixed, truth, network.dtype),
+                    "error": decisions.error(short, truth, network.dtype),
+                    "error_fixed": decisions.error(fixed, truth, network.dtype),
                 }
-                taken = comparison.decisions(short, fixed, network.dtype)
+                taken = decisions.decisions(short, fixed, network.dtype)
                 rows += [common | vars(one) for one in taken]
         return rows
 

@@ -10,11 +10,11 @@ order or rounding, held at every place of the call, against the bits of the chos
 (``classes``). What was checked is kept in a table, which travels as JSON (``table``). Of matrix
 products and convolutions the order itself can be asked: see ``report``.
 
-``torch_calls`` has the operations of PyTorch, ``torch_products`` how a model's own calls reach them
-at little cost, ``torch_einsum`` those of einsums, ``torch_model`` the mode in which a model runs;
-``tensorflow_calls`` those of TensorFlow, ``keras_model`` the model that runs them one by one.
-Where a library runs a model as one program, that is the operation: see ``whole``; ``programs``,
-``compiled`` and ``files`` have the libraries, ``whole_model`` what users call.
+What an operation is, follows from what it computes (``kinds``). ``torch_calls`` has the operations
+of PyTorch, ``torch_products`` how a model's own calls reach them at little cost, ``torch_einsum``
+those of einsums, ``torch_model`` the mode in which a model runs; ``tensorflow_calls`` those of
+TensorFlow, ``keras_model`` the model that runs them one by one. Where a library runs a model as one
+program, that is the operation: see ``whole``; ``programs`` and ``files`` have the libraries.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def invariant(
     """
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
-    from probe.invariant import whole_model
+    from probe.invariant import whole
 
-    if (program := whole_model.program_of(model, batched, threads)) is not None:
-        return whole_model.made(program, _sizes(sizes), like, strict, example, table)
+    if (program := whole.program_of(model, batched, threads)) is not None:
+        return whole.made(program, _sizes(sizes), like, strict, example, table)
     if threads is not None:
         why = "it is of files that are run whole"
         raise InputError("threads", threads, why, "leave it out")

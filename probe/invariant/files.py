@@ -18,8 +18,16 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.invariant.classes import Plan
-from probe.invariant.compiled import TensorFlow
-from probe.invariant.programs import Leaf, Output, Program, Rebuild, aligned, decides, padded
+from probe.invariant.programs import (
+    Leaf,
+    Output,
+    Program,
+    Rebuild,
+    TensorFlow,
+    aligned,
+    decides,
+    padded,
+)
 from probe.machine import cores
 
 FILES = ".onnx, .tflite, a SavedModel folder"
@@ -172,7 +180,6 @@ class Onnx(_File):
         return self.several
 
     def facts(self) -> dict[str, Any]:
-        """As of ``Program``."""
         options = self.session.get_session_options()
         return {
             "providers": list(self.session.get_providers()),
@@ -263,13 +270,11 @@ class OpenCV(_File):
             return [np.array(one) for one in self.net.forward(self.outputs)]
 
     def threads(self) -> int:
-        """As of ``Program``."""
         import cv2
 
         return int(cv2.getNumThreads())
 
     def facts(self) -> dict[str, Any]:
-        """As of ``Program``."""
         import cv2
 
         return {"optimized": bool(cv2.useOptimized())}

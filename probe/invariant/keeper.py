@@ -104,7 +104,7 @@ class Calls:
     @contextmanager
     def trying(self) -> Iterator[list[Any]]:
         """Within, a call that has ended is run with other batches: nothing is reported, and what
-        is left is listed. See ``company``."""
+        is left is listed. See ``samples``."""
         before = getattr(self._now, "call", (None, 0))
         self._now.trial = found = list[Any]()
         try:

@@ -12,9 +12,9 @@ import tensorflow as tf
 from probe import ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
-from probe.invariant.company import Company, Value
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
+from probe.invariant.samples import Company, Value
 from probe.invariant.table import Table
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import Operators

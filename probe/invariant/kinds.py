@@ -8,9 +8,10 @@ a vector. Of all else the labels of the results say whether a sample reads anoth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,25 @@ def kind_of(meaning: Meaning) -> Kind:
         either = any(functions.of(one.word).either for one in parts)
         return Kind.EITHER if either else Kind.EXACT
     return Kind.PLACE if isinstance(meaning, Each) else Kind.SOME
+
+
+def exact_throughout(function: Callable[[], Any]) -> bool:
+    """Whether all operations of a function of no arguments are exact.
+
+    But for the sign of zeros, and for subnormal numbers where a library does not give a choice
+    among them to all places alike (TensorFlow's ReLU).
+
+    It is run, a few times, and watched. InputError, and what the function itself raises.
+    """
+    from probe.recording.subject import of_function  # libraries, where there are some
+
+    found: list[Any] = []
+    of_function(function).record(found.append)
+    return all(
+        kind_of(one.meaning) in (Kind.EXACT, Kind.EITHER)
+        or (isinstance(one.meaning, Each) and functions.of(one.meaning.word).rounds == 0)
+        for one in found
+    )
 
 
 def apart(meaning: Meaning, reads: Shapes, gives: Shapes, carries: Sequence[bool]) -> bool:

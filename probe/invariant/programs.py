@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -278,3 +279,394 @@ def _names(function: Callable[..., Any], count: int) -> list[str]:
         return list(inspect.signature(function).parameters)[:count]
     except (TypeError, ValueError):
         raise InputError("batched", "by name", "the arguments have no names", HOW) from None
+
+
+# Runs programs of compiling libraries: JAX, TensorFlow, and ``torch.compile``.
+#
+# Each says how a size is run, what its arrays are, and which switches choose its kernels. Libraries
+# are imported where they are used.
+
+
+class Jax(Program):
+    """A function of JAX under ``jax.jit``, unless it is compiled already."""
+
+    library, package = "jax", "jax"
+
+    def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
+        import jax
+
+        super().__init__(function, batched, name)
+        self.compiled = function if hasattr(function, "lower") else jax.jit(function)
+        self._flatten, self._tracer = jax.tree.flatten, jax.core.Tracer
+        self._array, self._config = type(jax.numpy.zeros(())), jax.config
+
+    def at(self, size: int) -> Callable[..., Any]:
+        """As of ``Program``: JAX keeps a compiled program for each shape."""
+        return self.compiled
+
+    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As of ``Program``. InputError: it is called while JAX traces another function."""
+        values, shape = self._flatten((args, kwargs))
+        told: list[Any] = [shape, self.threads()]
+        for one in values:
+            if getattr(one, "shape", None) == ():
+                return None  # a number may choose a branch: `told` has its value
+            if type(one) is self._array:
+                told.append(one.aval)
+            elif type(one) is np.ndarray and one.flags.c_contiguous:
+                told += one.shape, one.dtype
+            elif isinstance(one, self._tracer):
+                why = "inside of a function that JAX compiles it would become a part of that one"
+                todo = "call it outside, or give that function to stable.invariant"
+                raise InputError("inputs", "a traced array", why, todo)
+            else:
+                return None
+        return tuple(told)
+
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+    ) -> Callable[..., Any] | None:
+        """As of ``Program``. What pads, cuts and joins is compiled apart: fused with the function,
+        it would change bits. None where integers without samples may choose a branch.
+        """
+        import jax
+
+        beside = jax.tree.leaves([one.value for one in leaves if one.axis is None])
+        if any(map(decides, beside)):
+            return None
+        if len(plan) == 1 and plan[0].places == plan[0].size:
+            return self.compiled
+        marks = [
+            jax.tree.map(lambda _: -1, one.value) if one.axis is None else one.axis
+            for one in leaves
+        ]
+        axes, shape = jax.tree.flatten(rebuild(marks))
+        carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
+        cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
+        join = jax.jit(lambda found: _joined(found, plan, outputs))
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            values = jax.tree.leaves((args, kwargs))
+            found = []
+            for part in cut([values[at] for at, _ in carry]):
+                for (at, _), one in zip(carry, part, strict=True):
+                    values[at] = one
+                args, kwargs = jax.tree.unflatten(shape, values)
+                found.append(self.compiled(*args, **kwargs))
+            return join(found)
+
+        # a container that is rebuilt as another kind may have its leaves in another order
+        wanted = jax.tree.structure(rebuild([one.value for one in leaves]))
+        return run if shape == wanted else None
+
+    def settings(self) -> Any:
+        held = self._config
+        return held.jax_default_matmul_precision, held.jax_enable_x64
+
+    def facts(self) -> dict[str, Any]:
+        import jax
+
+        found = {"platform": jax.default_backend(), "x64": bool(jax.config.jax_enable_x64)}
+        return found | {"precision": str(jax.config.jax_default_matmul_precision)}
+
+    def holds(self, value: Any) -> bool:
+        import jax
+
+        return isinstance(value, np.ndarray | np.generic | jax.Array)
+
+    def native(self, array: np.ndarray, dtype: str) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
+
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``Program``; JAX's arrays are."""
+        return super().whole(value, axis) if isinstance(value, np.ndarray) else value
+
+    def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+        import jax
+
+        leaves, shape = jax.tree.flatten(result)
+        return leaves, lambda values: jax.tree.unflatten(shape, values)
+
+    def told(self, value: Any) -> Any:
+        """As of ``Program``; of weights in any container of JAX."""
+        import jax
+
+        if self.holds(value):
+            return super().told(value)
+        leaves, shape = jax.tree.flatten(value)
+        return str(shape), tuple((np.shape(one), str(getattr(one, "dtype", one))) for one in leaves)
+
+
+def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Piece) -> list[Any]:
+    """Some samples of each array, and copies of their first behind them."""
+    from jax import lax
+    from jax import numpy as jnp
+
+    start, places, size = piece
+    made = []
+    for one, (_, axis) in zip(values, carry, strict=True):
+        part = lax.slice_in_dim(one, start, start + places, axis=axis)
+        if places < size:
+            first = lax.slice_in_dim(one, start, start + 1, axis=axis)
+            part = jnp.concatenate([part, jnp.repeat(first, size - places, axis)], axis)
+        made.append(part)
+    return made
+
+
+def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[Output]) -> Any:
+    """Returns the answers of all pieces as one, without those of the copies."""
+    import jax
+    from jax import lax
+    from jax import numpy as jnp
+
+    shape = jax.tree.structure(found[0])
+    made = []
+    for number, output in enumerate(outputs):
+        rows = [
+            lax.slice_in_dim(
+                jax.tree.leaves(one)[number], 0, piece.places * output.each, axis=output.axis
+            )
+            for one, piece in zip(found, plan, strict=True)
+        ]
+        made.append(jnp.concatenate(rows, output.axis))
+    return jax.tree.unflatten(shape, made)
+
+
+class _Data(Program):
+    """Functions whose arguments are data: all arrays of one leading size carry samples."""
+
+    def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+        leaves: list[Leaf] = []
+        taken([list(args), kwargs], 0, leaves)
+        sizes = [one.value.shape[0] for one in leaves if self.holds(one.value) and one.value.shape]
+        first = sizes[0] if sizes else None
+
+        def of(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {name: of(one) for name, one in value.items()}
+            if isinstance(value, tuple | list):
+                return [of(one) for one in value]
+            there = self.holds(value) and len(value.shape) and value.shape[0] == first
+            return 0 if there else None
+
+        return [of(one) for one in args], {name: of(one) for name, one in kwargs.items()}
+
+
+class TensorFlow(_Data):
+    """A ``tf.function``, or a signature of a SavedModel."""
+
+    library, package = "tensorflow", "tensorflow"
+
+    def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
+        super().__init__(function, batched, name)
+        self.watched = self._recorder
+
+    def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
+        """Watches the graph as it runs: what XLA compiles is one operation of it."""
+        from probe.recording.subject import of_function
+
+        given = [
+            self.native(one, "bfloat16" if one.dtype == np.uint16 else one.dtype.name)
+            if isinstance(one, np.ndarray)
+            else one
+            for one in values
+        ]
+        args, kwargs = rebuild(given)
+        return of_function(lambda: self.function(*args, **kwargs))
+
+    def threads(self) -> int:
+        import tensorflow as tf
+
+        return int(tf.config.threading.get_intra_op_parallelism_threads()) or cores()
+
+    def facts(self) -> dict[str, Any]:
+        import tensorflow as tf
+
+        between = int(tf.config.threading.get_inter_op_parallelism_threads())
+        return {"inter_op_threads": between, "jit": str(tf.config.optimizer.get_jit())}
+
+    def holds(self, value: Any) -> bool:
+        import tensorflow as tf
+
+        return isinstance(value, np.ndarray | np.generic | tf.Tensor | tf.Variable)
+
+    def bits(self, value: Any) -> tuple[np.ndarray, str]:
+        return super().bits(value.numpy() if hasattr(value, "numpy") else value)
+
+    def native(self, array: np.ndarray, dtype: str) -> Any:
+        import tensorflow as tf
+
+        kind = tf.bfloat16.as_numpy_dtype
+        return tf.constant(array.view(kind) if dtype == "bfloat16" else array)
+
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``Program``; a plain array would be a part of the graph, a new one each time."""
+        return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
+
+    def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+        import tensorflow as tf
+
+        leaves = tf.nest.flatten(result)
+        return leaves, lambda values: tf.nest.pack_sequence_as(result, list(values))
+
+
+class Torch(_Data):
+    """A module or function that ``torch.compile`` compiled, compiled anew for each bucket.
+
+    PyTorch keeps compiled programs with a function's code, and may take one of variable sizes for
+    a size that had one of its own. So each bucket has code of its own, which meets that size alone.
+    """
+
+    library, package = "torch compiled", "torch"
+
+    def __init__(self, function: Any, batched: Any = None, name: str = "") -> None:
+        inner = getattr(function, "_orig_mod", None)
+        if inner is not None:
+            from probe.invariant.torch_calls import require_evaluation
+
+            require_evaluation(inner)
+        self.module = inner
+        self.context = getattr(function, "dynamo_ctx", None)
+        plain = inner if inner is not None else function._torchdynamo_orig_callable
+        named = type(plain).__name__ if inner is not None else plain.__qualname__
+        super().__init__(plain, batched, name or named)
+        self.sizes: dict[Any, Callable[..., Any]] = {}
+
+    def at(self, size: int) -> Callable[..., Any]:
+        import torch
+
+        key = size, torch.get_num_threads(), self.settings()
+        if key not in self.sizes:
+            self.sizes[key] = self._compiled(size, key[1], len(self.sizes))
+        return self.sizes[key]
+
+    def _compiled(self, size: int, threads: int, number: int) -> Callable[..., Any]:
+        import torch
+
+        plain = self.function
+
+        def bucket(*args: Any, **kwargs: Any) -> Any:
+            return plain(*args, **kwargs)
+
+        named = f"bucket_{size}_{threads}_{number}_{id(self)}"
+        bucket.__code__ = bucket.__code__.replace(co_name=named, co_firstlineno=size)
+        context = self.context
+        made = torch.compile(bucket, dynamic=False) if context is None else context(bucket)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            alone = {"automatic_dynamic_shapes": False, "assume_static_by_default": True}
+            with torch.no_grad(), torch._dynamo.config.patch(alone):  # type: ignore[attr-defined]
+                return made(*args, **kwargs)
+
+        return run
+
+    def threads(self) -> int:
+        import torch
+
+        return int(torch.get_num_threads())
+
+    def settings(self) -> Any:
+        from probe.invariant.torch_calls import settings
+
+        return settings()
+
+    def facts(self) -> dict[str, Any]:
+        import torch
+
+        return {
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "mkldnn": bool(torch.backends.mkldnn.enabled),
+            "precision": torch.get_float32_matmul_precision(),
+        }
+
+    def holds(self, value: Any) -> bool:
+        import torch
+
+        return isinstance(value, torch.Tensor)
+
+    def bits(self, value: Any) -> tuple[np.ndarray, str]:
+        import torch
+
+        value = value.detach().contiguous()
+        if value.dtype is torch.bfloat16:
+            return value.view(torch.int16).numpy().view(np.uint16), "bfloat16"
+        return super().bits(value.numpy())
+
+    def native(self, array: np.ndarray, dtype: str) -> Any:
+        import torch
+
+        if dtype == "bfloat16":
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+
+    def form(self, value: Any) -> tuple[tuple[int, ...], str]:
+        return tuple(value.shape), str(value.dtype).removeprefix("torch.")
+
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``Program``: with the strides and the alignment that the checked ones have."""
+        from probe.invariant.torch_calls import laid, misplaced
+
+        if axis is None:
+            return value.clone() if self.holds(value) and misplaced(value) else value
+        return laid(value.detach())
+
+    def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+        from torch.utils import _pytree as tree
+
+        leaves, shape = tree.tree_flatten(result)
+        return leaves, lambda values: tree.tree_unflatten(list(values), shape)
+
+
+def of_function(model: Any, batched: Any) -> Program | None:
+    """Returns the program of a function; None where it is none that is run whole.
+
+    Functions of plain Python are JAX's or NumPy's: see ``settled``.
+    """
+    kind = type(model)
+    module = kind.__module__
+    routine = inspect.isroutine(model)
+    if kind.__name__ == "OptimizedModule" or (
+        routine and hasattr(model, "_torchdynamo_orig_callable")
+    ):
+        return Torch(model, batched)
+    if module.startswith("tensorflow.") and hasattr(model, "function_spec"):
+        return TensorFlow(model, batched, str(getattr(model, "name", "") or "function"))
+    if module.partition(".")[0] in ("jax", "jaxlib") and hasattr(model, "lower"):
+        return Jax(model, batched)
+    plain = routine or module == "functools"
+    return _Undecided(model, batched) if plain else None
+
+
+class _Undecided(Program):
+    """A function of plain Python: its first answer says whose it is."""
+
+    library = ""
+
+
+def settled(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+    """Returns the program with its library, found by one call. InputError: it is no library's."""
+    if program.library:
+        return program
+    values: list[Any] = []
+    of_jax = _of_jax((args, kwargs))
+    if not of_jax:
+        answer: list[Leaf] = []
+        taken(program.function(*args, **kwargs), 0, answer)
+        values = [one.value for one in answer]
+        of_jax = _of_jax(values)
+    if of_jax:
+        return Jax(program.function, program.batched, program.name)
+    if values and all(isinstance(one, np.ndarray | np.generic) for one in values):
+        return Program(program.function, program.batched, program.name)
+    found = ", ".join(sorted({type(one).__name__ for one in values})) or "nothing"
+    todo = "give a function of JAX's or NumPy's arrays, a tf.function, or a torch.nn.Module"
+    raise InputError("model", program.name, f"it returns {found}", todo)
+
+
+def _of_jax(nested: Any) -> bool:
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return False
+    return any(isinstance(one, jax.Array) for one in jax.tree.leaves(nested))

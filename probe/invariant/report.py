@@ -164,7 +164,6 @@ class _Here(InlineSession):
             worker.backend = _calling(operation.asked, self.library)
 
     def start(self) -> Self:
-        """As ``InlineSession.start``."""
         super().start()
         self.library: Any = self._worker.backend
         return self

@@ -15,23 +15,21 @@ another call checks with the same ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import floats, operands
+from probe import floats, operands, ulp
+from probe.errors import InputError
+from probe.invariant.keeper import Keeper
+from probe.invariant.programs import HOW as AXES
+from probe.invariant.programs import Output
+from probe.invariant.report import NotInvariant
 from probe.invariant.telling import spread
 
 FEW, MANY = 5, 31
 """Samples of a program: few where an answer has many numbers, more where it has a few."""
-
-CANDIDATES = 4  # times as many are drawn
-SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
-
-ENOUGH = 160  # numbers in all answers together
-MOST, PLENTY = 512, 2048
-"""The same with those that stand at one place alone, of a quick program: see ``Whole._more``."""
 
 CANDIDATES = 4  # times as many are drawn
 SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
@@ -175,3 +173,386 @@ def _of_input(told: Any) -> bool:
     if not isinstance(values, list) or not 0 < len(values) <= KEPT:
         return False
     return all(isinstance(one, int | float) for one in values)
+
+
+def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Output:
+    """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
+    (mine, dtype), (yours, _) = here, there
+    if len(mine) == len(yours):
+        for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
+            if n % size == 0 and m % other == 0 and n // size == m // other and n:
+                rest = [a for a in range(len(mine)) if a != axis and mine[a] != yours[a]]
+                if not rest and n != m:
+                    return Output(axis, n // size, dtype)
+    why = f"output {number} has shape {list(mine)} for {size} samples, {list(yours)} for {other}"
+    raise InputError("model", why, "no axis of it has an entry for each sample", AXES)
+
+
+# Asks whether samples have nothing to do with each other, and which arguments carry them.
+#
+# Operations in their classes keep the bits of every sample, and still a model may mix samples: by a
+# maximum over the batch, a sort, a loop that ends when all numbers are small. None of these rounds,
+# so no class shows it. And where arguments are a dictionary, or some have no batch, nothing says
+# which axis is that of samples. So a model is run a few times more where arguments of a kind are
+# first met: a sample alone, and beside others that are large, small, and NaN. Its result has to
+# have the same bits each time. An operation that is first met there has the batch in its shape.
+#
+# This is a test and no proof: a branch that only other numbers take is not seen.
+
+
+Value = tuple[np.ndarray, str]
+"""A container array and the name of its format; of integers and truth values NumPy's name."""
+
+Axes = tuple[int | None, ...]
+"""By argument: the axis of samples; None: it carries none."""
+
+Run = Callable[[Sequence[Value]], list[Value]]
+
+GUESSES = 12  # ways to read the arguments that are tried
+MIXED, UNREAD = "samples that read each other", "samples among the arguments"
+HOW = (
+    "samples are taken to lie along the first axis: if they don't, name it, batched=1 or (0, None)"
+)
+
+
+class Beside(NamedTuple):
+    """Three samples of one call, by name: see ``_sample_of``."""
+
+    first: str
+    second: str
+    third: str
+
+
+FULL = (
+    Beside("own", "large", "large"),
+    Beside("small", "own", "small"),
+    Beside("nan", "nan", "own"),
+    Beside("large", "turned", "large"),
+    Beside("turned", "small", "small"),
+)
+"""Where a sample of the user, and one of opposite sign, stand: at each place, in each company."""
+
+BRIEF = (Beside("large", "own", "small"),)
+"""For further shapes of a kind that was asked about fully."""
+
+
+class Company:
+    """What is known of one model's arguments.
+
+    ``named``: reads their axes from a call, where a user names them. ``how``: what is taken of
+    them, as a sentence for users.
+    """
+
+    def __init__(
+        self, keeper: Keeper, named: Callable[[Any], Axes] | None = None, how: str = HOW
+    ) -> None:
+        self.keeper, self.named, self.how = keeper, named, how
+        self._axes: dict[Any, Axes] = {}
+        self._asked: set[Any] = set()
+        self._full: set[Any] = set()
+
+    def begin(self, kind: Any, shapes: Sequence[tuple[int, ...]], called: Any = None) -> None:
+        """A call starts. ``kind``: all that arguments have in common but their sizes; None: they
+        are not known. InputError: axes that are named are not those of samples."""
+        if self.named is not None and called is not None:
+            named = self._axes[kind] = self.named(called)
+            if _count(shapes, named) is None and not any(0 in one for one in shapes):
+                said = ", ".join(str(list(one)) for one in shapes)
+                why = f"these are not axes of one number of samples of arguments {said}"
+                raise InputError("batched", named, why, "name those of samples, or None")
+        axes = self._axes.get(kind)
+        count = None if axes is None else _count(shapes, axes)
+        if axes is None or count is None:
+            self.keeper.calls.begin(None, 0)
+        else:
+            self.keeper.calls.begin((kind, _rest(shapes, axes)), count)
+
+    def forget(self) -> None:
+        """The model was changed: each kind of arguments is asked about again."""
+        for each in (self._axes, self._asked, self._full):
+            each.clear()
+        self.keeper.calls.forget()
+
+    def ask(
+        self,
+        kind: Any,
+        given: Sequence[Value],
+        answer: Sequence[Value],
+        run: Run,
+        numbers: Hashable = None,
+    ) -> None:
+        """Asks about a call that has ended. NotInvariant: ``strict``, and something isn't kept.
+
+        ``run``: the model in the mode, of other values in place of those that are ``given``.
+        ``numbers``: among the arguments; calls of a kind are briefly asked about again with others.
+        """
+        shapes = [value.shape for value, _ in given]
+        if not any(shapes) or any(0 in one for one in shapes):
+            return
+        if self.keeper.report.left:  # it is known already that not all bits are kept
+            self._named_alike(kind, shapes)
+            return
+        axes = self._axes.get(kind)
+        if axes is not None and _count(shapes, axes) is not None and kind in self._full:
+            there = (kind, _rest(shapes, axes), numbers) in self._asked
+            found = self._tried(given, axes, answer, run, () if there else BRIEF)
+            if not found.why and not found.left:
+                self._keep(kind, axes, shapes, numbers)
+                return
+        axes, found = self._read(axes or (), given, answer, run)
+        by_kind = {kind or operation: (operation, why, kind) for operation, why, kind in found.left}
+        for one in by_kind.values():  # bits that differ are these operations'
+            operation, why, which = one
+            self.keeper.leave(operation, f"{why}; {self.how}", which)
+        if found.why and not found.left:
+            self.keeper.leave(MIXED if found.ran else UNREAD, found.why)
+        if not found.why:
+            self._keep(kind, axes, shapes, numbers)
+
+    def _read(
+        self, axes: Axes, given: Sequence[Value], answer: Sequence[Value], run: Run
+    ) -> tuple[Axes, Found]:
+        """Returns which arguments carry samples, and whether these keep their bits."""
+        shapes = [value.shape for value, _ in given]
+        if self.named is not None:
+            return axes, self._tried(given, axes, answer, run, FULL)
+        held: tuple[Axes, Found] | None = None
+        for size in sizes(shapes):
+            axes, found = (), Found("", False, False, [])
+            for axes in guesses(shapes, size):
+                found = self._tried(given, axes, answer, run, BRIEF if held else FULL)
+                if found.ran:
+                    break
+            if held is None:
+                held = axes, found
+                if found.left or (found.why and found.ran):
+                    break
+            elif found.along and (found.left or not found.why):
+                both = f"{sizes(shapes)[0]} and {size} entries"
+                why = f"arguments have {both}, and either may be the samples; {self.how}"
+                return axes, Found(why, False, False, [])
+        assert held is not None
+        return held
+
+    def _named_alike(self, kind: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Takes the arguments as they mostly are, so that what is left is named once for all
+        batches."""
+        self._axes.setdefault(kind, next(guesses(shapes, sizes(shapes)[0])))
+        self.begin(kind, shapes)
+        self.keeper.calls.end()
+
+    def _keep(
+        self, kind: Any, axes: Axes, shapes: Sequence[tuple[int, ...]], numbers: Hashable
+    ) -> None:
+        self._axes[kind] = axes
+        self._full.add(kind)
+        self._asked.add((kind, _rest(shapes, axes), numbers))
+        self.begin(kind, shapes)
+        self.keeper.calls.end()
+
+    def _tried(
+        self,
+        given: Sequence[Value],
+        axes: Axes,
+        answer: Sequence[Value],
+        run: Run,
+        companies: Sequence[Beside],
+    ) -> Found:
+        with self.keeper.calls.trying() as left:
+            found = refuted(run, given, axes, answer, companies, self.how)
+        return found._replace(left=left)
+
+
+class Found(NamedTuple):
+    """What came of a way to read the arguments. ``why``: samples don't keep their bits; or empty.
+
+    ``ran``: the model takes single samples. ``along``: a result has an axis of samples. ``left``:
+    the arguments of ``Keeper.leave``, of operations whose shape has the batch.
+    """
+
+    why: str
+    ran: bool
+    along: bool
+    left: list[Any]
+
+
+def sizes(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """Returns how many samples there may be: sizes of first axes, that of the first argument first.
+
+    One is the last of them: arguments that all samples share often have such an axis.
+    """
+    there = dict.fromkeys(shape[0] for shape in shapes if shape)
+    return sorted(there, key=lambda one: one == 1)
+
+
+def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
+    """Yields which arguments carry that many samples: all that have the size; then fewer of them.
+
+    Fewer are asked where the model refuses to take single entries of all: a square mask may have
+    the size of the batch by chance.
+    """
+    there = [at for at, shape in enumerate(shapes) if shape and shape[0] == size]
+    fewer = [[at for at in there if at != out] for out in there[1:]] if len(there) > 2 else []
+    ways = [there, *fewer, there[:1]]
+    for some in ways[: 1 if len(there) == 1 else GUESSES]:
+        yield tuple(0 if at in some else None for at in range(len(shapes)))
+
+
+def refuted(
+    run: Run,
+    given: Sequence[Value],
+    axes: Axes,
+    answer: Sequence[Value],
+    companies: Sequence[Beside] = FULL,
+    how: str = HOW,
+) -> Found:
+    """Returns whether samples along these axes keep their bits in all company that is tried.
+
+    ``answer``: of the call as it was given. Without ``companies`` its last sample alone is asked.
+    """
+
+    def found(why: str, ran: bool = True) -> Found:
+        return Found(f"{why}; {how}" if why else "", ran, along, [])
+
+    along = False
+    shapes = [value.shape for value, _ in given]
+    count = _count(shapes, axes)
+    assert count
+    last = _sample_of(given, axes, "last")
+    try:
+        alone = {"last": run(last)}
+        if companies:
+            alone["own"] = run(_sample_of(given, axes, "own")) if count > 1 else alone["last"]
+            alone["turned"] = run(_sample_of(given, axes, "turned"))
+    except NotInvariant:
+        raise
+    except Exception as error:  # a model raises what it likes
+        return found(f"one sample alone does not run ({_line(error)})", False)
+    many = [(value.shape, dtype) for value, dtype in answer]
+    along = any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
+    for place, name in ((0, "own"), (count - 1, "last")) if count > 1 else ():
+        if name in alone and (why := _differ(alone[name], answer, many, count, place)):
+            return found(why)
+    ran = 0
+    for company in companies:
+        together = _beside(run, given, axes, company)
+        if together is None:
+            continue
+        ran += 1
+        many = [(value.shape, dtype) for value, dtype in together]
+        along |= any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
+        for place, name in enumerate(company):
+            if name in alone and (why := _differ(alone[name], together, many, len(company), place)):
+                again = run(_sample_of(given, axes, name))
+                if any(map(_apart, again, alone[name])):
+                    return found("two runs of the same sample have different bits")
+                return found(why)
+    if companies and not ran:
+        return found("it does not run on three samples made from those of the call", False)
+    return found("")
+
+
+def _beside(run: Run, given: Sequence[Value], axes: Axes, company: Beside) -> list[Value] | None:
+    """Returns the answer of a company; None where the model refuses these values.
+
+    Integers may be places in a table or lengths, so if others are refused those of the user stay.
+    """
+    for fixed in (False, True):
+        drawn = [_sample_of(given, axes, name, fixed) for name in company]
+        joined = [
+            (np.concatenate([one[n][0] for one in drawn], axis), dtype)
+            if axis is not None
+            else (value, dtype)
+            for n, ((value, dtype), axis) in enumerate(zip(given, axes, strict=True))
+        ]
+        try:
+            return run(joined)
+        except NotInvariant:
+            raise
+        except Exception:
+            continue
+    return None
+
+
+def _sample_of(given: Sequence[Value], axes: Axes, name: str, fixed: bool = False) -> list[Value]:
+    """Returns one sample: the first or last of the call, or what is made from the first.
+
+    ``fixed``: integers and codes stay as they are.
+    """
+    made = []
+    for (value, dtype), axis in zip(given, axes, strict=True):
+        if axis is None:
+            made.append((value, dtype))
+            continue
+        place = value.shape[axis] - 1 if name == "last" else 0
+        one = np.take(value, [place], axis)
+        if name not in ("own", "last"):
+            one = altered(value, one, dtype, name, fixed)
+        made.append((one, dtype))
+    return made
+
+
+def _differ(
+    alone: Sequence[Value],
+    found: Sequence[Value],
+    shapes: Sequence[tuple[tuple[int, ...], str]],
+    count: int,
+    place: int,
+) -> str:
+    """Returns why the sample at a place of ``count`` has not the result that it has alone."""
+    if len(alone) != len(found):
+        return f"{len(alone)} results of one sample, {len(found)} of {count}"
+    for number, (mine, theirs) in enumerate(zip(alone, found, strict=True)):
+        shape, dtype = shapes[number]
+        if mine[0].shape == shape:
+            row = theirs  # of no sample: the same for all
+        else:
+            try:
+                output = output_of(number, (shape, dtype), count, (mine[0].shape, mine[1]), 1)
+            except InputError:
+                return (
+                    f"result {number} has shape {list(mine[0].shape)} for one sample, "
+                    f"{list(shape)} for {count}: no axis with an entry for each sample"
+                )
+            rows = np.moveaxis(theirs[0], output.axis, 0)
+            part = rows[place * output.each : (place + 1) * output.each]
+            row = np.moveaxis(part, 0, output.axis), theirs[1]
+        if many := _apart(mine, row):
+            return (
+                f"{many:,} of {mine[0].size:,} numbers of a sample's result {number} change with "
+                "its neighbours"
+            )
+    return ""
+
+
+def _apart(one: Value, other: Value) -> int:
+    """Returns how many numbers differ; zeros of either sign are alike here."""
+    (a, name), (b, _) = one, other
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return max(a.size, 1)
+    if name in floats.FORMATS:
+        return int(ulp.apart(np.ascontiguousarray(a), np.ascontiguousarray(b), name).sum())
+    return int((a != b).sum())
+
+
+def _count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
+    """Returns the number of samples; None: the axes are not those of these shapes."""
+    if len(shapes) != len(axes):
+        return None
+    both = [(one, at) for one, at in zip(shapes, axes, strict=True) if at is not None]
+    if any(len(one) <= at for one, at in both):
+        return None
+    sizes = {one[at] for one, at in both}
+    return sizes.pop() if len(sizes) == 1 and 0 not in sizes else None
+
+
+def _rest(shapes: Sequence[tuple[int, ...]], axes: Axes) -> tuple[Any, ...]:
+    """Returns the shapes without the axes of samples."""
+    return tuple(
+        tuple(one) if at is None else (*one[:at], None, *one[at + 1 :])
+        for one, at in zip(shapes, axes, strict=True)
+    )
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"

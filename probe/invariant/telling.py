@@ -148,7 +148,6 @@ class Asked(Rows):
         return self._kept[number]
 
     def mark(self, size: int) -> str:
-        """As ``Rows.mark``."""
 
         def answers() -> Iterator[tuple[np.ndarray, str]]:
             for number in range(self.sets):
@@ -159,7 +158,6 @@ class Asked(Rows):
         return digest(answers())
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``Rows.ready``."""
         sample, parameters = self.telling(0)
         samples = self.tools.repeated(sample, size)
         return lambda: self.call(samples, parameters)
@@ -196,5 +194,4 @@ class Samples(Asked):
         return tuple(made), self.held
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         return self.function(*samples, *parameters)

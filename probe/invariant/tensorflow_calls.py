@@ -50,7 +50,6 @@ def settings() -> tuple[Any, ...]:
 
 
 def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-    """As ``keeper.Library.changed``."""
     return "" if before == now else f"deterministic={now[0]}"
 
 
@@ -110,16 +109,13 @@ class Product(Asked):
         self._words = ("transpose_a", False, "transpose_b", turned, "T", dtype)
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         x, w, _ = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
         return (tensor(x, self.dtype),), (tensor(w.T if self.turned else w, self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         return run("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
 
     def case(self) -> Case | None:
-        """As ``Rows.case``."""
         if self.turned:
             return None
         dtype = FORMATS[self.dtype]
@@ -169,7 +165,6 @@ class Contraction(Asked):
         return ((first, second), ()) if self.paired else ((first,), (second,))
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         return self.function(*samples, *parameters)
 
 
@@ -210,7 +205,6 @@ class Convolution(Asked):
         self.attributes, self.words, self.sizes = attributes, words, sizes
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         *kernel, one, two = self.weights
         name, count = FORMATS[self.dtype], math.prod(kernel)
         if "Depthwise" in self.op:
@@ -225,7 +219,6 @@ class Convolution(Asked):
         return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w,) = samples, parameters
         given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)
         return run(self.op, given, self.attributes, 1)[0]
@@ -273,7 +266,6 @@ class ByPlace(Rows):
         self._answers: Any = None
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         return self.function(*samples)
 
     def _told(self) -> Any:
@@ -317,7 +309,6 @@ class ByPlace(Rows):
         return digest([container(self._answers[None])])
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``Rows.ready``."""
         half = tf.fill((size,), tf.cast(0.5, self.dtype))
         return lambda: self.function(*(half,) * self.inputs)
 
@@ -332,7 +323,6 @@ class Softmax(Samples):
     sets = 24
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         (width,) = self.shapes[0]
         values = np.asarray(tf.cast(_exponents(self.dtype), tf.float64))
         row = np.resize(np.roll(values, 7 * number), width)

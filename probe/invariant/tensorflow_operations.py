@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_def_registry
 
 from probe.invariant.keeper import Keeper, Known
 from probe.invariant.kinds import Kind, apart, kind_of
+from probe.invariant.telling import spread
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     ByPlace,
@@ -20,31 +25,19 @@ from probe.invariant.tensorflow_calls import (
     Samples,
     Softmax,
     reshaped,
+    tensor,
 )
-from probe.invariant.tensorflow_nodes import (
-    CONVERTED,
-    CONVOLUTIONS,
-    IN_EIGEN,
-    MATRICES,
-    NORMALISED,
-    SOFTMAX,
-    TRANSPOSED,
-    along_first,
-    attributes_of,
-    called_name,
-    channels_last,
-    convolves,
-    digest_of,
-    extra_of,
-    fits,
-    known_format,
-    plainly,
-    size_of,
-    spread_parameter,
-    words_of,
+from probe.recorders.tensorflow_graphs import (
+    BRANCHES,
+    CALLS,
+    HANDED_ON,
+    LOOPS,
+    READS,
+    SHAPES,
+    Graph,
+    Node,
+    traced,
 )
-from probe.invariant.tensorflow_program import Handler, Program, once
-from probe.recorders.tensorflow_graphs import CALLS, HANDED_ON, READS, SHAPES, Node
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import Ran, array, kind, run, sizes, structure
 from probe.semantics import Each, Meaning, Reduces, of_complex
@@ -111,7 +104,7 @@ class Operators:
         if node.op == CONVERTED or not all(one in FORMATS for one in given):
             exact = node.op == CONVERTED or which in (Kind.EXACT, Kind.EITHER)
             return once(node) if exact else left
-        if node.op in IN_EIGEN or (which is Kind.EITHER and element):
+        if which is Kind.EITHER and element:
             return self._element(node, follows)
         if which in (Kind.EXACT, Kind.EITHER):
             return once(node)
@@ -467,3 +460,311 @@ def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:
     sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
     kept = [size for at, size in enumerate(sizes) if keep or at not in axes]
     return reshaped(y, kept)
+
+
+# Nodes: what has classes of its own here, and what attributes say
+
+
+CONVERTED = "Cast"
+"""To 16 bits it goes by way of float32: it is rounded twice, each time as IEEE 754 asks."""
+
+SOFTMAX = ("LogSoftmax", "Softmax")
+CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+"""Operations that have classes of their own here."""
+
+
+def words_of(node: Node) -> dict[str, Any]:
+    return dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
+
+
+def known_format(words: dict[str, Any]) -> bool:
+    """Returns whether it computes in a floating-point format that is known."""
+    return words.get("T") in FORMATS
+
+
+def channels_last(words: dict[str, Any]) -> bool:
+    """Whether channels are last, so that samples and places are where they are looked for."""
+    return words.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC", "NHWC", "NDHWC")
+
+
+TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "config_proto")
+
+
+def extra_of(node: Node) -> list[Any]:
+    """Attributes that decide what is computed, besides types."""
+    words = words_of(node)
+    return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
+
+
+def plainly(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
+    """Whether the first axis of what depends on the batch is the first one that comes out."""
+    first = labels[2][:1]
+    each = zip(labels[:2], follows, strict=True)
+    return all(part[:1] == first if along else first not in part for part, along in each)
+
+
+def called_name(node: Node) -> str:
+    return str(words_of(node)["f"]) if node.op in CALLS else node.op
+
+
+def attributes_of(node: Node) -> tuple[Any, ...]:
+    if node.op not in CALLS:
+        return tuple(node.attributes)
+    pairs = context.context().function_call_options.as_attrs().items()
+    return tuple(one for pair in pairs for one in pair)
+
+
+def fits(labels: tuple[str, str, str], read: list[Any]) -> bool:
+    """Returns whether each letter has one size, so that nothing is repeated."""
+    sizes: dict[str, int] = {}
+    for part, one in zip(labels, read, strict=False):
+        for letter, size in zip(part, one.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                return False
+    return True
+
+
+def digest_of(name: str) -> str:
+    """Returns what a function does, without the names that TensorFlow gave."""
+    made = hashlib.sha256()
+    for node in context.context().get_function_def(name).node_def:
+        kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
+        made.update(f"{node.op} {len(node.input)}".encode())
+        for word, value in kept:
+            made.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
+    return made.hexdigest()[:8]
+
+
+AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split())
+
+
+def convolves(name: str) -> bool:
+    """Whether a function is one convolution, and axes of one are all that it adds or removes."""
+    nodes = context.context().get_function_def(name).node_def
+    first = (0, -4, -5)  # the samples' axis is never one of these
+    moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
+    kinds = [node.op for node in nodes if node.op not in AROUND]
+    return len(kinds) == 1 and kinds[0] in CONVOLUTIONS and not moved
+
+
+def size_of(one: Any) -> str:
+    """Returns what of a parameter decides an operation: of whole numbers their values."""
+    if one.dtype == tf.resource:
+        held = one._handle_data.shape_and_type[0]
+        return "x".join(str(axis.size) for axis in held.shape.dim)
+    if one.dtype in FORMATS:
+        return "x".join(map(str, one.shape))
+    return " ".join(map(str, array(one).reshape(-1).tolist()))
+
+
+def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
+    """Spread numbers in place of weights, and the variable that holds them, if one does."""
+    handle = one.dtype == tf.resource
+    held = one._handle_data.shape_and_type[0] if handle else None
+    dtype = one.dtype if held is None else tf.as_dtype(held.dtype)
+    if dtype not in FORMATS:
+        return one, None
+    shape = tuple(one.shape) if held is None else tuple(axis.size for axis in held.shape.dim)
+    values = spread(7 + at, "w", shape, 2)
+    made = tensor(np.abs(values) if positive else values, dtype)
+    variable = tf.Variable(made, trainable=False) if handle else None
+    return (made if variable is None else variable.handle), variable
+
+
+# Runs a traced TensorFlow function eagerly, operation by operation.
+#
+# Inside a graph Grappler and oneDNN's rewrites fuse operations, and sizes are unknown where it is
+# made. Run one by one, each operation is the library's own, at sizes that are known.
+
+
+Handler = Callable[[list[Any]], list[Any]]
+
+OF_SHAPES = tuple(one for one in SHAPES if one != "Range")  # of a range the numbers decide
+KEPT, SMALL = 64, 1 << 16
+"""Shapes of which a node's value is kept, if it has few numbers: else that of one."""
+
+
+class Step(NamedTuple):
+    """One node. ``reads``: of which nodes which outputs; ``last``: nodes not read any more."""
+
+    name: str
+    reads: tuple[tuple[str, int], ...]
+    handler: Handler
+    last: tuple[str, ...]
+
+
+class Program:
+    """Runs functions by name. ``choose(node, follows)`` says what runs a node.
+
+    ``follows``: for each input of the node, whether it depends on the inputs of the model.
+    """
+
+    def __init__(self, choose: Callable[[Node, tuple[bool, ...]], Handler]) -> None:
+        self.choose = choose
+        self._graphs: dict[str, Graph] = {}
+        self._steps: dict[tuple[str, tuple[bool, ...]], list[Step]] = {}
+        self._constants: dict[str, dict[str, list[Any]]] = {}
+
+    def graph(self, name: str) -> Graph:
+        """Returns the nodes of a function as it was traced."""
+        return traced(name, self._graphs)
+
+    def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
+        """Runs the function; returns its outputs' tensors."""
+        graph = self.graph(name)
+        steps = self._steps.get((name, follows))
+        if steps is None:
+            steps = self._steps[name, follows] = self._planned(graph, follows)
+            self._constants[name] = {
+                node.name: [node.constant] for node in graph.nodes if node.constant is not None
+            }
+        made = {graph.fed[at]: [one] for at, one in enumerate(given) if at in graph.fed}
+        made |= self._constants[name]
+        for step in steps:
+            made[step.name] = step.handler([made[node][at] for node, at in step.reads])
+            for node in step.last:
+                made.pop(node, None)
+        return [made[node][at] for node, at in graph.given]
+
+    def _planned(self, graph: Graph, follows: tuple[bool, ...]) -> list[Step]:
+        depends = {name for at, name in graph.fed.items() if follows[at]}
+        by_shape = _by_shape(graph)
+        wanted = _needed(graph)
+        steps = []
+        for place, node in enumerate(graph.nodes):
+            if node.constant is not None or node.name not in wanted:
+                continue
+            flags = tuple(name in depends for name, _ in node.inputs)
+            if any(flags):
+                depends.add(node.name)
+            last = tuple(graph.last.get(place, ()))
+            handler = self._handler(node, flags)
+            if node.name in by_shape:
+                handler = _kept(handler, _shapes if node.op in OF_SHAPES else _same)
+            steps.append(Step(node.name, node.inputs, handler, last))
+        return steps
+
+    def _handler(self, node: Node, flags: tuple[bool, ...]) -> Handler:
+        words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
+        if node.op in CALLS and not _compiled(words["f"]):
+            return lambda read: self(words["f"], read, flags)
+        if node.op in LOOPS:
+            return self._loop(words)
+        if node.op in BRANCHES:
+            many = "Case" in node.op
+            names = words["branches"] if many else [words["else_branch"], words["then_branch"]]
+
+            def branch(read: list[Any]) -> list[Any]:
+                which = int(array(read[0]))
+                return self(names[min(max(which, 0), len(names) - 1)], read[1:], flags[1:])
+
+            return branch
+        return self.choose(node, flags)
+
+    def _loop(self, words: dict[str, Any]) -> Handler:
+        def loop(read: list[Any]) -> list[Any]:
+            kept = _unchanged(self.graph(words["body"]))
+            flags = tuple(at not in kept for at in range(len(read)))
+            while bool(array(self(words["cond"], read, flags)[0])):
+                read = self(words["body"], read, flags)
+            return read
+
+        return loop
+
+
+def once(node: Node) -> Handler:
+    """Runs a node as it is; one that gives back its input needs no call."""
+    if node.op in HANDED_ON:
+        return lambda read: read
+    op, attributes, count = node.op, tuple(node.attributes), node.count
+    return lambda read: run(op, read, attributes, count)
+
+
+def _by_shape(graph: Graph) -> set[str]:
+    """Returns the nodes whose values are decided by the shapes of others, or by constants.
+
+    A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
+    """
+    constant = {node.name for node in graph.nodes if node.constant is not None}
+    found: set[str] = set()
+    for node in graph.nodes:
+        known = all(name in constant or name in found for name, _ in node.inputs)
+        flows = node.op in (*CALLS, *LOOPS, *BRANCHES, *HANDED_ON)
+        if node.constant is None and node.inputs and not flows and (known or node.op in OF_SHAPES):
+            described = op_def_registry.get(node.op)
+            if described is not None and not described.is_stateful:
+                found.add(node.name)
+    return found
+
+
+def _shapes(read: list[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(one.shape) for one in read)
+
+
+def _same(read: list[Any]) -> tuple[Any, ...]:
+    return tuple(map(id, read))
+
+
+def _kept(handler: Handler, key: Callable[[list[Any]], tuple[Any, ...]]) -> Handler:
+    """Returns a handler that runs once for each key; what it read is kept too, so that no other
+    tensor gets the place in memory by which it is known."""
+    kept: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+
+    def run_once(read: list[Any]) -> list[Any]:
+        name = key(read)
+        if (there := kept.get(name)) is not None:
+            return there[1]
+        found = handler(read)
+        if all(one.dtype.is_integer or one.dtype.is_floating for one in found):
+            if len(kept) >= KEPT or any(one.shape.num_elements() > SMALL for one in found):
+                kept.clear()
+            kept[name] = ([] if key is _shapes else read), found
+        return found
+
+    return run_once
+
+
+def _unchanged(graph: Graph) -> set[int]:
+    """Returns the inputs of a loop's body that it gives back as they are, such as weights."""
+    return {
+        at
+        for at, (name, place) in enumerate(graph.given)
+        if place == 0 and _source(graph, name) == graph.fed.get(at)
+    }
+
+
+def _source(graph: Graph, name: str) -> str:
+    """Through nodes that give back their input."""
+    by_name = {node.name: node for node in graph.nodes}
+    while name in by_name and by_name[name].op == "Identity":
+        name = by_name[name].inputs[0][0]
+    return name
+
+
+def _needed(graph: Graph) -> set[str]:
+    """Returns the nodes that outputs or changes of a state need."""
+    by_name = {node.name: node for node in graph.nodes}
+    pending = [name for name, _ in graph.given]
+    pending += [node.name for node in graph.nodes if node.op.startswith("Assign")]
+    found: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += [one for one, _ in by_name[name].inputs] if name in by_name else []
+            pending += by_name[name].after if name in by_name else ()
+    return found
+
+
+def _compiled(name: str) -> bool:
+    attributes = context.context().get_function_def(name).attr
+    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)

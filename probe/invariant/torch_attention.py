@@ -67,7 +67,6 @@ class Lengths:
         return attend(q, k, v, mask, self.words)[0, 0, :length]
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``."""
         if size > self.longest:
             return ""
         with torch.no_grad():
@@ -83,7 +82,6 @@ class Lengths:
             return digest([container(self.answer(1, self.longest))])
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
         return lambda: self.answer(size, size)
 
 
@@ -134,7 +132,6 @@ class Heads:
             return digest(container(self.ready(size, n)()[:, 0]) for n in range(sets))
 
     def ready(self, size: int, number: int = 0) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
         q, k, v = (one[:, None] for one in self._given(size, number))
         mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
         return lambda: attend(q, k, v, mask, self.words, self.rows)

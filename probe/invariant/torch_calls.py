@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as functional
+from torch.utils._pytree import tree_leaves
 
 from probe import ulp
 from probe.case import Case
+from probe.errors import InputError
 from probe.invariant import telling
 from probe.invariant.classes import Plan, digest
+from probe.invariant.keeper import Known
 from probe.invariant.telling import SETS, Tensors, products, spread
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
@@ -42,8 +46,14 @@ TRANSPOSED = {
 
 
 def threads() -> int:
-    """As ``keeper.Library.threads``."""
     return torch.get_num_threads()
+
+
+def require_evaluation(model: Any) -> None:
+    """InputError for a model in training mode."""
+    if any(module.training for module in model.modules()):
+        why = "training is not covered: it has dropout, and statistics of the batch"
+        raise InputError("model", type(model).__name__, why, "call model.eval()")
 
 
 _mkldnn, _exactly = torch._C._get_mkldnn_enabled, torch._C._get_deterministic_algorithms
@@ -73,7 +83,6 @@ SETTINGS = (
 
 
 def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-    """As ``keeper.Library.changed``."""
     every = zip(SETTINGS, before, now, strict=True)
     return ", ".join(f"{name}={new}" for name, old, new in every if _alike(old) != _alike(new))
 
@@ -84,7 +93,6 @@ def _alike(value: Any) -> Any:
 
 @contextmanager
 def with_threads(count: int) -> Iterator[int]:
-    """As ``keeper.Library.with_threads``."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(count)
@@ -196,7 +204,6 @@ class Asked(telling.Asked, Rows):
             return digest(answers())
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``Rows.ready``."""
         return torch.no_grad()(super().ready(size))
 
 
@@ -225,18 +232,15 @@ class Linear(Asked):
         self.turned, self.at = turned, at
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         x, w, b = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
         held = moved(tensor(w if self.turned else w.T, self.dtype), self.at)
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (held, bias)
 
     def empty(self, samples: Tensors) -> Any:
-        """As ``Rows.empty``."""
         return samples[0].new_empty((len(samples[0]), self.filters))
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
         if self.turned:
             return torch.mm(x, w, out=out) if b is None else torch.addmm(b, x, w, out=out)
@@ -249,7 +253,6 @@ class Linear(Asked):
         return self.call((x,), (moved(laid(w.t()) if self.turned else w, self.at), b))
 
     def case(self) -> Case | None:
-        """As ``Rows.case``."""
         return Case(
             "dense",
             in_channels=self.channels,
@@ -272,7 +275,6 @@ class Apart(Linear):
         self.key += " rows apart"
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, b) = samples, parameters
         rows = apart(x.shape, x.dtype).copy_(x)
         y = super().call((rows,), (w, b), apart((len(x), self.filters), x.dtype))
@@ -306,7 +308,6 @@ class Convolution(Asked):
         self.function = (TRANSPOSED if transposed else CONVOLUTIONS)[len(shape) - 1]
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         groups = self.words.get("groups", 1)
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
         leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
@@ -318,7 +319,6 @@ class Convolution(Asked):
         return (tensor(x, self.dtype),), (moved(tensor(held, self.dtype), self.at), bias)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         return self.function(*samples, *parameters, **self.words)
 
     def asked(self, x: Any, w: Any, b: Any) -> Any:
@@ -326,7 +326,6 @@ class Convolution(Asked):
         return self.call((x,), (moved(w, self.at), b))
 
     def case(self) -> Case | None:
-        """As ``Rows.case``."""
         rank, words = len(self.shape) - 1, self.words
         if self.transposed or rank == 3 or isinstance(words.get("padding"), str):
             return None
@@ -357,7 +356,6 @@ class Pairs(Samples):
     """
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         (rows, leaves), (_, filters) = self.shapes[:2]
         x, w, b = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
         made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
@@ -375,7 +373,6 @@ class PairsApart(Pairs):
         self.key += " rows apart"
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         a, b, *_ = samples
         y = apart((*a.shape[:-1], b.shape[-1]), a.dtype)
         every = (apart(one.shape, one.dtype).copy_(one) for one in samples)
@@ -405,13 +402,11 @@ class ByPlace(Rows):
         self._answers: Any = None
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         if out is None or self.written is None:
             return self.function(*samples)
         return self.written(*samples, out)
 
     def empty(self, samples: Tensors) -> Any:
-        """As ``Rows.empty``."""
         return torch.empty_like(samples[0])
 
     def _told(self) -> Any:
@@ -450,7 +445,6 @@ class ByPlace(Rows):
             return digest([container(self._answers[None])])
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``Rows.ready``."""
         x = torch.full((size,), 0.5, dtype=self.dtype)
         return lambda: self.function(x)
 
@@ -512,3 +506,131 @@ def padded(x: Any, size: int) -> Any:
     made[:count] = x
     made[count:] = x[:1]
     return made
+
+
+# Calls of PyTorch's functions that are the library's own: found once, then made at once.
+#
+# Most functions are run operation by operation, which costs more than small operations do. Where
+# each operation of a call was exact, or in its class at the very size and place in memory that it
+# has, the function's own call makes the same calls below. A call is known by all that decides this:
+# shapes, strides, formats and alignment of its tensors, its other arguments, and the number of
+# threads.
+
+
+PLAIN = (int, float, bool, str, type(None), torch.dtype)
+
+
+class Watched(threading.local):
+    """What became of the operations of a function's call, in one thread.
+
+    ``own``: all so far are the library's own calls; ``whole``: so is that which runs now.
+    ``exact``: all so far were exact; ``plain``: all of the last call that was watched were;
+    ``others``: those of some function within attention were not.
+    """
+
+    own = whole = exact = plain = others = False
+
+
+class Ready:
+    """Operations on one tensor whose own call, of the library, is in the class as it is."""
+
+    def __init__(self) -> None:
+        self.watched = Watched()
+        self.strides: dict[Any, Any] = {}
+
+    def __call__(self, met: Any, x: Any) -> bool:
+        """Returns whether the library's own call of x is in the class: see ``note``."""
+        return x.stride() == self.strides.get(met) and not x.data_ptr() % ALIGNED
+
+    def note(self, met: Any, x: Any, known: Known, count: int) -> None:
+        """Keeps the strides of x by all else that decides a call's bits, where it is one call.
+
+        ``met``: None: only what watches this call is told.
+        """
+        if known.whole(count) and strided(x) is x:
+            self.watched.whole = not x.data_ptr() % ALIGNED
+            if met is not None:
+                self.strides[met] = x.stride()
+
+
+class Natives:
+    """The calls that are known to be the library's own."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.known: dict[Any, bool] = {}
+
+    def __call__(self, mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns ``func`` of its arguments, within a mode that sees its operations or alone."""
+        key, watched = told(func, args, kwargs), self.watched
+        watched.plain = False
+        if key is not None and self.known.get(key):
+            return func(*args, **kwargs)
+        own, exact = watched.own, watched.exact
+        watched.own = watched.exact = True
+        counts = None if key is None or key in self.known else _changes(args, kwargs)
+        try:
+            with mode:
+                found = func(*args, **kwargs)
+            if counts is not None:
+                same = watched.own and counts == _changes(args, kwargs)
+                self.known[key] = same and _same(found, func(*args, **kwargs))
+            watched.plain = watched.exact
+        finally:
+            watched.own, watched.exact = own and watched.own, exact and watched.exact
+        return found
+
+
+def told(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns a call's key; None: it has arguments of another kind."""
+    parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled()]
+    for one in args:
+        if not _tell(one, parts):
+            return None
+    for name, one in kwargs.items():
+        parts.append(name)
+        if not _tell(one, parts):
+            return None
+    return tuple(parts)
+
+
+def _tell(one: Any, parts: list[Any]) -> bool:
+    """Adds an argument to a key. Numbers of other kinds may be equal, so the kind is told too."""
+    kind = type(one)
+    parts.append(kind)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        if one.is_nested or one.layout is not torch.strided or one.is_conj() or one.is_neg():
+            return False
+        parts += one.shape, one.stride(), one.dtype, one.data_ptr() % ALIGNED
+    elif kind in PLAIN:
+        parts.append(one)
+    elif kind in (tuple, list, torch.Size):
+        parts.append(len(one))
+        return all(_tell(each, parts) for each in one)
+    else:
+        return False
+    return True
+
+
+def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
+    """Returns how often each tensor was changed in place; None where PyTorch does not count."""
+    every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    return None if any(one.is_inference() for one in every) else [one._version for one in every]
+
+
+def _same(found: Any, again: Any) -> bool:
+    """Returns whether two answers have the same tensors, bit for bit."""
+    here, there = tree_leaves(found), tree_leaves(again)
+    if len(here) != len(there) or not all(isinstance(one, torch.Tensor) for one in here):
+        return False
+    for one, other in zip(here, there, strict=True):
+        if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
+            return False
+        if one.dtype not in FORMATS:
+            if not torch.equal(one, other):
+                return False
+            continue
+        (mine, name), (yours, _) = container(one), container(other)
+        if not ulp.equal(mine, yours, name) or ulp.signed_zeros(mine, yours, name):
+            return False
+    return True

@@ -46,7 +46,6 @@ class OnePair(Linear):
         self.key = "einsum" + self.key.removeprefix("linear")
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
         (x,), (w, _) = samples, parameters
         columns = w if self.turned else w.t()
         where = None if out is None else out[None]
@@ -67,7 +66,6 @@ class Grouped(Asked):
         self.dtype, self.at = dtype, at
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``."""
         every = self.groups * self.filters
         x, w, _ = products(number, self.channels, every, FORMATS[self.dtype], False)
         each = w.reshape(self.channels, self.groups, self.filters).swapaxes(0, 1)

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import copy
-import dis
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
-from functools import cache, wraps
-from inspect import signature
-from types import FrameType, FunctionType, MethodType, new_class
+from functools import wraps
+from types import FrameType, MethodType, new_class
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as functional
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.hooks import RemovableHandle
 
 from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
-from probe.invariant.company import UNREAD, Axes, Company, Value
 from probe.invariant.keeper import Keeper
 from probe.invariant.programs import Program
 from probe.invariant.report import Report
+from probe.invariant.samples import UNREAD, Axes, Company, Value
 from probe.invariant.table import Table, environment
-from probe.invariant.torch_alone import HOOKS, Alone
-from probe.invariant.torch_calls import FORMATS, container
-from probe.invariant.torch_kinds import MOST, VALUES
-from probe.invariant.torch_native import Natives, told
+from probe.invariant.torch_calls import FORMATS, container, require_evaluation
+from probe.invariant.torch_functions import HOOKS, Alone, Functions, recorded, unusual
 from probe.invariant.torch_operations import Operators
-from probe.invariant.torch_recurrent import Steps
-from probe.recorders.torch_calls import facts
-from probe.semantics import functions
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
@@ -50,233 +42,6 @@ FAST = (
     "PyTorch's fused path for attention is not taken: at the largest size the bits are those of "
     "torch.backends.mha.set_fastpath_enabled(False)"
 )
-
-
-INSIDE = ("_in_projection_packed", "_in_projection")
-"""Functions of Python's that PyTorch's attention calls, and that call products themselves."""
-
-CAUGHT = ("linear", "scaled_dot_product_attention", "softmax", "dropout")
-MOVING = frozenset(
-    "has_torch_function handle_torch_function multi_head_attention_forward _mha_shape_check "
-    "unsqueeze shape _canonical_mask _none_or_dtype dtype RuntimeError AssertionError isinstance "
-    "torch Tensor div chunk dim cat repeat pad view transpose size zeros device jit is_scripting "
-    "is_tracing _check_key_padding_mask expand reshape math sqrt float baddbmm bmm mean squeeze "
-    "permute unflatten contiguous split".split()
-)
-"""All else that they name: products and means where weights are asked for, and exact functions."""
-
-
-def seen(function: Callable[..., Any], caught: dict[str, Any]) -> Callable[..., Any]:
-    """Returns a function of Python's that hands no call to a mode, and calls what is ``caught``.
-
-    PyTorch's own asks first whether there is a mode, and then a mode sees it alone.
-    """
-    names = function.__globals__ | {"has_torch_function": lambda operands: False} | caught
-    for name in (*INSIDE, function.__name__):
-        one = function.__globals__[name]
-        names[name] = FunctionType(one.__code__, names, name, one.__defaults__)
-        names[name].__kwdefaults__ = one.__kwdefaults__
-    found: Callable[..., Any] = names[function.__name__]
-    return found
-
-
-def known_inside(function: Callable[..., Any]) -> bool:
-    """Returns whether PyTorch's attention, in this version, calls nothing that is not known here.
-
-    Of operators all but products of matrices and powers round once.
-    """
-    there = [function.__globals__.get(name) for name in (*INSIDE, function.__name__)]
-    if not all(isinstance(one, FunctionType) for one in there):
-        return False
-    codes = [one.__code__ for one in there if isinstance(one, FunctionType)]
-    named = {name for code in codes for name in code.co_names}
-    steps = [step for code in codes for step in dis.get_instructions(code)]
-    operators = {step.argrepr for step in steps if step.opname == "BINARY_OP"}
-    older = {step.opname for step in steps} & {"BINARY_MATRIX_MULTIPLY", "BINARY_POWER"}
-    rounds_more = any("@" in one or "**" in one for one in operators) or older
-    return named <= MOVING | {*CAUGHT, *INSIDE} and not rounds_more
-
-
-class Functions(TorchFunctionMode):
-    """Calls of functions: the frequent ones at once, the others operation by operation.
-
-    Attention with its own weights is run as the calls of functions that it is made of: by itself
-    where it gives no weights and all that it calls is known, else within the mode.
-    """
-
-    def __init__(self, operators: Operators) -> None:
-        super().__init__()
-        attention = functional.multi_head_attention_forward
-        self.inside = {attention: seen(attention, {})}
-        caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
-        self.alone = {attention: seen(attention, caught)} if known_inside(attention) else {}
-        recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
-        steps = {one: Steps(one, operators.keeper, self._native) for one in recurrent}
-        self.quick = operators.quick | steps
-        self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
-        self.plain: set[Any] = set()
-        self.always: set[Any] = set()
-        """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
-        among those; and functions of which this holds whatever they are given."""
-        self.operators = operators
-        self.operations, self.natives = Operations(operators), Natives(operators.watched)
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        quick = self.quick.get(func)
-        if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
-            return self._otherwise(func, args, kwargs or {})
-        try:
-            found = quick(*args, **kwargs) if kwargs else quick(*args)
-        except RuntimeError:
-            if not unusual((args, kwargs)):
-                raise
-            found = NotImplemented
-        return found if found is not NotImplemented else self._otherwise(func, args, kwargs or {})
-
-    def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A call that has no implementation here, or not with these arguments."""
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            return self._cast(func, args, kwargs)
-        if func in self.always and not kwargs:
-            return func(*args)
-        called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
-        for name in kwargs:
-            called += name, one if (kind := type(one := kwargs[name])) in VALUES else kind
-        plain = tuple(called)
-        if plain in self.plain:
-            return func(*args, **kwargs)
-        alone, inside = self.alone.get(func), self.inside.get(func)
-        if alone is not None and kwargs.get("need_weights") is False:
-            return alone(*args, **kwargs)
-        if inside is None:
-            found = self._natively(func, args, kwargs)
-            if func not in self.quick and self.natives.watched.plain:  # a quick one is first asked
-                self._note(plain, args)
-            return found
-        with self:
-            return inside(*args, **kwargs)
-
-    def _note(self, plain: tuple[Any, ...], args: Any) -> None:
-        """Keeps a call all of whose operations were exact: others like it are made at once.
-
-        Of one number PyTorch's functions may call other operations than of an array.
-        """
-        func = plain[0]
-        if self.operators.kinds.complex or len(self.plain) >= MOST:
-            self.plain.clear()
-            self.always.clear()
-        if self.operators.kinds.complex:
-            return
-        if settled(func):
-            self.always.add(func)
-        elif all(one.ndim for one in args if isinstance(one, torch.Tensor)):
-            self.plain.add(plain)
-
-    def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A call operation by operation, or of the library where it has the same bits.
-
-        A part of a model that enters ``torch.inference_mode`` is called as if it did not, but for
-        what is changed in place: see ``_composite``.
-        """
-        if not _in_inference() or getattr(func, "__name__", "_").endswith("_"):
-            return self.natives(self.operations, func, args, kwargs)
-        args, kwargs = tree_map(_recorded, (args, kwargs))
-        with torch.inference_mode(False), torch.no_grad():
-            return self.natives(self.operations, func, args, kwargs)
-
-    def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
-        """Returns a function of its arguments, and whether the library's own call has its bits."""
-        found = self._natively(function, args, {})
-        return found, bool(self.natives.known.get(told(function, args, {})))
-
-    def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A call within ``torch.autocast``, which a part of the model enters: its formats are
-        known where its operations arrive, and what is kept of other calls is of other formats."""
-        inside = self.inside.get(func)
-        if inside is None:
-            with self.operations:
-                return func(*args, **kwargs)
-        with self:
-            return inside(*args, **kwargs)
-
-    def _caught(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a function as the mode runs it."""
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            return self.__torch_function__(function, (), args, kwargs)
-
-        return run
-
-
-class Operations(TorchDispatchMode):
-    """Every operation of whatever code: in its class, or exact, or reported."""
-
-    def __init__(self, operators: Operators) -> None:
-        super().__init__()
-        self.operators = operators
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Read by PyTorch, which would import its compiler, in seconds, and wrap each operation.
-
-        ``Uncompiled`` keeps the compiler from all of them at once.
-        """
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if _composite(func):
-            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-            odd = _in_inference() or any(one.is_inference() for one in every)
-            if odd and every and not func._schema.is_mutable:
-                args, kwargs = tree_map(_recorded, (args, kwargs))
-                with torch.inference_mode(False), torch.no_grad(), self:
-                    return func(*args, **kwargs)
-            if odd:  # numbers made in that mode are changed in it alone
-                with self:
-                    return func._op_dk(COMPOSITE, *args, **kwargs)
-        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):  # its casts are behind this operation
-                return self.operators.run(func, args, kwargs)
-        return self.operators.run(func, args, kwargs)
-
-
-COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
-
-
-@cache
-def settled(function: Any) -> bool:
-    """Whether a function is one operation of ATen that is exact whatever real numbers it is given:
-    a view, or a function that rounds once."""
-    name = getattr(function, "__name__", "")
-    packet = getattr(torch.ops.aten, name, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket) or not any(
-        getattr(one, name, None) is function for one in (torch, torch.Tensor, functional)
-    ):
-        return False
-    known = functions.of(functions.canonical(name))
-    every = [getattr(packet, one) for one in packet.overloads()]
-    every = [one for one in every if torch._C._dispatch_has_kernel(one.name())]  # of tensors
-    exact = known.rounds is not None and not known.either
-    return all(not _composite(one) and (exact or facts(one).view) for one in every)
-
-
-@cache
-def _composite(func: Any) -> bool:
-    """Returns whether PyTorch runs an operation as the operations that its C++ kernel calls.
-
-    In ``torch.inference_mode``, and of numbers made in it, it arrives whole, elsewhere in parts.
-    The parts are different ones in that mode (a matrix product looks whether weights require
-    gradients), and in ``func.decompose``, which prefers Python (``gru``, ``upsample_*``). So it is
-    run as it is elsewhere.
-    """
-    has, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
-    return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
 
 
 BATCHED = True  # ``made`` takes the axes of samples
@@ -332,7 +97,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
 
     def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _in_inference():
-            args, kwargs = tree_map(_recorded, (args, kwargs))
+            args, kwargs = tree_map(recorded, (args, kwargs))
             with torch.inference_mode(False), torch.no_grad():
                 return forward(one, hooks, args, kwargs)
         if made.changed():  # what was asked of samples is of a model that is no more
@@ -518,18 +283,6 @@ def _without(one: Any, kind: Any) -> Any:
 
 
 BASICS = ("__dict__", "__weakref__")
-
-
-def _recorded(one: Any) -> Any:
-    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
-
-    In that mode operations arrive whole, and in other parts: see ``_composite``.
-    """
-    if type(one) is not torch.Tensor or not one.is_inference() or unusual(one):
-        return one
-    with torch.inference_mode(False):
-        there = one.untyped_storage(), one.storage_offset(), one.shape, one.stride()
-        return torch.empty(0, dtype=one.dtype).set_(*there)
 
 
 def _hooked(model: Any) -> bool:
@@ -868,15 +621,6 @@ def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise InputError("model", kind.__name__, UNSEEN, todo)
 
 
-def unusual(given: Any) -> bool:
-    """Returns whether a tensor among these is not strided numbers in the memory of the CPU."""
-    return any(
-        isinstance(one, torch.Tensor)
-        and (one.layout is not torch.strided or one.is_nested or one.device.type != "cpu")
-        for one in tree_leaves(given)
-    )
-
-
 PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
 """Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model."""
 
@@ -913,10 +657,3 @@ class Uncompiled:
         if self._apart is None and "torch._dynamo" in sys.modules:
             self._apart = torch.compiler.disable(self.function, reason=COMPILED)
         return (self._apart or self.function)(one, hooks, args, kwargs)
-
-
-def require_evaluation(model: Any) -> None:
-    """InputError for a model in training mode."""
-    if any(module.training for module in model.modules()):
-        why = "training is not covered: it has dropout, and statistics of the batch"
-        raise InputError("model", type(model).__name__, why, "call model.eval()")

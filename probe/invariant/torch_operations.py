@@ -7,26 +7,30 @@ from typing import Any
 
 import torch
 import torch.nn.functional as functional
-from torch.utils._pytree import tree_leaves
+from torch import Tag
+from torch.utils._pytree import tree_leaves, tree_map
 
-from probe.invariant.keeper import Keeper
-from probe.invariant.kinds import Kind
+from probe.invariant.keeper import Keeper, Known
+from probe.invariant.kinds import Kind, apart, kind_of
 from probe.invariant.telling import spread
 from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
+    ALIGNED,
     FORMATS,
+    ByPlace,
+    Ready,
     Samples,
     Tensors,
     laid,
     tensor,
 )
 from probe.invariant.torch_einsum import Einsum
-from probe.invariant.torch_kinds import Kinds, reads
-from probe.invariant.torch_native import Ready
-from probe.invariant.torch_places import Places
 from probe.invariant.torch_products import Met, Products
 from probe.invariant.torch_recurrent import mkldnn_rnn_layer
-from probe.recorders.torch_calls import facts
+from probe.recorders.torch_calls import Call, called, changed, facts
+from probe.recorders.torch_table import meaning
+from probe.recorders.torch_values import tensors
+from probe.semantics import Each, Meaning, Unknown, functions, of_complex
 
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
@@ -169,28 +173,42 @@ class Operators:
             return torch.layer_norm(x, shape, weight, bias, eps)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        here = [one for one in (weight, bias) if one is not None]
-        which = weight is not None, bias is not None
-        key = ("layer_norm", shape, x.dtype, eps, which, here[0].dtype if here else None)
-        known = self.met.known(
-            key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), axis="rows"
-        )
+
+        def function(rows: Any, w: Any, b: Any) -> Any:
+            return functional.layer_norm(rows, shape, w, b, eps)
+
+        said, given = f"layer_norm eps={eps}", (weight, bias)
+        known = self._normed(said, x, shape, shape, function, given, "rows", ROWS)
         rows = laid(x.reshape(-1, *shape))
-        y = known((rows,), (weight, bias)).view(x.shape)
+        y = known((rows,), given).view(x.shape)
         self.ready.note(met, x, known, len(rows))
         return y
 
-    def _layer_norm(
-        self, shape: tuple[int, ...], dtype: Any, eps: float, which: tuple[bool, bool], here: Any
-    ) -> Samples:
-        def function(x: Any, w: Any, b: Any) -> Any:
-            return functional.layer_norm(x, shape, w, b, eps)
+    def _normed(
+        self,
+        said: str,
+        x: Any,
+        shape: tuple[int, ...],
+        sizes: tuple[int, ...],
+        function: Callable[..., Any],
+        given: Tensors,
+        axis: str = "batch",
+        pieces: Sequence[int] = (),
+    ) -> Known:
+        """A normalisation of samples of a shape by parameters of these ``sizes``: perhaps a mean
+        and a variance, then a scale and a shift; None of those that are left out."""
+        which = [one is not None for one in given]
+        kind = next((one.dtype for one in given if one is not None), x.dtype)
 
-        kind = here[0].dtype if here else dtype
-        made = [tensor(spread(7 + at, "w", shape, 2), kind) for at in range(2)]
-        held = tuple(one if there else None for one, there in zip(made, which, strict=True))
-        name = f"layer_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[kind]}"
-        return Samples(name, [shape], dtype, function, held, ROWS)
+        def make() -> Samples:
+            made = [tensor(spread(7 + at, "w", sizes, 2), kind) for at in range(len(given))]
+            if len(made) > 2:
+                made[1] = made[1].abs()
+            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
+            name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
+            return Samples(name, [shape], x.dtype, function, held, pieces)
+
+        return self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
 
     def _native_layer_norm(self, func: Any, x: Any, shape: Any, w: Any, b: Any, eps: float) -> Any:
         y = self.layer_norm(x, shape, w, b, eps)
@@ -263,20 +281,14 @@ class Operators:
     def _native_group_norm(
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
     ) -> Any:
-        shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
         def function(part: Any, weight: Any, bias: Any) -> Any:
             return functional.group_norm(part, groups, weight, bias, eps)
 
-        def make() -> Samples:
-            made = [tensor(spread(7 + at, "w", (c,), 2), x.dtype) for at in range(2)]
-            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
-            name = f"group_norm groups={groups} eps={eps} weight={which[0]} bias={which[1]}"
-            return Samples(name, [shape], x.dtype, function, held)
-
-        known = self.met.known(("group_norm", shape, groups, eps, which, x.dtype), make)
+        said = f"group_norm groups={groups} eps={eps}"
+        known = self._normed(said, x, tuple(x.shape[1:]), (c,), function, (w, b))
         y = known((laid(x),), (w, b))
         self.ready.note(None, x, known, len(x))
         return y, x.new_empty(0), x.new_empty(0)
@@ -297,18 +309,13 @@ class Operators:
             return NotImplemented
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
             return NotImplemented
-        shape, which = tuple(x.shape[1:]), (weight is not None, bias is not None)
+        shape = tuple(x.shape[1:])
 
         def function(part: Any, w: Any, b: Any) -> Any:
             return functional.instance_norm(part, None, None, w, b, eps=eps)
 
-        def make() -> Samples:
-            made = [tensor(spread(7 + at, "w", shape[:1], 2), x.dtype) for at in range(2)]
-            held = tuple(one if there else None for one, there in zip(made, which, strict=True))
-            name = f"instance_norm eps={eps} weight={which[0]} bias={which[1]}"
-            return Samples(name, [shape], x.dtype, function, held)
-
-        known = self.met.known(("instance_norm", shape, eps, which, x.dtype), make)
+        said, given = f"instance_norm eps={eps}", (weight, bias)
+        known = self._normed(said, x, shape, shape[:1], function, given)
         self.keeper.limit_lengths(known)
         return known((laid(x),), (weight, bias))
 
@@ -349,21 +356,14 @@ class Operators:
                 return torch.batch_norm(x, w, b, mean, var, False, 0.0, eps, cudnn)
         if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
+        shape = tuple(x.shape[1:])
 
         def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
             return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
 
-        def make() -> Samples:
-            made = [tensor(spread(7 + at, "w", shape[:1], 2), mean.dtype) for at in range(4)]
-            made[1] = made[1].abs()
-            for at, there in enumerate(which, 2):
-                made[at] = made[at] if there else None
-            name = f"batch_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[mean.dtype]}"
-            return Samples(name, [shape], x.dtype, function, tuple(made))
-
-        known = self.met.known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
-        y = known((laid(x),), (mean, var, w, b))
+        said, given = f"batch_norm eps={eps}", (mean, var, w, b)
+        known = self._normed(said, x, shape, shape[:1], function, given)
+        y = known((laid(x),), given)
         self.ready.note(met, x, known, len(x))
         return y
 
@@ -419,3 +419,224 @@ def _samples(args: Tensors) -> list[Any]:
 def _shapes(args: Tensors) -> str:
     every = [one for one in args if isinstance(one, torch.Tensor)]
     return ", ".join("nested" if one.is_nested else "x".join(map(str, one.shape)) for one in every)
+
+
+# What PyTorch's operations are, derived from the recorder's table at the calls that a model makes.
+#
+# Nothing here knows an operation by its name: the schema says what only looks at memory or gives
+# numbers to the program, its tags what draws random numbers, and the table what is computed.
+
+
+MOST = 1 << 14
+"""Calls that are kept. Numbers that change at every call, as a step of time, would add to them."""
+
+VALUES = frozenset((bool, str, int, type(None)))
+"""Arguments that choose what is computed by what they are: an axis, a mode, an exponent."""
+
+
+class Kinds:
+    """What the operations of one model are, by what they are called with.
+
+    ``by_value``: those that are exact with some numbers alone, such as a power of two.
+    ``complex``: whether complex numbers were met, of which products round more than once.
+    """
+
+    def __init__(self) -> None:
+        self.by_value: set[Any] = set()
+        self.complex = False
+        self._known: dict[Any, Kind] = {}
+        self._apart: dict[Any, bool] = {}
+
+    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Kind:
+        """Returns what a call of an operation of ATen is. It is run once, on copies, where this is
+        not known."""
+        key = (func, *(_told(one) for one in args), *((n, _told(kwargs[n])) for n in kwargs))
+        if func in self.by_value:
+            key = (*key, repr([one for one in args if isinstance(one, float)]))
+        found = self._known.get(key)
+        if found is None:
+            found, always = self._found(func, args, kwargs)
+            if len(self._known) >= MOST:
+                self._known.clear()
+            if always:
+                self._known[key] = found
+        return found
+
+    def _found(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[Kind, bool]:
+        """Returns what a call is, and whether others are that have as much in common."""
+        known, schema = facts(func), func._schema
+        if not schema.name.startswith("aten::") or known.random:
+            return Kind.SOME, True
+        numbers = all("Tensor" not in str(one.type) for one in schema.returns)
+        if known.view:
+            self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
+        # it looks at memory in another way, or gives numbers to the program
+        if known.view or known.turns or known.empty or numbers:
+            return Kind.EXACT, True
+        every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        if any(one.layout is not torch.strided or one.is_nested for one in every):
+            return Kind.SOME, False
+        call, computes = described(func, args, kwargs)
+        self.complex |= any("complex" in one for one in call.dtypes)
+        by_name = functions.of(functions.canonical(call.op)).rounds is not None
+        if isinstance(computes, Each) and not by_name:
+            self.by_value.add(func)
+        # which of several elements is written into one place, chance decides: others have places
+        return kind_of(computes), not (isinstance(computes, Unknown) and call.looked)
+
+    def apart(self, func: Any, x: Any, options: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether an operation of one tensor works on each sample by itself, and gives one tensor
+        of numbers in a known format."""
+        key = func, x.shape[1:], x.dtype, repr((options, kwargs))
+        if key not in self._apart:
+            two = x[:1].expand(2, *x.shape[1:]).contiguous()
+            call, computes = described(func, (two, *options), kwargs)
+            formats = set(FORMATS.values())
+            fits = len(call.gives) == 1 and call.dtypes[0] in formats
+            self._apart[key] = fits and apart(computes, [two.shape], call.gives, (True,))
+        return self._apart[key]
+
+
+def reads(func: Any) -> bool:
+    """Whether an operation gives numbers to the program, which may then call others."""
+    return Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags
+
+
+def described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[Call, Meaning]:
+    """Returns a call, which changes copies where it changes anything, and what it computes."""
+    into, read = changed(facts(func), args, kwargs)
+    if into:
+        args, kwargs = tree_map(_copied, (tuple(args), kwargs))
+        into, read = changed(facts(func), args, kwargs)
+    with torch.no_grad():
+        every = tensors(func(*args, **kwargs))
+    returned = len(every)
+    every += [one for one in into if not any(one is other for other in every)]
+    call, _, _ = called(func, args, kwargs, read, every, returned, range(len(every)))
+    found = meaning(call)
+    numbers = [one for one in (*tree_leaves((args, kwargs)), *every) if torch.is_tensor(one)]
+    return call, of_complex(found) if any(map(torch.is_complex, numbers)) else found
+
+
+def _copied(one: Any) -> Any:
+    return one.clone() if isinstance(one, torch.Tensor) else one
+
+
+def _told(one: Any) -> Any:
+    """Returns what of an argument decides what an operation is."""
+    if isinstance(one, torch.Tensor):
+        return one.dtype
+    return one if type(one) in VALUES else type(one)
+
+
+# Functions of one element in PyTorch, whose bits may depend on the place in a vector.
+
+
+GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among threads
+
+
+class Places:
+    """Those of one model. ``quick``: by the functions that models call."""
+
+    def __init__(self, met: Met, ready: Ready) -> None:
+        self.met, self.ready = met, ready
+        self.placed: dict[Any, Known] = {}
+        self.quick = self._elementwise()
+
+    def _elementwise(self) -> dict[Any, Callable[..., Any]]:
+        """Functions of one element that models call by themselves, not in place."""
+        aten, found = torch.ops.aten, dict[Any, Callable[..., Any]]()
+
+        def gelu(x: Any, approximate: str = "none") -> Any:
+            met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
+            if self.ready(met, x):
+                return functional.gelu(x, approximate=approximate)
+            return self(aten.gelu.default, (x,), {"approximate": approximate}, met)
+
+        def of(packet: Any) -> Callable[..., Any]:
+            def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
+                if inplace or out is not None:
+                    return NotImplemented
+                met = packet, x.shape, x.dtype, torch.get_num_threads()
+                return call(x) if self.ready(met, x) else self(call, (x,), {}, met)
+
+            call = packet.default
+
+            return run
+
+        for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
+            run = of(getattr(aten, name))
+            found |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
+        for name in ("silu", "hardswish", "hardsigmoid", "mish"):
+            found[getattr(functional, name)] = of(getattr(aten, name))
+        return found | {functional.gelu: gelu}
+
+    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
+        x, *options = args
+        if not isinstance(x, torch.Tensor):
+            return self._power(*args) if len(args) == 2 and not kwargs else NotImplemented
+        rest = [*options, *kwargs.values()]
+        if x.dtype not in FORMATS or not x.numel():
+            return NotImplemented
+        if any(isinstance(one, torch.Tensor) for one in rest):
+            return NotImplemented
+        key = func, tuple(options), tuple(kwargs.items()), x.dtype, torch.get_num_threads()
+        known = self.placed.get(key)
+        if known is None:
+            if len(func._schema.returns) != 1 or "out" in kwargs:
+                return NotImplemented
+            known = self.placed[key] = self._placed(func, options, kwargs, x.dtype)
+        flat = x.contiguous().view(-1)
+        y = known((flat,)).view(x.shape)
+        plan = known.plans.get(len(flat))
+        if self._by_rows(x, known):
+            self.ready.watched.whole = True
+        elif plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
+            self.met.keeper.by_place(known.run.operation.key)
+        else:
+            self.ready.note(met, x, known, len(flat))
+        return y
+
+    def _by_rows(self, x: Any, known: Known) -> bool:
+        """Returns whether PyTorch calls such an array row by row, each as a call of its own: a part
+        of the columns of a matrix, whose rows are whole vectors and are not shared by threads."""
+        if x.dim() != 2 or x.is_contiguous() or x.stride(1) != 1 or x.numel() >= GRAIN:
+            return False
+        aligned = not (x.data_ptr() | x.stride(0) * x.element_size()) % ALIGNED
+        return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
+
+    def _power(self, base: Any, x: Any) -> Any:
+        """A number to the power of each element."""
+        if x.dtype not in FORMATS or not x.numel() or isinstance(base, complex):
+            return NotImplemented
+
+        def function(flat: Any) -> Any:
+            return torch.pow(base, flat)
+
+        known = self.met.known(
+            ("power of", base, x.dtype),
+            lambda: ByPlace(f"power of {base}", x.dtype, function),
+            axis="place",
+        )
+        return known((x.contiguous().view(-1),)).view(x.shape)
+
+    def _placed(
+        self, func: Any, options: Sequence[Any], kwargs: dict[str, Any], dtype: Any
+    ) -> Known:
+        rest = [*options, *kwargs.values()]
+        base = func._schema.name.rpartition("::")[2].rstrip("_")
+        call = getattr(getattr(torch.ops.aten, base), func._overloadname)
+
+        def function(flat: Any) -> Any:
+            return call(flat, *options, **kwargs)
+
+        def make() -> ByPlace:
+            name = base + "".join(f" {one}" for one in rest)
+            return ByPlace(name, dtype, function, written if there else None)
+
+        def written(flat: Any, out: Any) -> Any:
+            return packet.out(flat, *options, **kwargs, out=out)
+
+        packet = getattr(torch.ops.aten, base)
+        there = "out" in packet.overloads() and func._overloadname == "default"
+        return self.met.known((base, tuple(rest), dtype), make, axis="place")

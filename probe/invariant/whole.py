@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,22 @@ import numpy as np
 from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import samples
-from probe.invariant.classes import digest
-from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild, aligned
+from probe.invariant.classes import Buckets, Entry, Plan, digest, ladder
+from probe.invariant.programs import (
+    HOW,
+    Leaf,
+    Output,
+    Program,
+    Rebuild,
+    aligned,
+    of_function,
+    padded,
+    settled,
+)
+from probe.invariant.report import NotInvariant, Report
+from probe.invariant.table import Table, variables
+from probe.order import certificate
+from probe.recording.contract import Recorder
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
 DRAWN = 1 << 20  # numbers of their inputs
@@ -72,7 +88,9 @@ class Whole:
             self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
         else:
             both = enumerate(zip(here, self._shapes(other), strict=True))
-            self.outputs = [output_of(n, mine, largest, yours, other) for n, (mine, yours) in both]
+            self.outputs = [
+                samples.output_of(n, mine, largest, yours, other) for n, (mine, yours) in both
+            ]
         numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
         self.placed = samples.how_many(numbers)
         if "chosen" not in self.recipe:
@@ -210,7 +228,6 @@ class Whole:
         return made
 
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
         return self._prepared(np.arange(size) % len(self.pool[0]), False)
 
     # checks
@@ -345,19 +362,6 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Output:
-    """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
-    (mine, dtype), (yours, _) = here, there
-    if len(mine) == len(yours):
-        for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
-            if n % size == 0 and m % other == 0 and n // size == m // other and n:
-                rest = [a for a in range(len(mine)) if a != axis and mine[a] != yours[a]]
-                if not rest and n != m:
-                    return Output(axis, n // size, dtype)
-    why = f"output {number} has shape {list(mine)} for {size} samples, {list(yours)} for {other}"
-    raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
-
-
 def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
     """Returns the same of a program that takes one size alone: along the axis of its inputs."""
     shape, dtype = here
@@ -365,3 +369,463 @@ def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
         return Output(axis, 1, dtype)
     why = f"output {number} has shape {list(shape)} for {size} samples"
     raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
+
+
+# Makes a whole program callable as its users call it, invariant to the batch
+
+
+VARIABLES = (
+    *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
+    *("TF_ENABLE_ONEDNN", "TF_XLA", "ORT_", "OPENCV_", "TORCHINDUCTOR_"),
+)
+"""What begins the names of variables of the environment that choose kernels."""
+
+
+class Same:
+    """A program that gives a sample the same bits in every batch and at every place.
+
+    Called as the program itself. ``report``: what that rests on. Thread-safe.
+    """
+
+    def __init__(
+        self, program: Program, sizes: dict[str, Any], like: str, strict: bool, path: Path | None
+    ) -> None:
+        self.program, self.strict, self.path = program, strict, path
+        self.table = Table(like, sizes, 0, {})
+        self.report = WholeReport(self.table, program)
+        self._known: dict[Any, Buckets] = {}
+        self._quick: dict[Any, Callable[..., Any]] = {}
+        self._lock = threading.RLock()
+        self._settings: Any = ()
+        if program.library:
+            self._read()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        signature = self.program.signature(args, kwargs)
+        if signature is None:
+            return self._called(args, kwargs)[0]
+        signature = signature, self.program.settings()
+        quick = self._quick.get(signature)
+        if quick is not None:
+            return quick(*args, **kwargs)
+        answer, parts = self._called(args, kwargs)
+        if (quick := self.program.planned(*parts)) is not None:
+            self._quick[signature] = quick
+        return answer
+
+    def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Returns the answer, and what ``Program.planned`` takes."""
+        if not self.program.library:
+            with self._lock:
+                self._settle(args, kwargs)
+        leaves, rebuild = self.program.flat(args, kwargs)
+        count, told = self._signature(leaves)
+        key = self.program.threads(), told, self.program.settings()
+        buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
+        with self._lock:
+            plan = buckets.plan(count)
+        assert plan is not None  # ``_checked`` refuses a program without a way
+        operation: Any = buckets.operation
+        answer = self._ran(plan, operation, leaves, rebuild, count)
+        return answer, (plan, leaves, rebuild, operation.outputs)
+
+    def _settle(self, args: Any, kwargs: Any) -> None:
+        self.program = self.report.program = settled(self.program, args, kwargs)
+        self._read()
+
+    def _read(self) -> None:
+        """The table of the user, or an empty one, as soon as the library is known."""
+        like, sizes, program = self.table.like, self.table.sizes, self.program
+        now = surroundings(program)
+        if self.path is None or not self.path.is_file():
+            self.table = Table(like, sizes, program.threads(), now)
+        else:
+            self.table = Table.read(self.path, now)
+            if (self.table.like, self.table.sizes) != (like, sizes):
+                said = f"it is for like={self.table.like}, sizes={self.table.sizes}"
+                raise InputError("table", self.path.name, said, "give the same, or another table")
+        self.report.table = self.table
+        self._settings = program.settings()
+
+    def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
+        """Returns how many samples there are, and what is alike in calls that share their sizes."""
+        counts: dict[str, int] = {}
+        told: list[str] = []
+        for number, leaf in enumerate(leaves):
+            if leaf.axis is None:
+                told.append(str(self.program.told(leaf.value)))
+                continue
+            name = leaf.name or f"input {number}"
+            if not self.program.holds(leaf.value):
+                raise InputError("batched", type(leaf.value).__name__, f"{name}: not an array", HOW)
+            shape, dtype = self.program.form(leaf.value)
+            if not -len(shape) <= leaf.axis < len(shape):
+                raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)
+            leaf.axis %= len(shape)
+            if dtype not in floats.FORMATS and not dtype.startswith(("int", "uint", "bool")):
+                why = "samples are floating-point numbers, integers and truth values"
+                raise InputError("inputs", dtype, f"{name} has this format; {why}", "")
+            counts[name] = shape[leaf.axis]
+            sizes = ["n" if at == leaf.axis else str(one) for at, one in enumerate(shape)]
+            told.append(f"{'x'.join(sizes)} {dtype}")
+        if len(set(counts.values())) != 1 or not all(counts.values()):
+            said = ", ".join(f"{name} {size}" for name, size in counts.items()) or "none"
+            raise InputError("batched", said, "one number of samples, at least 1, is needed", HOW)
+        return next(iter(counts.values())), tuple(told)
+
+    def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
+        """Returns the buckets of a shape that is met first: each is checked.
+        InputError; NotInvariant."""
+        with self._lock:
+            if signature in self._known:
+                return self._known[signature]
+            name = _key(self.program, leaves, signature[1]) + self._setting(signature[2])
+            sizes = ladder(self.table.sizes["batch"], self.program.fixed)
+            recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
+            if fresh := not samples.fits(recipes.get(name), carries):
+                recipes[name] = {"inputs": self._recipes(leaves)}
+            operation = Whole(name, self.program, leaves, rebuild, recipes[name])
+            operation.fresh = fresh
+            operation.prepare(sizes)
+            if operation.mixes(sizes[-1]):
+                why = "a sample's answer depends on the values of its neighbours"
+                todo = "sizes=[1] computes each sample alone; or name the axes: batched="
+                raise InputError("model", self.program.name, why, todo)
+            made = self._chosen(operation, sizes)
+            self._known[signature] = made
+            return made
+
+    def _setting(self, now: Any) -> str:
+        """Returns what tells a program with changed settings from that with the first ones."""
+        if now == self._settings:
+            return ""
+        said = hashlib.sha256(str(now).encode()).hexdigest()[:8]
+        note = f"settings of {self.program.library} changed: its programs have bits of their own"
+        self.table.notes += [note] * (note not in self.table.notes)
+        return f" with settings {said}"
+
+    def _recipes(self, leaves: list[Leaf]) -> list[Any]:
+        return [
+            None
+            if leaf.axis is None
+            else samples.recipe(
+                np.moveaxis(self.program.bits(leaf.value)[0], leaf.axis, 0),
+                self.program.bits(leaf.value)[1],
+            )
+            for leaf in leaves
+        ]
+
+    def _chosen(self, operation: Whole, sizes: Sequence[int]) -> Buckets:
+        table, threads = self.table, self.program.threads()
+        there = operation.key in table.entries
+        entry = table.entries.setdefault(operation.key, Entry())
+        made = Buckets(operation, entry, threads, sizes, self.program.fixed is not None)
+        if there:
+            made.recheck(table.trusted and not operation.fresh, table.notes)
+        if not entry.chosen:
+            made.choose(table.like, table.sizes["batch"])
+        if not made.used:
+            del table.entries[operation.key]
+            why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
+            raise InputError("model", self.program.name, why, "give other sizes=")
+        self.report.met(operation, made, self.strict)
+        return made
+
+    def _ran(
+        self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int
+    ) -> Any:
+        """Runs the pieces, and puts their outputs into one buffer each."""
+        program = self.program
+        if len(plan) == 1 and plan[0].size == count:
+            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
+            return program.at(count)(*args, **kwargs)
+        arrays = {
+            number: program.bits(leaf.value)
+            for number, leaf in enumerate(leaves)
+            if leaf.axis is not None
+        }
+        made: list[np.ndarray] = []
+        for piece in plan:
+            values = [program.whole(leaf.value, None) for leaf in leaves]
+            for number, (bits, dtype) in arrays.items():
+                part = padded(bits, leaves[number].axis or 0, piece)
+                values[number] = program.native(part, dtype)
+            args, kwargs = rebuild(values)
+            found, build = program.split(program.at(piece.size)(*args, **kwargs))
+            rows = [
+                _rows(program.bits(one)[0], output, piece.places)
+                for one, output in zip(found, operation.outputs, strict=True)
+            ]
+            if len(plan) == 1:
+                made = [np.ascontiguousarray(one) for one in rows]
+                continue
+            for number, (one, output) in enumerate(zip(rows, operation.outputs, strict=True)):
+                if len(made) == number:
+                    made.append(_room(one, output, count))
+                made[number][output.index(piece.start, piece.places)] = one
+        outputs = zip(made, operation.outputs, strict=True)
+        return build([program.native(one, output.dtype) for one, output in outputs])
+
+
+def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
+    return bits[output.index(0, places)]
+
+
+def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
+    """Returns the buffer of an output for that many samples."""
+    shape = list(rows.shape)
+    shape[output.axis] = count * output.each
+    return np.empty(shape, rows.dtype)
+
+
+def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+    """Names the program and the shapes of its inputs; of those without samples a digest."""
+    both = list(zip(leaves, told, strict=True))
+    shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
+    rest = ";".join(one for leaf, one in both if leaf.axis is None)
+    beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
+    return f"{program.library} {program.name} of {shapes}{beside}"
+
+
+def surroundings(program: Program) -> dict[str, Any]:
+    """What decides which kernels a program's library takes; none of it names the machine."""
+    from probe.machine import facts
+
+    here = facts()
+    return {
+        "library": program.library,
+        "version": program.version,
+        "processor": here["cpu_model"],
+        "isa": here["cpu_isa"],
+        **program.facts(),
+        "variables": variables(VARIABLES),
+    }
+
+
+def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
+    """Returns what is run whole; None of a model whose operations are run one by one.
+    InputError."""
+    from probe.invariant.files import of_file
+
+    found = of_file(model, batched, threads)
+    if found is None and (found := of_function(model, batched)) is not None and threads is not None:
+        todo = "set it in the library"
+        raise InputError("threads", threads, "a function has those of its library", todo)
+    return found
+
+
+def made(
+    program: Program,
+    sizes: dict[str, tuple[int, ...]],
+    like: str,
+    strict: bool,
+    example: Any,
+    table: Any,
+) -> tuple[Same, WholeReport]:
+    """As ``probe.invariant.invariant``, of checked sizes."""
+    if "length" in sizes:
+        todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
+        raise InputError(
+            "sizes", "length", "programs that are run whole are padded along batches", todo
+        )
+    found = Same(program, sizes, like, strict, None if table is None else Path(table))
+    if example is not None:
+        named = isinstance(example, dict) and hasattr(program, "names")
+        given = () if named else example if isinstance(example, tuple) else (example,)
+        found(*given, **(example if named else {}))
+    return found, found.report
+
+
+# What the bits of a program rest on that is run whole, and what that does not show.
+#
+# A run at the largest size in use is compared, operation by operation, with runs at the smaller
+# ones (``probe.network.graph``): sums by the order in which each of their outputs is added, which
+# no luck of the data hides. Content of the smallest size is put at each place of the largest run:
+# so all places are alike. What is not a sum, nor exact, is compared by bits or place by place, and
+# then nothing is certified.
+
+
+TESTED = (
+    "each sample held at every place of each size, beside other samples: not refuted, which is no "
+    "proof for other samples; certify() tests the operations"
+)
+BLIND = "no number of its answers changes where all inputs change in their last place"
+
+SECONDS = 240.0
+"""After which no further place is asked about."""
+
+UNWATCHED = (
+    "operations of a compiled program, a session or a net can't be asked one by one; where there "
+    "is a model file, give that"
+)
+
+INTEGERS = "its inputs are integers, so how much its answers show is not known"
+
+
+class WholeReport(Report):
+    """As ``Report``, of a program that is run whole.
+
+    ``sizes``: the sizes that it is run at, by key and threads. ``shown``: of the numbers in the
+    answers of all samples, how many change where every input changes by one unit in the last place,
+    and of how many. Where few do, an operation that adds differently may not be seen either.
+    """
+
+    def __init__(self, table: Table, program: Any) -> None:
+        super().__init__(table)
+        self.program = program
+        self.sizes: dict[tuple[str, int], list[int]] = {}
+        self.shown: dict[str, tuple[int, int]] = {}
+        self.samples: dict[str, int] = {}
+
+    def met(self, operation: Any, buckets: Any, strict: bool) -> None:
+        """Notes a program of one shape that was checked. NotInvariant with ``strict``."""
+        key, threads = operation.key, buckets.threads
+        self.operations[key, threads] = operation
+        self.sizes[key, threads] = buckets.used
+        self.samples[key] = len(operation.pool[0])
+        self.table.notes += [buckets.doubts] if buckets.doubts else []
+        self.table.notes += [
+            f"{key}: size {size} is not used, the library refuses it: {why}"
+            for size, why in operation.refused.items()
+        ]
+        if not any(one in floats.FORMATS for one in operation.dtypes):
+            self.limited[key] = INTEGERS
+            return
+        changed, each, _ = operation.seen(buckets.used[0])
+        self.shown[key] = int(changed.sum()), each * len(changed)
+        if not changed.any():
+            if strict:
+                raise NotInvariant(key, BLIND)
+            self.limited[key] = BLIND
+
+    def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
+        """Asks the operations of each program that was met, at the smallest size and the largest.
+
+        What it came to, by key: words that begin with ``certified`` or ``not certified``. Takes
+        seconds to minutes. ``budget``: the most questions to a summation.
+        """
+        found = {}
+        for (key, threads), operation in list(self.operations.items()):
+            found[key] = certified(operation, self.sizes[key, threads])
+            self.table.entries[key].certified[str(threads)] = found[key]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        told = super().to_json() | {"how": TESTED}
+        for row in told["operations"]:
+            key = row["operation"]
+            row["used"] = self.sizes.get((key, row["threads"]), [])
+            row["samples"] = self.samples.get(key)
+            row["shown"], row["numbers"] = self.shown.get(key, (None, None))
+        return told
+
+    def __repr__(self) -> str:
+        certified = [one.operation for one in self.rows if one.certified.startswith("certified")]
+        told = [
+            f"{key}{' (certified)' * (key in certified)}: run at {', '.join(map(str, sizes))} of "
+            f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
+            for (key, threads), sizes in self.sizes.items()
+        ]
+        changed, total = (sum(one[n] for one in self.shown.values()) for n in (0, 1))
+        first = "; ".join(told) or "nothing was called yet"
+        shown = f"; {changed:,} of {total:,} numbers show a change of the inputs' last place"
+        shown *= bool(total)
+        limits = "; ".join(dict.fromkeys((*self.limited.values(), *self.table.notes))) or "none"
+        return "\n".join(
+            [f"{first}, like={self.table.like}", f"{TESTED}{shown}", f"limits: {limits}"]
+        )
+
+
+class _Opened:
+    """Recorders of a program, with inputs by their numbers."""
+
+    inputs = ()
+
+    def __init__(self, recorder: Callable[[Mapping[str, np.ndarray]], Recorder]) -> None:
+        self.recorder = recorder
+
+
+def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
+    """What asking came to, in words that begin with ``certified`` or with ``not certified``.
+
+    ``operation``: a ``whole.Whole``; ``sizes``: those in use.
+    """
+    if operation.program.watched is None:
+        return f"not certified: {UNWATCHED}"
+    largest = sizes[-1]
+    if operation.program.fixed is not None or largest == 1:
+        return f"not certified: places of one size are not asked ({largest} samples a call)"
+    try:
+        return _asked(operation, list(sizes), seconds)
+    except ProbeError as error:
+        return f"not certified: {error}"
+    except Exception as error:  # a library raises what it likes
+        return f"not certified: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
+
+
+def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
+    begun = time.monotonic()
+    known: dict[Any, Any] = {}
+    largest, least = sizes[-1], sizes[0]
+    if len(sizes) == 1:
+        return f"not certified: {largest} is the only size in use, so nothing is compared with it"
+    questions = [(size, 0) for size in sizes[:-1]]
+    # moved by one place, each sample of the smallest size is held against its neighbour
+    blocks = {1, *range(least, largest - least + 1, least), largest - least}
+    questions += [(least, place) for place in sorted(blocks)]
+    for number, (size, place) in enumerate(questions):
+        if time.monotonic() - begun > seconds:
+            done = f"{number} of {len(questions)} questions about sizes and places"
+            return f"not certified: {seconds:.0f} seconds were over after {done}"
+        graph = _graph(operation, largest, place)
+        graph.known = known
+        told = graph.serves(size, size)
+        where = f"size {size} against place {place} of size {largest}"
+        if told.by_order == "differs":
+            return f"not certified: {where}: {told.name}: {told.why}"
+        if not told.certified:
+            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not asked whole"
+            return f"not certified: {where}: {why}"
+    said = ", ".join(map(str, sizes))
+    return f"certified: all outputs of sizes {said} were tested for every addition at every place"
+
+
+def _graph(operation: Any, largest: int, place: int) -> Any:
+    """Returns the program padded along its batch, with content from a place on."""
+    from probe.padding.search import Graph
+    from probe.recording.walk import CHANGED, watched
+
+    class Moved(Graph):
+        """Content of the full run begins at ``place``."""
+
+        def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
+            found = super().inputs(content, size, seed)
+            if size == self.fixed and place:
+                for name, axis in self.along.items():
+                    found[name] = np.ascontiguousarray(np.roll(found[name], place, axis))
+            return found
+
+    arrays, along = {}, {}
+    rows = iter(operation.pool)
+    for number, leaf in enumerate(operation.leaves):
+        if leaf.axis is not None:
+            pool = next(rows)
+            order = np.arange(largest) % len(pool)
+            name = leaf.name or f"input {number}"
+            arrays[name], along[name] = np.moveaxis(pool[order], 0, leaf.axis), leaf.axis
+    graph = Moved(_Opened(lambda given: _recorder(operation, given)), arrays, along, largest)
+    graph.near = largest
+    if not place:
+        _, notes = watched(graph.opened.recorder(graph.inputs(largest, largest)), "the program")
+        graph.doubt = next((one for one in notes if CHANGED in one), "")
+    return graph
+
+
+def _recorder(operation: Any, given: Mapping[str, np.ndarray]) -> Recorder:
+    """Watches the program with these samples, beside the inputs that carry none."""
+    values = []
+    for number, leaf in enumerate(operation.leaves):
+        name = leaf.name or f"input {number}"
+        values.append(leaf.value if leaf.axis is None else given[name])
+    found: Recorder = operation.program.watched(values, operation.rebuild)
+    return found

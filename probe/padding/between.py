@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
+from probe.padding.computing import Asked
 from probe.padding.kept import Box, apart, index, where_kept
 from probe.padding.positions import NotDerived
 from probe.padding.search import Graph
@@ -82,11 +83,15 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
         if graph.over():
             return None
         if graph.positions is not None:
+            if graph.refused.get(size, graph.fixed + 1) <= content:
+                continue  # what fails for shorter content fails for this
             try:
                 derived = _derived(graph, content, size)
             except (NotDerived, InputError):
-                continue
-            if derived and derived.splices and _proved(graph, graph.side(content, size), derived):
+                derived = None
+            if derived is None:
+                graph.refused[size] = content
+            elif derived.splices and _proved(graph, graph.side(content, size), derived):
                 return derived
             continue
         try:
@@ -110,25 +115,33 @@ def _derived(graph: Graph, content: int, size: int) -> Between | None:
     if any(at.sizes.get(n, 0) < 1 for n in graph.wanted):
         return None
     kept = {n: int((np.flatnonzero(one < content)[-1:] + 1).sum()) for n, one in reads.items()}
-    leading, made = dict.fromkeys(positions.inputs, size), Between(content, size, [], ())
-    doubts = []
+    leading, first = dict.fromkeys(positions.inputs, size), dict[int, int]()
     for one in positions.linked:
-        first = positions.behind(one, at, leading)
-        asked = graph.computing.at(one, at, size) if one in graph.computing.deciding else None
-        operation = run.operations[one.number]
+        found = positions.behind(one, at, leading)
+        if any(found[n] < kept[n] for n in one.gives):
+            return None
+        first |= found
+        leading |= {n: at.sizes[n] for n in one.gives}  # constants behind
+    told: dict[int, Asked] = {}
+    for one in reversed(graph.computing.deciding):  # the last ones have few sizes
+        asked = graph.computing.at(one, at, size)
+        if asked is None:
+            continue
+        told[one.number] = asked
+        if any(some[: kept[n]].any() for n, some in asked.apart.items()):
+            return None
+    made, doubts = Between(content, size, [], graph.boxes(content)), []
+    for one in positions.linked:
+        asked, operation = told.get(one.number), run.operations[one.number]
         for n in one.gives:
-            bad = np.zeros(0, int) if asked is None else np.flatnonzero(asked.apart.get(n, ()))
-            start = min([first[n], *bad[bad >= kept[n]][:1].tolist()])
-            if first[n] < kept[n] or (bad < kept[n]).any():
-                return None
-            leading[n] = at.sizes[n]
+            bad = [] if asked is None else np.flatnonzero(asked.apart.get(n, ())).tolist()
+            start = min([first[n], *bad[:1]])
             if start < at.sizes[n] and (axis := positions.axis(n)) is not None:
                 output = list(operation.gives).index(n)
                 made.splices.append(Splice(operation.name, operation.op, output, axis, start, n))
         if asked is not None:
             doubts += [(asked.name, asked.found.why)] if asked.found.why else []
             made.certified &= asked.found.certified or asked.found.how == "exact"
-    made.boxes = graph.boxes(content)
     if doubts:
         made.by_order, made.certified = "unknown", False
         made.in_the_way, made.why = doubts[0]

@@ -7,24 +7,30 @@ size of the model at which the operation's operands have these sizes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from probe import window
+from probe import comparison, window
 from probe.comparison import Revealer
-from probe.errors import ProbeError
+from probe.errors import InputError, ProbeError
+from probe.launch import AnySession
 from probe.order.certificate import BUDGET, certify
 from probe.order.masks import Masks, SessionOperator
 from probe.order.tree import BIAS
-from probe.padding.positions import At, Linked, NotDerived, Positions
+from probe.padding.positions import At, Linked, Positions
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same
 from probe.recording.difference import Aligned, Pair
 from probe.recording.judging import Judged, judged, settled, weighted
+from probe.recording.ported import Called, Ports
 from probe.recording.recording import Run
+from probe.recording.replayed import There
 from probe.recording.store import Kept
+from probe.semantics import Meaning, Steps
 from probe.semantics.labels import Selection
 
 WHOLE = Selection((), None, None, ((), ()))
@@ -70,14 +76,21 @@ class Computing:
         sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
         if not sizes or min(sizes.values()) < 1:
             return Asked(one, operation.name, Judged("exact", certified=True), {})
-        steady = self.positions.steady(one.number)
+        if (why := (self.full.alone or {}).get(one.number)) is not None:
+            why = f"it ran in the model's own library, not on the target: {why}"
+            return Asked(one, operation.name, Judged("", why), {})
+        short = None
+        if self.positions.steady(one.number):
+            try:
+                short = self._alone(one, sizes)
+            except Exception:  # a library refuses a shape as it likes
+                short = None
         try:
-            short = self._alone(one, sizes) if steady else self.positions.recording(size)
-        except NotDerived:
-            raise
-        except Exception as error:  # a library refuses a shape as it likes
-            why = " ".join(str(error).split())[:120]
-            return Asked(one, operation.name, Judged("", f"it could not be tested: {why}"), {})
+            short = short or self.positions.recording(size)
+        except InputError as error:
+            return Asked(
+                one, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
+            )
         aligned, leading = self._aligned(one, sizes)
         found = self._as_full(one, short, aligned)
         if found is None:
@@ -103,12 +116,13 @@ class Computing:
             try:
                 full = self._revealed(one.number, output)
                 there = Alone.of(self.full, one.number, output, pair, 1).index
-                adds = Adds(Alone.of(short, one.number, output, pair, 0))
+                adds = adding_of(Alone.of(short, one.number, output, pair, 0))
             except (ProbeError, ValueError, IndexError, KeyError):
                 return None
             if full is None or adds.run.refusal or full.sum.weight_shape != adds.sum.weight_shape:
                 return None
-            apart = _refuted(adds, full, full.sum.places(there))
+            partners = full.placed(there) if isinstance(full, OfCase) else full.sum.places(there)
+            apart = _refuted(adds, full, partners)
             if apart is None:
                 return None
             made.apart.append(apart)
@@ -125,7 +139,7 @@ class Computing:
             side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
             again = [] if side.again is None else side.call()
             if again and same(side.chosen(again), side.outputs, side.value.dtype):
-                adds = Adds(side)
+                adds = adding_of(side)
                 kept = self.known.setdefault(adds.key, Revealer(kept=None, budget=BUDGET))
                 adds.reveal(np.arange(len(adds.places)), kept)
                 self.revealed[number, output] = adds
@@ -138,34 +152,41 @@ class Computing:
         operation = run.operations[one.number]
         if operation.again is None:
             raise ValueError("it can't be run alone")
-        reads = []
+        store, values, reads = Kept(self.full.store), list(run.values), []
+        shapes = {}
+        for n in (*operation.reads, *operation.gives):
+            shape, axis = run.values[n].shape, positions.axes.get(n)
+            if axis is not None:  # positions that are numbered, too, go with what is read there
+                count = sizes.get(n, sizes[one.operands[0]])
+                shapes[shape] = (*shape[:axis], count, *shape[axis + 1 :])
+                values[n] = replace(
+                    values[n], shape=shapes[shape], content=None, zeros=None, address=None
+                )
+        meaning = resized(operation.meaning, shapes)
+        operations = list(run.operations)
+        recording = replace(run, values=values, operations=operations)
+        again: Any = operation.again
+        if isinstance(again, There):  # the target is told of the other sizes
+            again = replace(again, ports=Ports(recording), one=replace(operation, meaning=meaning))
+        operations[one.number] = replace(operation, meaning=meaning, again=again)
         for n in operation.reads:
             array = self.full.array(n)
             if array is None:
                 raise ValueError("what it reads was left out")
-            if n in positions.axes:  # positions that are numbered, too, go with what is read there
-                count = sizes.get(n, sizes[one.operands[0]])
-                array = np.take(array, range(count), positions.axes[n])
+            if n in positions.axes:
+                axis = positions.axes[n]
+                array = np.take(array, range(values[n].shape[axis]), axis)
+                values[n] = replace(values[n], digest=store.put(np.ascontiguousarray(array)))
             reads.append(np.array(array, order="C"))
         with np.errstate(all="ignore"):
-            gives = [np.asarray(each) for each in operation.again(reads)]
-        store, values = Kept(self.full.store), list(run.values)
-        pairs = [
-            *zip(operation.reads, reads, strict=True),
-            *zip(operation.gives, gives, strict=False),
-        ]
-        for n, array in pairs:
-            if n in positions.axes or n in operation.gives:
-                name = store.put(np.ascontiguousarray(array))
-                shape = array.shape
-                values[n] = replace(
-                    values[n], shape=shape, digest=name, content=None, zeros=None, address=None
-                )
-        for n in one.gives:
-            axis = positions.axis(n)
-            if axis is not None and values[n].shape[axis] != sizes[n]:
+            gives = [np.asarray(each) for each in again(reads)]
+        for n, array in zip(operation.gives, gives, strict=False):
+            if n in one.gives and array.shape != values[n].shape:
                 raise ValueError("it gives another shape alone")
-        return replace(self.full, recording=replace(run, values=values), store=store)
+            values[n] = replace(
+                values[n], shape=array.shape, digest=store.put(np.ascontiguousarray(array))
+            )
+        return replace(self.full, recording=recording, store=store)
 
     def _aligned(self, one: Linked, sizes: dict[int, int]) -> tuple[Aligned, dict[int, int]]:
         """Returns the operation in both runs, with its first positions that must agree."""
@@ -198,6 +219,61 @@ class Computing:
         return Pair(number, number, chosen, True, count * rest)
 
 
+def resized(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> Meaning:
+    """Returns a meaning whose steps have other shapes, where they give one that is known."""
+    if not isinstance(meaning, Steps):
+        return meaning
+    steps = tuple(
+        replace(
+            one,
+            meaning=resized(one.meaning, shapes),
+            shape=shapes.get(one.shape, one.shape),
+            more=tuple(shapes.get(shape, shape) for shape in one.more),
+        )
+        for one in meaning.steps
+    )
+    return replace(meaning, steps=steps)
+
+
+def adding_of(one: Alone) -> Adds:
+    """Returns an operation as the sums that it is: of a target's, asked there as a case, where what
+    it does behind them moves no number. InputError: it is no sum."""
+    again = one.again
+    if isinstance(again, There):
+        stages = again.ports.stages(again.one, [array.shape for array in one.reads])
+        first, behind = stages[0].does, [stage.does for stage in stages[1:]]
+        if any(isinstance(each, Called) for each in behind) or not isinstance(first, Called):
+            return Adds(one)
+        if first.case is not None and first.output.whole == one.value.shape:
+            return OfCase(one, first, again.port.session)
+    return Adds(one)
+
+
+class OfCase(Adds):
+    """An operation on a target as a case, whose questions the target's process answers at once."""
+
+    def __init__(self, one: Alone, called: Called, session: AnySession) -> None:
+        assert called.case is not None
+        given = [one.reads[n] for n in range(len(one.reads))]
+        operands = called.operands(given)
+        x = called.inputs[0].taken(given[called.inputs[0].number])
+        arrays = x, operands["w"], operands.get("b")
+        self.session: Any = session
+        self.run = comparison.run(session, called.case, arrays)
+        self.sum: Any = self.run.case
+        self.output, self.filters = called.output, called.case.filters
+        self.places = self.placed(one.index)
+        self.key = "case", str(called.case.to_json())
+
+    def placed(self, flat: np.ndarray) -> np.ndarray:
+        """Returns (position, filter) of outputs by their flat index as the operation gives them."""
+        whole = self.output.whole
+        index = self.output.taken(np.arange(prod(whole)).reshape(whole)).reshape(-1)
+        where = np.empty(index.size, np.int64)
+        where[index] = np.arange(index.size)
+        return np.stack(np.divmod(where[flat], self.filters), axis=1)
+
+
 def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None:
     """Returns which of a short run's outputs do not add as their ``partners`` (outputs, 2) in the
     full one; None where those are not certified, or no certificate can be put.
@@ -218,9 +294,12 @@ def _refuted(short: Adds, full: Adds, partners: np.ndarray) -> np.ndarray | None
         if number < 0:  # its window reads nothing
             continue
         mine = (numbers == number) & (kinds == kind)
-        leaves = classes[1][kind]
-        read = [BIAS if leaf == short.sum.summands else int(leaf) for leaf in leaves]
-        claimed = orders.summations[number].restricted(read)
+        summation, leaves = orders.summations[number], classes[1][kind].tolist()
+        # the bias is a summand like others: where it is added decides bits, too
+        read = [*leaves, *[BIAS] * (BIAS in summation.tree.leaves)]
+        if not read:  # of zeros alone, as where the window lies in the padding
+            continue
+        claimed = summation.restricted(read)
         told = certify(masks, claimed, tuple(short.places[mine].T), BUDGET)
         if told.why:
             return None

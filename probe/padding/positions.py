@@ -10,8 +10,10 @@ whose remainders were not met is recorded. So a model of many strides takes a re
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -28,6 +30,10 @@ FAR = (1 / 8, 1 / 4, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 """Parts of the full size, the first of which that the model takes tells the padded axes."""
 
 MOST_RECORDINGS = 40
+
+MOST_AHEAD, NEAR = 3, 64
+"""Recordings of telling sizes before one of the size that is asked about; and sizes among which the
+most telling one is chosen, next to it and all the way to the full one."""
 
 
 class NotDerived(Exception):
@@ -190,9 +196,12 @@ class Positions:
                 if self.depends.intersection(op.reads):
                     found.append(op.number)
         self.wanted = wanted
-        for number in wanted & self.depends:
-            if self.axes.get(number, 0) < 0:
+        for number in wanted:
+            if number in self.depends and self.axes.get(number, 0) < 0:
                 raise NotDerived("an array has several axes that go with the padded one")
+            given = self.run.values[number].given < 0 and number not in self.inputs
+            if given and number in self.axes:
+                raise NotDerived("an array that no operation gave goes with the padded axis")
         return found[::-1]
 
     def _linked(self, number: int, labels: Sequence[Labels]) -> Linked:
@@ -207,6 +216,9 @@ class Positions:
             one = reads(marked, n)
             if one is None:
                 raise NotDerived(f"{op.name} reads the padded axis in no simple pattern")
+            if all((each.high < 0).all() for each in one.values()):
+                # a table that is looked up at recorded numbers: its labels name the rows themselves
+                raise NotDerived(f"what {op.name} reads depends on the numbers of an operand")
             found[n] = one
         if all(n in self.zeros for n in operands):
             some = {
@@ -328,15 +340,44 @@ class Positions:
         model does not take it, as far as it was recorded; NotDerived."""
         if size in self.refused:
             raise self.refused[size]
-        if size not in self._at and not self._follow(size):
+        for attempt in range(MOST_AHEAD + 1):
+            if size in self._at or self._follow(size):
+                return self._at[size]
+            telling = self._telling(size) if attempt < MOST_AHEAD else size
             try:
-                self._meet(size)
+                self._meet(telling)
             except InputError as error:
-                self.refused[size] = error
-                raise
-            if not self._follow(size):
-                raise NotDerived("a recording does not tell its own sizes")
+                self.refused[telling] = error
+                if telling == size:
+                    raise
+        if not self._follow(size):
+            raise NotDerived("a recording does not tell its own sizes")
         return self._at[size]
+
+    def _telling(self, size: int) -> int:
+        """Returns the size, this one or a longer one, whose recording would meet most operations at
+        remainders that were not met, as far as that can be told before."""
+        near = range(size, min(size + NEAR, self.size))
+        ahead = np.linspace(size, self.size - 1, NEAR).astype(int).tolist()
+        others = [one for one in [*near, *ahead] if one not in (*self.recorded, *self.refused)]
+        return max([size, *others], key=self._unmet)
+
+    def _unmet(self, size: int) -> int:
+        """Counts the operations at remainders that were not met, in a run of about such sizes."""
+        sizes, found = dict.fromkeys(self.inputs, size), 0
+        for one in self.linked:
+            own = [sizes[n] for n in one.operands]
+            if own == [self.length(n) for n in one.operands]:
+                sizes.update((n, self.length(n)) for n in one.gives)
+            elif (met := one.met.get(one.remainders(own))) is not None:
+                sizes.update(zip(one.gives, self._sizes(one, met, own), strict=True))
+            else:
+                found += 1
+                for n in one.gives:  # as where windows have to fit
+                    how, length = one.reads[one.operands[0]][n], self.length(one.operands[0])
+                    fewer = -(-(length - own[0]) // (how.period or 1)) * how.moved
+                    sizes[n] = self.length(n) - fewer
+        return found
 
     def takes(self, size: int) -> bool:
         """Returns whether the model runs at a size, as far as that is known."""
@@ -346,9 +387,33 @@ class Positions:
             return False
         return True
 
+    @cached_property
+    def shortest(self) -> int:
+        """Returns a size below which some output shares nothing with the full run, whatever is met
+        there: the larger a size, the more there may be."""
+        found = bisect_left(range(self.size + 1), True, key=self._may_share)
+        return min(found, self.size)
+
+    def _may_share(self, size: int) -> bool:
+        """Returns whether each output may have a position that reads as in the full run."""
+        sizes = dict.fromkeys(self.inputs, size)
+        leading = dict(sizes)
+        for one in self.linked:
+            own = [sizes[n] for n in one.operands]
+            same = own == [self.length(n) for n in one.operands]
+            gives = [self.length(n) for n in one.gives] if same else self._at_most(one, own)
+            for n, count in zip(one.gives, gives, strict=True):
+                sizes[n] = count
+                leading[n] = self._leading(one, n, sizes, leading, count, self.zeros)
+        return all(leading.get(n, 1) > 0 for n in self.run.outputs)
+
     def _follow(self, size: int) -> bool:
         """Derives the sizes and the shared positions of all values; False where some operation was
         not met at such sizes."""
+        if size < self.shortest:
+            nothing = dict.fromkeys(self.wanted & self.depends, 0)
+            self._at[size] = At(nothing, nothing)
+            return True
         sizes = dict.fromkeys(self.inputs, size)
         leading, known = dict(sizes), True
         for one in self.linked:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,10 @@ SETS = 4
 """Fresh contents on which whole runs are compared before anything is asked of operations."""
 
 SEED = 52_000
+
+SHORTER = 32
+"""Sizes below the full one of which some has to share outputs with it; else the axis is read as a
+whole, or from its other end."""
 
 SECONDS = 240.0
 """Seconds after which no further size is asked about."""
@@ -132,6 +137,8 @@ class Graph:
         self._capacities: dict[int, int] = {}
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
+        self.no_program = ""
+        self.refused: dict[int, int] = {}  # by size, content that constants between don't help
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
@@ -206,14 +213,25 @@ class Graph:
         zeros = inputs if not self.value else [n for n in inputs if n not in floating]
         try:
             found = Positions(full, self._all_content, inputs, list(zeros), self.fixed)
+            outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
+            sizes = (found.size_of_far, *range(self.fixed - 1, 0, -1)[:SHORTER])
+            some = (found.at(size).leading for size in sizes if found.takes(size))
+            shared = any(all(one[n] for n in outputs) for one in some)
         except (NotDerived, InputError):
             return None
-        sizes = (found.size_of_far, self.fixed - 1, self.fixed - 2)
-        some = [found.at(size) for size in sizes if size > 0 and found.takes(size)]
-        outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
-        if not outputs or not any(all(one.leading[n] for n in outputs) for one in some):
-            return None
-        return found
+        return found if outputs and shared and not self._unseen(found) else None
+
+    def _unseen(self, positions: Positions) -> bool:
+        """Returns whether content gets into the run past what was recorded: then what is given it
+        besides has other numbers where there is padding alone."""
+        ours, theirs = positions.run, self.nothing.recording
+        if len(ours.values) != len(theirs.values):
+            return True
+        needed = (n for n in positions.wanted if n not in positions.inputs)
+        return any(
+            ours.values[n].given < 0 and ours.values[n].digest != theirs.values[n].digest
+            for n in needed
+        )
 
     def _all_content(self, size: int) -> Run:
         return self.side(size, size)
@@ -256,28 +274,53 @@ class Graph:
         return self._capacities[size]
 
     def _agreeing(self, size: int) -> int:
-        """Returns the longest content whose outputs whole runs have with the full run's bits."""
-        assert self.positions is not None
+        """Returns the longest content whose outputs whole runs have with the full run's bits; on
+        another library's target also as one program, which may fuse what operations compute."""
         if size not in self._agreed:
-            leading, found = self.positions.at(size).leading, size
-            for seed in range(SETS):
-                runs = [self.run(size, to, seed) for to in (size, self.fixed)]
-                for place, n in enumerate(self.positions.run.outputs):
-                    if n not in self.wanted:
-                        continue
-                    axis = self.positions.axis(n)
-                    assert axis is not None
-                    mine, whole = (np.moveaxis(one[place], axis, 0) for one in runs)
-                    count = leading[n]
-                    if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
-                        found = 0
-                        continue
-                    value = self.positions.run.values[n]
-                    bad = unequal(mine[:count], whole[:count], value.dtype)
-                    bad = np.asarray(bad.reshape(count, -1).any(axis=1))
-                    found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
+            found = size
+            for seed, program in product(range(SETS), (False, True)):
+                try:
+                    runs = [self._whole(size, to, seed, program) for to in (size, self.fixed)]
+                except (Nondeterministic, KeyboardInterrupt, MemoryError):
+                    raise
+                except Exception:  # a library refuses a size as it likes
+                    found = 0
+                    break
+                if runs[0] is not None and runs[1] is not None:
+                    found = min(found, self._alike_up_to(size, runs[0], runs[1]))
             self._agreed[size] = found
         return self._agreed[size]
+
+    def _whole(self, size: int, to: int, seed: int, program: bool) -> list[np.ndarray] | None:
+        """Returns the outputs of content of a size, padded; None where there is no program."""
+        if not program:
+            return self.run(size, to, seed)
+        run = getattr(self.opened, "end_to_end", None)
+        if run is None or self.no_program:
+            return None
+        output, _, self.no_program = run(self.inputs(size, to, seed))
+        return None if output is None else [output]
+
+    def _alike_up_to(
+        self, size: int, short: Sequence[np.ndarray], full: Sequence[np.ndarray]
+    ) -> int:
+        """Returns the longest content whose outputs two whole runs have alike."""
+        assert self.positions is not None
+        leading, found = self.positions.at(size).leading, size
+        for place, n in enumerate(self.positions.run.outputs):
+            if n not in self.wanted:
+                continue
+            axis = self.positions.axis(n)
+            assert axis is not None
+            mine, whole = (np.moveaxis(one[place], axis, 0) for one in (short, full))
+            count = leading[n]
+            if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
+                return 0
+            value = self.positions.run.values[n]
+            bad = unequal(mine[:count], whole[:count], value.dtype)
+            bad = np.asarray(bad.reshape(count, -1).any(axis=1))
+            found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
+        return found
 
     @cached_property
     def computing(self) -> Computing:

@@ -12,6 +12,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -33,10 +34,10 @@ from probe.recorders.jax_programs import (
     lines,
     unrolled,
 )
-from probe.recorders.jax_table import Program, folded, meaning, noticed, only
+from probe.recorders.jax_table import Program, folded, meaning, moves, noticed, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.recording.recording import SMALL, digest
-from probe.semantics import Meaning, Passes
+from probe.semantics import Each, Meaning, Passes
 
 try:
     from jax._src import array, core, source_info_util
@@ -218,6 +219,7 @@ class _Trace(Base):  # type: ignore[misc]
         self.recorder, self.visit = recorder, visit
         self.values = _Values(recorder.named)
         self.calls = 0
+        self.depth, self.products = 0, set[Hashable]()
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         """Runs a primitive and reports it."""
@@ -275,11 +277,14 @@ class _Trace(Base):  # type: ignore[misc]
         if call not in self.recorder.decisions:
             self._decide(call, primitive, args, params, gives, name)
         decision, last = self.recorder.decisions[call], None
+        self.depth += 1
         if decision == "equations":
             with core.set_current_trace(self):
                 last = unrolled(primitive, params, args)
         elif isinstance(decision, Opened):
             last = self._inside(decision, args)
+        self.depth -= 1
+        self.products = self.products if self.depth else set()
         means: Meaning = program
         if last is not None:
             reads += [self.values.seen(value) for value in last]
@@ -376,7 +381,20 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]
+        told = self._contracted(told, reads, made) if self.depth else told
         self.visit(Operation(op, path, reads, made, *told, IMPORTS))
+
+    def _contracted(self, told: Told, reads: list[Seen], made: list[Seen]) -> Told:
+        """Returns what is said of an operation that a compiled program has inside: LLVM may fuse a
+        product and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that
+        this sum isn't rounded as IEEE 754 has it, though these numbers may not show it."""
+        means, word = told.meaning, getattr(told.meaning, "word", "")
+        product = any(one.key in self.products for one in reads)
+        if isinstance(means, Each) and word in ("add", "subtract") and product:
+            return told._replace(meaning=replace(means, approximate=True))
+        if word in ("multiply", "square") or (product and (moves(means) or word == "negative")):
+            self.products.update(one.key for one in made)
+        return told
 
 
 def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Told:

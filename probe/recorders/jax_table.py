@@ -49,6 +49,7 @@ from probe.semantics import (
     Unknown,
     Whole,
     Windows,
+    of_complex,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import BITS, moved
@@ -437,7 +438,9 @@ TABLE: dict[str, Row] = {
 
 def meaning(c: Call) -> Meaning:
     """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
-    return by_table(TABLE, c)
+    found = by_table(TABLE, c)
+    every = (*c.dtypes, *(one.dtype for one in c.reads if one is not None))
+    return of_complex(found) if any(one.startswith("complex") for one in every) else found
 
 
 # programs

@@ -16,6 +16,7 @@ from probe.semantics import (
     Normalises,
     Passes,
     Quantised,
+    Recurs,
     Scans,
     Step,
     Steps,
@@ -36,14 +37,11 @@ FUNCTIONS = named(
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
     "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
-    "STABLEHLO_ABS:abs STABLEHLO_FLOOR:floor STABLEHLO_LOG:log STABLEHLO_LOGISTIC:logistic "
-    "STABLEHLO_RSQRT:rsqrt STABLEHLO_TANH:tanh STABLEHLO_CBRT:cbrt STABLEHLO_ADD:add "
-    "STABLEHLO_SUBTRACT:subtract STABLEHLO_MULTIPLY:multiply STABLEHLO_DIVIDE:divide "
-    "STABLEHLO_MAXIMUM:maximum STABLEHLO_MINIMUM:minimum STABLEHLO_POWER:power STABLEHLO_AND:and "
-    "STABLEHLO_OR:or STABLEHLO_COSINE:cos STABLEHLO_EXPONENTIAL:exp STABLEHLO_NEGATE:negative "
-    "STABLEHLO_REMAINDER:truncate_mod"
+    "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
+    "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
-"""Functions of the elements at one place without further arguments."""
+"""Functions of the elements at one place without further arguments. Of StableHLO's operators those
+that LiteRT has a kernel for: it refuses to load a model with any other."""
 
 REDUCES = named(
     "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
@@ -62,6 +60,9 @@ FUSED = {
     5: o.function("sign_bit"),
 }
 """Activations that an operator applies, by their number in the schema."""
+
+
+TANH = 4
 
 
 def _steps(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -117,10 +118,31 @@ def _dense(c: Call) -> Meaning:
     return Steps((flat, product, Step(o.reshape(), (count + 1,), out)))
 
 
+def _lstm(c: Call, axis: int) -> Meaning | None:
+    """An LSTM whose gates have an array each, in the order input, forget, cell, output; None of one
+    with peepholes, projections, norms or clips, or with its input and forget gates as one."""
+    weights = range(1, 5), range(5, 9), range(12, 16)
+    every = {0, *(slot for some in weights for slot in some)}
+    clips = c.get("cellClip"), c.get("projClip")
+    if {n for n in range(len(c.reads)) if c.has(n)} != every or any(clips):
+        return None
+    if int(c.get("fusedActivationFunction") or 0) != TANH:
+        return None
+    steps = [
+        Step(o.concat(0), c.places(*some), (4 * c.shape(some[0])[0], *c.shape(some[0])[1:]))
+        for some in weights
+    ]
+    joined = tuple(range(c.count, c.count + 3))
+    made = Recurs("lstm", "ifgo", (0, 1, 2, 3, -1, -1, -1), axis)
+    return Steps((*steps, Step(made, (c.at(0), *joined), c.gives[0])))
+
+
 def _recurrent(c: Call) -> Meaning:
     """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
     of other weights, is the second result, or stands behind the first."""
     axis, reads = (0 if c.get("timeMajor") else 1), tuple(range(c.count))
+    if c.op == "UNIDIRECTIONAL_SEQUENCE_LSTM" and (plain := _lstm(c, axis)) is not None:
+        return plain
     if not c.op.startswith("BIDIRECTIONAL"):
         return Scans(axis, c.op.lower(), mixes=(2,), numbers=c.numbers())
     width = c.gives[0][-1] // (2 if c.get("mergeOutputs") else 1)
@@ -177,7 +199,7 @@ TABLE: dict[str, Row] = {
     "FULLY_CONNECTED": _dense,
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
-    **rows("SELECT_V2 STABLEHLO_SELECT", lambda c: o.where()),
+    "SELECT_V2": lambda c: o.where(),
     "SELECT": _select,
     # the operator's own types may be left out; those of its tensors are always there
     "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),

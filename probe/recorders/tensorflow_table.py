@@ -39,7 +39,7 @@ def _words(names: str) -> dict[str, str]:
 
 
 FUNCTIONS = _words(
-    "Relu Relu6 Selu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Sign Expm1 "
+    "Selu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Expm1 "
     "Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Softplus Erfc Cosh Acos Lgamma "
     "Digamma Invert Acosh Erfinv Ndtri Sub Pow Maximum Minimum Atan2 Equal Less Greater Xdivy "
     "Xlogy Mul IsNan IsInf IsFinite LogicalNot SquaredDifference FloorMod FloorDiv TruncateDiv "
@@ -53,8 +53,11 @@ FUNCTIONS = _words(
 )
 """Functions of the elements at one place without further arguments."""
 
-APPROXIMATE = named("Reciprocal Inv:reciprocal Sqrt")
-"""Eigen refines the processor's estimate (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps:
+APPROXIMATE = named("Reciprocal Inv:reciprocal Sqrt Relu Relu6 Sign")
+"""By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
+what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU of
+15 times 1e-40 is 0 in some places and 1e-40 in others.
+Eigen refines the processor's estimate (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps:
 up to 2 ulp off, and different on another processor. Roots only where it is built for AVX-512;
 quotients are the processor's own everywhere, and so correctly rounded."""
 
@@ -292,12 +295,10 @@ def _plane(c: Call, *names: str) -> Meaning:
     return resized(c, (1, 2), (c.op, *c.numbers(*names), *sizes))
 
 
-def _scaled(c: Call) -> tuple[Any, ...]:
-    """Numbers of a resize: those of its operands are constants, and a part of what it computes."""
-    return (
-        *c.numbers("kernel_type", "antialias"),
-        *(tuple(c.value(n).tolist()) for n in (1, 2, 3)),
-    )
+def _resized_by_scale(c: Call) -> Meaning:
+    """A resize by floating-point factors: what a place reads of a plane is not followed."""
+    numbers = (*c.numbers("kernel_type", "antialias"), tuple(c.integers(1)))
+    return reading(c, Whole(((0, 0), (3, 3)), "scale_and_translate", numbers), 0, 2, 3)
 
 
 def _boxes(c: Call) -> Meaning:
@@ -415,9 +416,7 @@ TABLE: dict[str, Row] = {
     **rows(
         "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad", lambda c: _plane(c, *CORNERS)
     ),
-    "ScaleAndTranslate": lambda c: reading(
-        c, Whole(((0, 0), (3, 3)), "scale_and_translate", _scaled(c)), 0
-    ),
+    "ScaleAndTranslate": _resized_by_scale,
     "CropAndResize": _boxes,
     **rows(EVERYTHING, _everything),
     # movement that sizes of 1 leave open, or that indices name

@@ -39,6 +39,7 @@ from probe.recorders.torch_values import Lays, Named, Place, Values, address, ar
 from probe.recording.contract import Again, Input, Operation, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Compiled, Meaning
+from probe.trust import check_pickle
 
 COMPILED = "compiled functions are one operation each"
 GRADIENTS = "it is recorded with gradients, as it was called: torch.no_grad() gives different bits"
@@ -464,11 +465,12 @@ def opened(path: str | Path, trust: bool = False) -> Opened:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
     kind = _kind(path)
-    if not trust:
+    if kind == "pickle":
+        check_pickle(path, trust)
+    elif not trust:
         why = {
             "exported": "reading an exported program evaluates expressions that the file holds",
             "script": "TorchScript is a program, which can read and write files",
-            "pickle": "it is a pickle, and reading it runs code that it names",
         }[kind]
         raise InputError("network", path, why, TRUST)
     try:

@@ -596,7 +596,7 @@ def _rows(names: str, row: Row) -> dict[str, Row]:
 
 
 TABLE: dict[str, Row] = {
-    **_rows("clone lift lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy", _same),
+    **_rows("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy", _same),
     "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
     **_rows("_conj _conj_physical conj_physical", _conjugate),
     "_neg_view": lambda c: o.function("negative"),

@@ -279,16 +279,17 @@ def find(found: Difference, left: Run, right: Run, seconds: float = SECONDS) -> 
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
     only one side has, or time is over.
     """
-    carried = [
-        one for one in found.operations if one.verdict == "carried" and one.right is not None
-    ]
+    able = list[Aligned]()
+    for one in found.operations:
+        if one.verdict == "carried" and one.right is not None and not one.joint:
+            ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right]
+            paired = len(one.reads) == len(ours.reads) == len(theirs.reads)
+            inner = isinstance(theirs.meaning, Passes)  # its parts are asked
+            able += [one] if paired and not inner and right.again(one.right) is not None else []
     begun, asked = time.monotonic(), 0
-    paired = [one for one in carried if _paired(found, one)]
-    for one in paired:
+    for one in able:
         if budget.spent() or (asked and time.monotonic() - begun > seconds):
             break
-        if right.again(one.right or 0) is None:
-            continue
         asked += 1
         try:
             _, gives = healed(one, left, right)
@@ -296,15 +297,7 @@ def find(found: Difference, left: Run, right: Run, seconds: float = SECONDS) -> 
             continue
         floating = (pair for pair in gives if found.left.values[pair.left].floating)
         one.own = sum(pair.differing for pair in floating)
-    return asked, sum(right.again(one.right or 0) is not None for one in paired) if asked else 0
-
-
-def _paired(found: Difference, one: Aligned) -> bool:
-    """Returns whether everything that both sides' operation reads and gives has a counterpart."""
-    ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
-    if one.joint or isinstance(theirs.meaning, Passes):  # its parts are asked
-        return False
-    return len(one.reads) == len(ours.reads) == len(theirs.reads)
+    return asked, len(able) if asked else 0
 
 
 def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:

@@ -283,7 +283,7 @@ def check(where: Target, model: str) -> dict[str, str]:
     InputError: the model runs on another library; or a switch says how ``probe`` writes a single
     operation, and so does not reach a model.
     """
-    if _foreign(where):
+    if foreign(where):
         why = "models are recorded in this Python environment, with its releases"
         todo = "install probe in that environment, run probe record there, then probe diff"
         raise InputError("target", where.text, why, todo)
@@ -305,7 +305,7 @@ def check(where: Target, model: str) -> dict[str, str]:
 def own(where: Target, model: str) -> bool:
     """Returns whether a target is a model's own library, at this environment's release: then the
     model itself runs there. Of a function that isn't known before it has run: see ``library``."""
-    return not _foreign(where) and (is_function(model) or runs(where.name, Path(model)))
+    return not foreign(where) and (is_function(model) or runs(where.name, Path(model)))
 
 
 def base(where: Target, model: str) -> Target:
@@ -316,7 +316,7 @@ def base(where: Target, model: str) -> Target:
     return Target("keras" if library == "tensorflow" and where.name == "keras" else library)
 
 
-def _foreign(where: Target) -> bool:
+def foreign(where: Target) -> bool:
     """Returns whether another release, processor or interpreter is asked for."""
     return bool(where.version or target.emulated(where)) or _elsewhere(where)
 

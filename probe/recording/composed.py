@@ -175,14 +175,22 @@ def meaning(one: Operation, run: Recording, plain: Recording) -> Meaning:
     Its operands are found by their bits among the values of the other run, its results by which
     outputs of the function they are. ``Compiled``, as before, where that isn't settled.
     """
-    places = [_place(run, plain, number) for number in one.gives]
-    operands = _operands(one, run, plain)
-    unknown = one.meaning
-    if None in places or len(run.outputs) != len(plain.outputs):
-        return unknown
-    wanted = [place for place in places if place is not None]
-    made = steps(plain, operands, len(one.reads), wanted)
-    return unknown if made is None else made
+    if len(run.outputs) != len(plain.outputs) or not {*one.gives} <= {*run.outputs}:
+        return one.meaning
+    wanted = [plain.outputs[run.outputs.index(number)] for number in one.gives]
+    ends = zip(one.gives, wanted, strict=True)
+    both = ((run.values[n], plain.values[m]) for n, m in ends)
+    if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in both):
+        return one.meaning
+    held: dict[Any, int] = {}
+    for number, read in enumerate(one.reads):
+        held.setdefault(run.values[read].key, number)
+    operands: dict[int, int] = {}
+    for number, value in enumerate(plain.values):
+        known = held.get(value.key)
+        if known is not None and (value.given < 0 or known not in operands.values()):
+            operands[number] = known
+    return steps(plain, operands, len(one.reads), wanted) or one.meaning
 
 
 def steps(
@@ -218,27 +226,3 @@ def steps(
         step = Step(one.meaning, (), first.shape, shapes, op, first.zeros)
         entries.append((step, one.reads, one.gives))
     return _numbered(entries, operands, count, wanted)
-
-
-def _place(run: Recording, plain: Recording, number: int) -> int | None:
-    """Returns the value of the uncompiled run that a result is; None where it is no output."""
-    if number not in run.outputs or len(run.outputs) != len(plain.outputs):
-        return None
-    found = plain.outputs[run.outputs.index(number)]
-    ours, theirs = run.values[number], plain.values[found]
-    same = ours.shape == theirs.shape and ours.dtype == theirs.dtype
-    return found if same else None
-
-
-def _operands(one: Operation, run: Recording, plain: Recording) -> dict[int, int]:
-    """Returns values of the uncompiled run that are operands, and the operands' numbers."""
-    held: dict[tuple[object, ...], int] = {}
-    for number, read in enumerate(one.reads):
-        value = run.values[read]
-        held.setdefault((value.shape, value.dtype, value.digest), number)
-    found: dict[int, int] = {}
-    for number, value in enumerate(plain.values):
-        key = value.shape, value.dtype, value.digest
-        if key in held and (value.given < 0 or held[key] not in found.values()):
-            found[number] = held[key]
-    return found

@@ -127,7 +127,12 @@ def generated(
             if said is not None:
                 found[one.name] = drawn(replace(one, dtype="float32"), said, seed + STEP * number)
             continue
-        sizes = said if said is not None else _sized(one, vary, most)
+        sizes = list(one.shape if said is None else said)
+        for axis in _declared(one, vary) if said is None else ():
+            if axis < len(sizes) and sizes[axis] is None:
+                sizes[axis] = most
+        if said is None and vary != "batch" and len(sizes) > 1 and sizes[0] is None:
+            sizes[0] = 1  # one entry, where nothing else is said of a batch
         if None in sizes:
             missing.append(one)
         else:
@@ -163,17 +168,6 @@ def _declared(one: Input, vary: str | None) -> list[int]:
         free = [axis for axis, size in enumerate(one.shape) if size is None]
         return ([axis for axis in free if axis] or (free if len(one.shape) == 1 else []))[-1:]
     return [axis for name, axis in named(vary) if name == one.name] if vary else []
-
-
-def _sized(one: Input, vary: str | None, most: int) -> tuple[int | None, ...]:
-    varied = _declared(one, vary)
-    found = list(one.shape)
-    for axis in varied:
-        if axis < len(found) and found[axis] is None:
-            found[axis] = most
-    if vary != "batch" and found and found[0] is None and len(found) > 1:
-        found[0] = 1  # one entry, where nothing else is said of a batch
-    return tuple(found)
 
 
 def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -219,24 +213,23 @@ def axes(vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -
                 why = f"{name} has {arrays[name].ndim} axes"
                 raise InputError("vary", vary, why, "count them from 0")
         return found
-    found = _batch(arrays, declared) if vary == "batch" else _length(arrays, declared)
+    if vary == "length":
+        found = _length(arrays, declared)
+    elif declared:
+        found = {
+            name: 0
+            for name, array in arrays.items()
+            if array.ndim and declared[name].shape and declared[name].shape[0] is None
+        }
+    else:
+        first = next((array.shape[0] for array in arrays.values() if array.ndim), None)
+        found = {n: 0 for n, array in arrays.items() if array.ndim and array.shape[0] == first}
     if not found:
         sizes = ", ".join(_open(one) for one in inputs) or "its inputs have no such axis"
         why = f"the model has a fixed {vary}: {sizes}"
         todo = "export it with a variable size along this axis, or name the axis: --vary NAME:AXIS"
         raise InputError("vary", vary, why, todo)
     return found
-
-
-def _batch(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> dict[str, int]:
-    if declared:
-        return {
-            name: 0
-            for name, array in arrays.items()
-            if array.ndim and declared[name].shape and declared[name].shape[0] is None
-        }
-    sizes = [array.shape[0] for array in arrays.values() if array.ndim]
-    return {n: 0 for n, array in arrays.items() if array.ndim and array.shape[0] == sizes[0]}
 
 
 def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> dict[str, int]:

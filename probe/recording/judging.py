@@ -79,34 +79,17 @@ def settled(meaning: Meaning) -> bool:
 def one_call(one: Aligned, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
-    part of it, as far as it decides orders: modulo 16 bytes (``source.begins``)."""
+    part of it, as far as it decides orders: modulo 16 bytes (``adding.begins``)."""
     assert one.left is not None and one.right is not None
-    sides = (left.recording, one.left), (right.recording, one.right)
-    ours, theirs = (
-        [
-            (v.shape, v.dtype, begins(v.address))
-            for n in (*op.reads, *op.gives)
-            for v in [recording.values[n]]
-        ]
-        + [repr(op.attributes)]
-        for recording, number in sides
-        for op in [recording.operations[number]]
+    calls = []
+    for side, number in ((left, one.left), (right, one.right)):
+        op, values = side.recording.operations[number], side.recording.values
+        ends = [values[n] for n in (*op.reads, *op.gives)]
+        calls.append(([(v.shape, v.dtype, begins(v.address)) for v in ends], repr(op.attributes)))
+    return calls[0] == calls[1] and all(
+        some is None or other is None or np.array_equal(some, other)
+        for some, other in ((pair.selection.left, pair.selection.right) for pair in one.gives)
     )
-    return ours == theirs and all(_in_place(pair) for pair in one.gives)
-
-
-def _in_place(pair: Pair) -> bool:
-    chosen = pair.selection
-    if chosen.left is None or chosen.right is None:
-        return True
-    return bool(np.array_equal(chosen.left, chosen.right))
-
-
-def _counts(one: Aligned, left: Run) -> bool:
-    """Whether a function gives integers or truth values: comparisons, which round nothing."""
-    op = left.recording.operations[one.left or 0]
-    values = [left.recording.values[n] for n in op.gives]
-    return isinstance(op.meaning, Each) and not any(value.floating for value in values)
 
 
 def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
@@ -116,10 +99,12 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     calls alone where the sides hold its operands.
     """
     assert one.left is not None and one.right is not None
-    meaning = left.recording.operations[one.left].meaning
-    if settled(meaning) or _counts(one, left) or one_call(one, left, right):
+    op, values = left.recording.operations[one.left], left.recording.values
+    meaning, why = op.meaning, ""
+    # a function that gives integers or truth values, as comparisons do, rounds nothing
+    counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
+    if settled(meaning) or counts or one_call(one, left, right):
         return Judged("exact", certified=True)
-    why = ""
     if meaning.sums:
         found = judged_sums(one, left, right, known)
         if found.how:
@@ -127,16 +112,10 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
         why = found.why
     if isinstance(meaning, Each):
         return _over(one, left, right, _by_place, "place", "compared place by place")
-    text = why or _unexplained(meaning)
-    return _over(one, left, right, _by_bits, "bits", f"{text}: compared by bits")
-
-
-def _unexplained(meaning: Meaning) -> str:
-    if isinstance(meaning, Unknown):
-        return f"it is unknown what it computes ({meaning.why})" * bool(meaning.why) or (
-            "it is unknown what it computes"
-        )
-    return "there is no test for what it computes"
+    if not why and isinstance(meaning, Unknown):
+        why = "it is unknown what it computes" + f" ({meaning.why})" * bool(meaning.why)
+    why = why or "there is no test for what it computes"
+    return _over(one, left, right, _by_bits, "bits", f"{why}: compared by bits")
 
 
 def _sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list[Alone]:
@@ -169,7 +148,8 @@ def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
             continue
         try:
             sides = _sides(one, left, right, output, pair)
-            if not all(_as_recorded(side) for side in sides):
+            alone = (unequal(s.chosen(s.call()), s.outputs, s.value.dtype) for s in sides)
+            if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
             told = adding.compared(sides, known, lambda: Revealer(kept=None, budget=budget))
@@ -188,12 +168,6 @@ def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
 
 
 Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
-
-
-def _as_recorded(side: Alone) -> bool:
-    """Returns whether an operation gives its recorded bits alone."""
-    found = unequal(side.chosen(side.call()), side.outputs, side.value.dtype)
-    return not found.any()
 
 
 def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: str) -> Judged:
@@ -249,29 +223,23 @@ def _moved(side: Alone, number: int, seed: int) -> np.ndarray:
 
 def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
-    dtype = sides[0].value.dtype
     found = _by_bits(sides, reads)
     functions = [
         place.Function.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
         for one in sides
     ]
-    for number in _numbers(functions):
-        both = [
-            one.taken(function.filled(number))
-            for one, function in zip(sides, functions, strict=True)
-        ]
-        found |= unequal(both[0], both[1], dtype)
-    return found
-
-
-def _numbers(functions: list[place.Function]) -> list[float]:
-    """Returns numbers for all places: any, then some that few places answer differently."""
     pool = place.drawn(place.POOL)
     numbers: list[float] = pool[: place.PLAIN].tolist()
-    if any(one.held for one in functions):  # beside weights each place has a result of its own
-        return numbers
-    laid = (one.laid(pool, shift) for one in functions for shift in SHIFTS)
-    return numbers + pool[place.telling(laid, len(pool))][: place.TELLING].tolist()
+    if not any(one.held for one in functions):  # beside weights each place has its own result
+        laid = (one.laid(pool, shift) for one in functions for shift in SHIFTS)
+        numbers += pool[place.telling(laid, len(pool))][: place.TELLING].tolist()
+    for number in numbers:  # any, then some that few places answer differently
+        left, right = (
+            one.taken(function.filled(number))
+            for one, function in zip(sides, functions, strict=True)
+        )
+        found |= unequal(left, right, sides[0].value.dtype)
+    return found
 
 
 SECONDS = 120.0
@@ -302,35 +270,30 @@ def by_order(
     """
     begun, found = time.monotonic(), ByOrder("same", certified=True)
     for one in difference.operations:
-        why = _in_the_way(difference, one)
-        told = None
-        if not why and _meaning(difference, one).sums and one.compared:
+        side = difference.left if one.left is not None else difference.right
+        number = one.left if one.left is not None else one.right
+        meaning = side.operations[number or 0].meaning
+        why = _in_the_way(one, meaning)
+        if not why and meaning.sums and one.compared:
             if time.monotonic() - begun > seconds:
                 why = f"{seconds:.0f} seconds were over"
             else:
-                told = _asked(one, left, right, known)
-                why = told.why
-        if told is not None and told.verdict == "differs":
-            return told
-        if told is not None:
-            found.outputs += told.outputs
-            found.certified &= told.certified
+                told = judged_sums(one, left, right, known)
+                if told.how and told.differing:
+                    why = f"{told.differing} of {told.outputs} outputs are added differently"
+                    return ByOrder("differs", one.name, why, told.outputs)
+                if told.how:
+                    found.outputs += told.outputs
+                    found.certified &= told.certified
+                why = "" if told.how else told.why or "its sums could not be asked"
         if why and found.verdict == "same":
             found.verdict, found.name, found.why = "unknown", one.name, why
     found.certified &= found.verdict == "same" and found.outputs > 0
     return found
 
 
-def _meaning(difference: Difference, one: Aligned) -> Meaning:
-    side = difference.left if one.left is not None else difference.right
-    number = one.left if one.left is not None else one.right
-    assert number is not None
-    return side.operations[number].meaning
-
-
-def _in_the_way(difference: Difference, one: Aligned) -> str:
+def _in_the_way(one: Aligned, meaning: Meaning) -> str:
     """Returns why nothing can be said of an operation; empty if something can."""
-    meaning = _meaning(difference, one)
     if isinstance(meaning, Unknown):
         return "it is unknown what it computes"
     if isinstance(meaning, Exact):
@@ -344,14 +307,3 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
     if meaning.sums or settled(meaning):
         return ""
     return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
-
-
-def _asked(one: Aligned, left: Run, right: Run, known: Known) -> ByOrder:
-    """Returns one operation's sums on both sides."""
-    told = judged_sums(one, left, right, known)
-    if not told.how:
-        return ByOrder("unknown", one.name, told.why)
-    if told.differing:
-        why = f"{told.differing} of {told.outputs} outputs are added differently"
-        return ByOrder("differs", one.name, why, told.outputs)
-    return ByOrder("same", one.name, outputs=told.outputs, certified=told.certified)

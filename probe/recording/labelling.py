@@ -45,12 +45,17 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     is known element by element. Costs a look at the weights that one run alone has.
     """
     sides, found = (left, right), []
-    keys = [{_key(v) for v in side.recording.values if _as_one(v)} for side in sides]
+    # The first of two places where a label depends on what a run is compared with. Two pure ways
+    # lose too much. A digest for every weight: a kernel that Keras keeps as (inputs, filters) and
+    # PyTorch as (filters, inputs) would have nothing in common, and no layer behind it. The numbers
+    # of every weight: then nothing can be left out along channels, and a product of (n, 4096) by
+    # (4096, 4096) mixes 16 million pairs of labels a row, some 0.3 s, where a digest takes one.
+    keys = [{v.key for v in side.recording.values if _as_one(v)} for side in sides]
     one_sided = _one_sided(left.recording, right.recording)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
         values = side.recording.values
         given = {n for n, v in enumerate(values) if v.given < 0}
-        shared = {n for n in given if _as_one(values[n]) and _key(values[n]) in theirs}
+        shared = {n for n in given if _as_one(values[n]) and values[n].key in theirs}
         missing = {n for n in given - shared if values[n].content is None}
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
@@ -203,10 +208,6 @@ def _zeros(one: Value) -> bool:
     return known and digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
 
 
-def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
-    return one.shape, one.dtype, one.digest
-
-
 def _as_one(one: Value) -> bool:
     """Whether labels take a value as a whole, if both runs are given it."""
     large = one.role == WEIGHT or one.content is None or one.content.size > LARGE
@@ -218,6 +219,10 @@ def _one_sided(ours: Recording, theirs: Recording) -> tuple[set[int], set[int]]:
 
     A batch of 16 may have too many integers to be kept where a batch of 1 has not: a label by
     content on one side and by formula on the other would never be equal.
+
+    The second place where comparing decides on labels. It would be pure to know all such values by
+    their content, or none: but one-hot rows of a vocabulary don't fit (8 bytes a label), and masks
+    that two libraries make by different formulas are recognised by their content alone.
     """
     found: tuple[set[int], set[int]] = set(), set()
     for mine, other in align(ours, theirs):

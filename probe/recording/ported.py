@@ -11,7 +11,7 @@ elements or round once: their bits are the same in every library.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -60,23 +60,33 @@ class Called:
 
     ``spec``: as a worker has it (``Case.spec``, or of a step between windows). ``inputs``: the
     activations, from what is read; ``output``: how the result lies in what is given. ``operands``:
-    makes the spec's own arrays, from what is read. ``case``: the same as a case, where it is one.
+    the spec's own arrays, which are ``parts`` of what is read, or are ``folded`` of it. ``case``:
+    the same as a case, where it is one.
     """
 
     spec: Mapping[str, Any]
     inputs: tuple[Part, ...]
     output: Part
-    operands: Callable[[Arrays], dict[str, np.ndarray]] = lambda reads: {}
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    folded: Callable[[Arrays], dict[str, np.ndarray]] | None = None
     case: Case | None = None
+
+    def operands(self, reads: Arrays) -> dict[str, np.ndarray]:
+        if self.folded is not None:
+            return self.folded(reads)
+        return {name: part.taken(reads[part.number]) for name, part in self.parts.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One step of an operation: ``does`` it with what it ``reads``, which are numbers of values:
-    first what the operation reads, then what each stage gives."""
+    first what the operation reads, then what each stage gives. ``meaning``, ``shape``: what that is
+    and its shape."""
 
     reads: tuple[int, ...]
     does: Called | Callable[[Arrays], np.ndarray]
+    meaning: Meaning
+    shape: Shape
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,7 @@ class Ports:
                 self.fixed[number] = value.role in (WEIGHT, CONSTANT) or prod(value.shape) == 1
             else:
                 reads = recording.operations[value.given].reads
-                self.fixed[number] = bool(reads) and all(self.fixed[n] for n in reads)
+                self.fixed[number] = all(self.fixed[n] for n in reads)
 
     def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
         """Returns an operation's stages. InputError: no part of it is a call, with the reason.
@@ -119,17 +129,18 @@ class Ports:
             self.known[key] = self._stages(one, key[1])
         return self.known[key]
 
-    def _stages(self, one: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
+    def all_stages(self, one: Operation) -> list[Stage]:
+        """Returns an operation's stages, also where none is a call. InputError: one is neither a
+        call nor what NumPy computes."""
+        return _stages_or_computed(one.meaning, self._frame(one))
+
+    def _frame(self, one: Operation) -> Frame:
         values = self.recording.values
         if not one.gives or self.used.intersection(one.gives[1:]):
             raise _refused(one.op, f"it gives {len(one.gives)} results")
         number = one.gives[0]
         given = values[number]
-        if all(self.fixed[n] for n in one.reads):
-            raise _refused(one.op, "it reads weights alone")
-        if one.meaning.rounds is not None and not isinstance(one.meaning, Windows | Steps):
-            raise _refused(one.op, SETTLED)
-        frame = Frame(
+        return Frame(
             tuple(values[n].shape for n in one.reads),
             given.shape,
             tuple(values[n].dtype for n in one.reads),
@@ -137,6 +148,13 @@ class Ports:
             tuple(self.fixed[n] for n in one.reads),
             self.axes.get(number),
         )
+
+    def _stages(self, one: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
+        frame = self._frame(one)
+        if all(self.fixed[n] for n in one.reads):
+            raise _refused(one.op, "it reads weights alone")
+        if one.meaning.rounds is not None and not isinstance(one.meaning, Windows | Steps):
+            raise _refused(one.op, SETTLED)
         meaning = one.meaning
         if shapes and shapes != frame.shapes:
             meaning, shape = _resized(meaning, shapes, frame.shape)
@@ -168,13 +186,13 @@ def _channels(recording: Recording) -> dict[int, int]:
             found[one.gives[0]] = inner.channels
     for some in (recording.operations, recording.operations[::-1], recording.operations):
         for one in some:
-            if not isinstance(one.meaning, Each | Normalises | Same | Pads) or not one.reads:
+            if not isinstance(one.meaning, Each | Normalises | Same | Pads | Joins):
                 continue
-            first, given = one.reads[0], one.gives[0]
-            if len(values[first].shape) == len(values[given].shape):
-                for here, there in ((first, given), (given, first)):
-                    if here in found:
-                        found.setdefault(there, found[here])
+            rank = len(values[one.gives[0]].shape)
+            ends = [n for n in (*one.reads, one.gives[0]) if len(values[n].shape) == rank]
+            known = next((found[n] for n in ends if n in found), None)
+            if known is not None:
+                found.update({n: known for n in ends if n not in found})
     return found
 
 
@@ -225,10 +243,10 @@ def _stages(meaning: Meaning, frame: Frame) -> list[Stage]:
     """Returns what a meaning is in stages. InputError: a part of it is neither call nor known."""
     if not isinstance(meaning, Steps):
         made, count = _called(meaning, frame), len(frame.shapes)
-        found = [Stage(tuple(range(count)), made)]
+        found = [Stage(tuple(range(count)), made, meaning, frame.shape)]
         bias = getattr(meaning, "bias", None)
         if bias is not None and (made.case is None or made.case.bias is None):
-            found.append(Stage((count, bias), _computed(Each("add"), frame.shape)))
+            found.append(_added((count, bias), frame.shape))
         return found
     try:
         first, functions = behind_of(meaning, frame.shapes)
@@ -243,10 +261,15 @@ def _stages(meaning: Meaning, frame: Frame) -> list[Stage]:
         if word == "add":
             if frame.shapes[numbers[0]] != frame.shape:
                 return _in_turn(meaning, frame)
-            found.append(Stage((last, numbers[0]), _computed(Each("add"), frame.shape)))
+            found.append(_added((last, numbers[0]), frame.shape))
         else:
-            found.append(Stage((last,), _either(Each(word, "", numbers), behind)))
+            each = Each(word, "", numbers)
+            found.append(Stage((last,), _either(each, behind), each, frame.shape))
     return found
+
+
+def _added(reads: tuple[int, ...], shape: Shape) -> Stage:
+    return Stage(reads, _computed(Each("add"), shape), Each("add"), shape)
 
 
 def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
@@ -270,12 +293,12 @@ def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
             stages = _stages_or_computed(one.meaning, inner)
         else:
             every = tuple(range(len(inner.shapes)))
-            stages = [Stage(every, _computed(one.meaning, one.shape))]
+            stages = [Stage(every, _computed(one.meaning, one.shape), one.meaning, one.shape)]
         base = len(frame.shapes) + len(found)
         reads = [places[n] for n in one.reads]
         for stage in stages:
             numbers = [reads[n] if n < len(reads) else base + n - len(reads) for n in stage.reads]
-            found.append(Stage(tuple(numbers), stage.does))
+            found.append(replace(stage, reads=tuple(numbers)))
         places.append(len(frame.shapes) + len(found) - 1)
         shapes.append(one.shape)
         dtypes.append(frame.dtype)
@@ -288,12 +311,13 @@ def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
 def _stages_or_computed(meaning: Meaning, frame: Frame) -> list[Stage]:
     if isinstance(meaning, Steps):
         return _stages(meaning, frame)
-    return [Stage(tuple(range(len(frame.shapes))), _either(meaning, frame))]
+    every = tuple(range(len(frame.shapes)))
+    return [Stage(every, _either(meaning, frame), meaning, frame.shape)]
 
 
 def _either(meaning: Meaning, frame: Frame) -> Called | Callable[[Arrays], np.ndarray]:
     """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
-    settled = meaning.rounds is not None
+    settled = meaning.rounds is not None and not isinstance(meaning, Windows)
     return _computed(meaning, frame.shape) if settled else _called(meaning, frame)
 
 
@@ -405,10 +429,6 @@ def _called(meaning: Meaning, frame: Frame) -> Called:
     raise _refused(name, getattr(meaning, "why", "") or "no target's call says it")
 
 
-def _taken(reads: Arrays, parts: Mapping[str, Part]) -> dict[str, np.ndarray]:
-    return {name: part.taken(reads[part.number]) for name, part in parts.items()}
-
-
 def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
     """Returns a convolution or a pool."""
     word, pooled = inner.word or inner.kind, inner.pool
@@ -449,8 +469,7 @@ def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
     if case.output_spatial() != tuple(len(one) for one in asked.index):
         raise _refused(word, "its last windows reach beyond the input as no case's do")
     parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
-    operands = partial(_taken, parts=parts)
-    return Called(case.spec(), (asked.x,), asked.y, operands, case)
+    return Called(case.spec(), (asked.x,), asked.y, parts, case=case)
 
 
 def _padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
@@ -515,9 +534,8 @@ def _product(meaning: Contracts, frame: Frame) -> Called:
         parts["b"] = Part.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
     biased = "normal" if "b" in parts else None
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
-    operands = partial(_taken, parts=parts)
     output = Part.of(0, frame.shape, order, m, n)
-    return Called(case.spec(), (part(rows, x_axes, m, k),), output, operands, case)
+    return Called(case.spec(), (part(rows, x_axes, m, k),), output, parts, case=case)
 
 
 def _sum(meaning: Reduces, frame: Frame) -> Called:
@@ -576,6 +594,11 @@ def _each_of(meaning: Each, frame: Frame) -> Called:
     return Called(spec, (replace(part, number=number),), part)
 
 
+def activation(meaning: Each, shape: Shape, dtype: str) -> Called:
+    """Returns a function of one array as an activation. InputError: it is none."""
+    return _each_of(meaning, Frame((shape,), shape, (dtype,), dtype, (False,)))
+
+
 def _named(numbers: tuple[Any, ...]) -> bool:
     return all(isinstance(one, tuple) and len(one) == 2 for one in numbers)
 
@@ -586,8 +609,8 @@ def _batch_norm(meaning: Each, frame: Frame) -> Called:
     axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
     part = replace(_rows(frame.shape, axis), number=used[0])
     spec = _between("normalisation", frame.dtype, part.shape[-1])
-    operands = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
-    return Called(spec, (part,), replace(part, number=0), operands)
+    folded = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
+    return Called(spec, (part,), replace(part, number=0), folded=folded)
 
 
 def _folded(

@@ -74,6 +74,11 @@ class Value:
     address: int | None = None
 
     @property
+    def key(self) -> tuple[tuple[int, ...], str, str]:
+        """Returns what is equal of equal values: shape, format and bits."""
+        return self.shape, self.dtype, self.digest
+
+    @property
     def floating(self) -> bool:
         """Returns whether it has floating-point numbers."""
         return floating(self.dtype)
@@ -237,10 +242,6 @@ def numbers(seen: Seen) -> Callable[[], np.ndarray]:
         return floats.widen(array, seen.dtype) if seen.dtype in floats.FORMATS else array
 
     return given
-
-
-EVERY = Selection((), None, None, ((), ()))
-"""All elements of a value."""
 
 
 class Watch:

@@ -26,11 +26,14 @@ from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
 from probe.recording import RECORDERS
-from probe.recording.apart import Apart, Trusted, base, own
+from probe.recording.apart import Apart, Trusted, base, foreign, own
 from probe.recording.contract import Operation
-from probe.recording.ported import Called, Ports
+from probe.recording.end_to_end import whole
+from probe.recording.ported import Called, Ports, Stage
 from probe.recording.recording import Made, Repeat, Run, recorded
+from probe.recording.scripted import Scripted, scripted
 from probe.recording.store import Kept, digest
+from probe.recording.sums import Sum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
@@ -74,7 +77,7 @@ class Port:
         operands = one.operands(reads)
         given = [part.taken(reads[part.number]) for part in one.inputs]
         arrays = {f"x{n}" if n else "x": array for n, array in enumerate(given)}
-        self._alive()
+        self.alive()
         if one.case is not None and not keep:
             shape = one.case.weight_shape
             w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
@@ -87,7 +90,36 @@ class Port:
         _, found = self.session.request({"do": "through", "key": key}, arrays)
         return one.output.put(found["y0"])
 
-    def _alive(self) -> None:
+    def lines(self, stages: Sequence[Stage]) -> Scripted | None:
+        """Returns lines of an operation that is one call, for a script in this environment."""
+        where = self.session.target
+        does = stages[0].does
+        if len(stages) > 1 or not isinstance(does, Called) or foreign(where):
+            return None
+        return scripted(where, str(self.session.facts.get("library_version", "")), does)
+
+    def end_to_end(self, run: Run, times: int = 1) -> tuple[np.ndarray | None, list[float], str]:
+        """Runs all of a recording as one program of the library, ``times``: its output, the seconds
+        of each call, and where there is no such program None, [] and why."""
+        try:
+            made = whole(run)
+        except InputError as error:
+            return None, [], f"{error.value}: {error.why}"
+        self.alive()
+        named = {str(n): one for n, one in enumerate(made.operands)}
+        flat = {f"{n}.{name}": a for n, one in named.items() for name, a in one.items()}
+        more = [list(array.shape) for array in made.inputs[1:]]
+        key = f"{self.name}-{self._key([made.specs, made.reads, more], flat)}"
+        if key not in self.keys:
+            self._send(key, made.specs, made.reads, len(made.inputs), made.operands, more)
+        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(made.inputs)}
+        request = {"do": "whole", "key": key, "times": times}
+        header, found = self.session.request(request, arrays)
+        if "y" not in found:
+            return None, [], header["why"]
+        return made.output(found["y"]), header["seconds"], ""
+
+    def alive(self) -> None:
         """Starts the process again where it is gone: it has forgotten all weights."""
         process = getattr(self.session, "pid", 0)
         if self.process != process or process is None:
@@ -95,7 +127,7 @@ class Port:
             self.process = getattr(self.session, "pid", 0)
             self.keys.clear()
 
-    def _key(self, spec: Mapping[str, Any], operands: Mapping[str, np.ndarray]) -> str:
+    def _key(self, spec: Any, operands: Mapping[str, np.ndarray]) -> str:
         digests = {name: digest(array) for name, array in operands.items()}
         return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
 
@@ -106,10 +138,11 @@ class Port:
         reads: list[list[int]],
         inputs: int,
         operands: Sequence[Mapping[str, np.ndarray]],
+        more: Sequence[Sequence[int]] = (),
     ) -> None:
         arrays = {f"{n}.{name}": a for n, one in enumerate(operands) for name, a in one.items()}
         header = {"do": "network", "key": key, "specs": specs, "own": True}
-        self.session.request(header | {"reads": reads, "inputs": inputs}, arrays)
+        self.session.request(header | {"reads": reads, "inputs": inputs, "more": more}, arrays)
         self.keys.add(key)
 
 
@@ -133,6 +166,26 @@ class There:
                 values.append(stage.does(given))
         return values[-1:]
 
+    def masked(self, asked: Sum) -> tuple[AnySession, dict[str, Any]] | None:
+        """Returns the session and the spec that are asked about a sum in its place: where the call
+        is that sum, its operands and its result alike; else None."""
+        shapes = [self.ports.recording.values[n].shape for n in self.one.reads]
+        for part in (asked.x, asked.w, asked.b):
+            if part is not None:
+                shapes[part.number] = part.whole
+        try:
+            (stage, *more) = self.ports.stages(self.one, shapes)
+        except InputError:
+            return None
+        does = stage.does
+        if more or not isinstance(does, Called) or does.case is None or does.case.pool:
+            return None
+        ours = does.inputs[0], does.parts.get("w"), does.parts.get("b"), does.output
+        if ours != (asked.x, asked.w, asked.b, asked.y) or asked.scale != 1:
+            return None
+        self.port.alive()
+        return self.port.session, dict(does.spec)
+
 
 def replayed(run: Run, port: Port | AnySession) -> Replayed:
     """Computes a run once more, each operation on the target where its library can be asked for it.
@@ -150,10 +203,13 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
         same = not any(n in changed for n in one.reads)
         found = None
         try:
-            ports.stages(one)
+            stages = ports.stages(one)
             found = There(port, ports, one, True)(_reads(run, one, changed))
             there.add(one.number)
-            operations.append(replace(one, again=There(port, ports, one), lines=None))
+            lines = port.lines(stages)
+            imports = lines.imports if lines else ()
+            again = There(port, ports, one)
+            operations.append(replace(one, again=again, lines=lines, imports=imports))
         except InputError as error:
             settled = one.meaning.rounds is not None or all(ports.fixed[n] for n in one.reads)
             if not settled:
@@ -274,6 +330,12 @@ class OnTarget:
         found = self.side(arrays).outputs
         return [np.array(one) for one in found if one is not None]
 
+    def end_to_end(
+        self, arrays: Mapping[str, np.ndarray], times: int = 1
+    ) -> tuple[np.ndarray | None, list[float], str]:
+        """Runs it as one program of the library: as of ``Port.end_to_end``."""
+        return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
+
 
 class Reached(Trusted):
     """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
@@ -328,6 +390,10 @@ class Sides:
             raise TargetError(where.text, "unavailable", why)
         run, process = self._recorded(base(where, self.model), given, what, gradients)
         return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+
+    def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
+        """Returns the run of the model's own library that is replayed on a target."""
+        return self._recorded(base(where, self.model), given, what, False)[0]
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a

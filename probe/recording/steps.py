@@ -24,7 +24,7 @@ from probe.recording.alone import Alone, same, unequal
 from probe.recording.cause import Cause
 from probe.recording.difference import Pair
 from probe.recording.matching import named
-from probe.recording.recording import Operation, Recording, Value, between
+from probe.recording.recording import Operation, Recording, between
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -81,8 +81,10 @@ def of_formulas(
         ]
         for run, one in zip(runs, (left, right), strict=True)
     ]
-    if not all(_may_replay(one.meaning) for some in inside for one in some):
-        return None
+    for one in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
+        settled = one.meaning.exact and not isinstance(one.meaning, Unknown)
+        if not (settled or isinstance(first_of(one.meaning), SUMS) or _at_places(one.meaning)):
+            return None
     words = [
         [word for one in some for word in _words(one, run)]
         for some, run in zip(inside, runs, strict=True)
@@ -98,24 +100,20 @@ def of_formulas(
     count, came = int(examined.sum()), int((least == GOOD).sum())
     if not count or came < count:
         return None
+    cost = sum(adds.sum.summands for one in told for adds, _ in one.sums)
+    listed = max(1, LISTED // max(cost, 1))
     both = zip((left, right), inside, strict=True)
     said = [named(one.side.recording, [n.number for n in some]) for one, some in both]
     against = f"{said[0]} on the left, {said[1]} on the right"
     if words[0] != words[1]:
         kind, what = "algorithm", f"two formulas: {against}"
-    elif kind := _of_one_sum(told, which := _listed(told, np.flatnonzero(examined))):
+    elif kind := _of_one_sum(told, which := adding.evenly(np.flatnonzero(examined), listed)):
         count = came = len(which)
         what = f"the same products are added in different ways: {against}"
     else:
         return None
     all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
     return Cause(kind, f"{what}; {all_of}", count, came)
-
-
-def _listed(told: Sequence[_Told], which: np.ndarray) -> np.ndarray:
-    """Returns those of the outputs whose products are listed, evenly among them."""
-    cost = sum(adds.sum.summands for one in told for adds, _ in one.sums)
-    return adding.evenly(which, max(1, LISTED // max(cost, 1)))
 
 
 def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
@@ -166,12 +164,6 @@ def _renamed(one: Summation, names: Mapping[int, int]) -> Summation:
     }
     rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
     return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
-
-
-def _may_replay(meaning: Meaning) -> bool:
-    """Returns whether an operation is of a kind that may be known by itself."""
-    settled = meaning.exact and not isinstance(meaning, Unknown)
-    return settled or isinstance(first_of(meaning), SUMS) or _at_places(meaning) is not None
 
 
 def _words(one: Operation, run: Recording) -> list[str]:
@@ -394,13 +386,9 @@ def _named(left: Alone, right: Alone, reads: Sequence[Pair]) -> tuple[list[str |
         weight = right.side.recording.values[n]
         if n not in same and weight.given < 0:
             values = left.side.recording.values
-            same[n] = next((m for m in numbers if _key(values[m]) == _key(weight)), -1)
+            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
     others = [names.get(same.get(n, -1)) for n in right.operation.reads]
     return [names.get(n) for n in numbers], others
-
-
-def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
-    return one.shape, one.dtype, one.digest
 
 
 def _leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:

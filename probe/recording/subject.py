@@ -92,13 +92,6 @@ def opened(
     return Called(model, name)
 
 
-def of_no_chain(model: str) -> bool:
-    """Whether something can only be run and watched: no reader makes a chain of layers of it."""
-    path = Path(model)
-    ending = path.suffix.lower() in (".tflite", ".pt2")
-    return is_function(model) or ending or (path / "saved_model.pb").exists()
-
-
 def is_net(model: object) -> bool:
     """Returns whether something is a net in memory, as ``cv2.dnn.readNet`` returns it."""
     return type(model).__module__.partition(".")[0] == "cv2" and hasattr(model, "getLayerNames")

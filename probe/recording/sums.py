@@ -497,7 +497,13 @@ class Session(OwnSession):
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
         """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
         if header["do"] != "masks" or self.behind is None:
-            yield from super().stream(header, arrays)
+            masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
+            there = masked and masked(self.asked)
+            if there:  # a whole set of questions in one request
+                session, spec = there
+                yield from session.stream({**header, "spec": spec}, arrays)
+            else:
+                yield from super().stream(header, arrays)
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}

@@ -7,7 +7,6 @@ orders (never by luck), compare it with the exact sums, and time all in turns in
 
 from probe import public
 from probe.remedies.cases import Remedied, Sessions, measure
-from probe.remedies.networks import measure_network
 from probe.remedies.remedy import Advice, Found, Measured, Remedy, advise, candidates, report, rows
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "advise",
     "candidates",
     "measure",
-    "measure_network",
     "report",
     "rows",
 ]

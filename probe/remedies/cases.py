@@ -18,9 +18,8 @@ from probe import campaign, floats, ulp
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.invariant import LIBRARIES
-from probe.launch import AnySession, Arrays, InlineSession, open_session
+from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
-from probe.network.running import Changed
 from probe.progress import Tell, silent
 from probe.remedies import invariants
 from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
@@ -35,6 +34,36 @@ SECONDS = 0.04
 """Calls of one remedy at one length, in one turn."""
 
 Name = TypeVar("Name")
+
+
+class Changed(ABC):
+    """``session`` with changes in every spec that it is sent; everything else is its own."""
+
+    def __init__(self, session: AnySession) -> None:
+        self.session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    @abstractmethod
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what is sent in place of a spec."""
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """Does as ``Session.request``."""
+        return self.session.request(self._changed(header), arrays)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """Does as ``Session.stream``."""
+        return self.session.stream(self._changed(header), arrays)
+
+    def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(header)
+        if "spec" in found:
+            found["spec"] = self.changed(found["spec"])
+        if "specs" in found:
+            found["specs"] = [self.changed(spec) for spec in found["specs"]]
+        return found
 
 
 class Remedied(Changed):

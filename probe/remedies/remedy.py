@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from probe.campaign import Row, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
-from probe.network import Network
-from probe.network.report import network_row
-from probe.network.safe import examined
+from probe.layout import CONTIGUOUS, TRANSPOSED, kept
 from probe.target import Target
 from probe.thresholds.switches import threads_of
 
@@ -143,6 +141,22 @@ class Found:
         return "not known" if self.refusal or self.unknown or self.compared is None else "exact"
 
 
+class Described(Protocol):
+    """What an experiment measures that is no case: a chain of layers. ``row``: of ``networks``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    def row(self, fixed: int) -> dict[str, Any]: ...
+
+
+def examined(where: Target) -> tuple[str, ...]:
+    """Returns the layouts of a network's input for which safe lengths hold on a target."""
+    reached = kept(TRANSPOSED, backends.get(where.name).layouts)
+    return (CONTIGUOUS, TRANSPOSED) if reached else (CONTIGUOUS,)
+
+
 @dataclass
 class Measured:
     """All remedies of a case or a network on a target, the default first.
@@ -152,7 +166,7 @@ class Measured:
     ``length``, or ``batch``, whose sizes all of these are then.
     """
 
-    subject: Case | Network
+    subject: Case | Described
     target: Target
     lengths: tuple[int, ...]
     fixed: int
@@ -183,21 +197,6 @@ class Measured:
     def threads(self) -> int | None:
         """Returns for how many threads the verdicts hold; None where the library doesn't say."""
         return threads_of(self.facts, self.target)
-
-    @property
-    def part(self) -> str:
-        """``Network.part``: what to say first of a model read in part; empty otherwise."""
-        return "" if isinstance(self.subject, Case) else self.subject.part
-
-    def verdict(self, one: Found) -> str:
-        """Returns a remedy's verdict; of a model that was read in part ``exact`` is not known."""
-        return "not known" if self.part and one.verdict == "exact" else one.verdict
-
-    def refusal(self, one: Found) -> str:
-        """Returns why a remedy can't be used, or why its verdict is not known."""
-        if self.part and one.verdict == "exact":
-            return f"exact, but only in the supported part: {self.part}"
-        return one.refusal
 
     @property
     def default(self) -> Found:
@@ -241,8 +240,6 @@ class Advice:
 
 def advise(measured: Measured) -> Advice:
     """Returns what to do, in one sentence."""
-    if measured.part:
-        return Advice(None, f"nothing is recommended: {measured.part}")
     exact = [one for one in measured.found if one.verdict == "exact" and one.seconds]
     keeping = _cheapest(measured, [one for one in exact if one.keeps])
     kept = None if keeping is None else keeping.remedy.name
@@ -297,7 +294,7 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
-        "networks": [] if isinstance(subject, Case) else [network_row(subject, measured.fixed)],
+        "networks": [] if isinstance(subject, Case) else [subject.row(measured.fixed)],
         "remedies": told,
         "measurements": [
             {
@@ -329,12 +326,12 @@ def to_json(measured: Measured, one: Found) -> Row:
         "name": one.remedy.name,
         "about": one.remedy.doc,
         "target": one.remedy.where.text,
-        "verdict": measured.verdict(one),
+        "verdict": one.verdict,
         "compared": one.compared,
         "differing": one.differing,
         "unknown": one.unknown,
         "causes": dict(sorted(one.causes.items())),
-        "refusal": measured.refusal(one) or None,
+        "refusal": one.refusal or None,
         "seconds": measured.seconds(one, measured.content),
         "seconds_fixed": measured.seconds(one, measured.fixed),
         "ratio": measured.ratio(one, measured.content),
@@ -343,7 +340,7 @@ def to_json(measured: Measured, one: Found) -> Row:
         "error_rms": one.error_rms,
         "error_max": one.error_max,
         "keeps_bits": one.keeps,
-        "certified": one.certified and measured.verdict(one) != "not known",
+        "certified": one.certified and one.verdict != "not known",
         "sizes": list(one.sizes),
     }
 
@@ -355,12 +352,11 @@ def report(measured: Measured) -> Row:
     """
     subject, advice = measured.subject, advise(measured)
     words = {"exact": "equal", "differs": "differs", "not known": "unknown"}
-    told: Row = {"verdict": words[measured.verdict(measured.default)]}
+    told: Row = {"verdict": words[measured.default.verdict]}
     if isinstance(subject, Case):
         told["case"] = subject.to_json()
     else:
-        told |= {"network": subject.name, "part": subject.part or None}
-        told |= {"examined": subject.examined, "operations_total": subject.operations_total}
+        told |= {"network": subject.name, "part": None}
     return told | {
         "target": measured.target.text,
         "layouts": measured.layouts,

@@ -10,15 +10,14 @@ import base64
 import re
 import textwrap
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probe import activations, backends, floats
+from probe import backends, floats
 from probe import program as programs
-from probe.activations import ACTIVATIONS
 from probe.backends.contract import Unsupported
 from probe.backends.source import Shapes, Source, Writing
 from probe.case import Case
@@ -218,10 +217,6 @@ def hexadecimal(value: float) -> str:
     return f"{digits}p{exponent}" if exponent else digits
 
 
-EXACT = tuple(name for name, row in ACTIVATIONS.items() if row.roundings is not None)
-"""Activations whose bits are the same in every library, as NumPy has them."""
-
-
 NUMPY = "probe on NumPy"
 """The name of probe's own arithmetic."""
 
@@ -359,51 +354,3 @@ def _reference(target: Target, case: Case) -> Library:
         "return operator.output(run(operator.input(x)))",
     )
     return Library(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
-
-
-def activation(
-    target: Target,
-    version: str,
-    name: str,
-    alpha: float,
-    shape: tuple[int, ...],
-    dtype: str = "float32",
-) -> tuple[str, ...]:
-    """Returns the body of a function of ``x``, channels last, which returns another such array.
-
-    ``shape`` and ``dtype``: those of x. Raises InputError where there is none.
-    """
-    known = [one for one in ACTIVATIONS if one not in EXACT]
-    if name not in known:
-        why = f"no script has it on {target.text}"
-        raise InputError("activation", name, why, f"use one of {', '.join(known)}")
-    if is_written(target):
-        spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
-        layer = spec | {"dtype": dtype, "channels": shape[-1]}
-        return of_layer(target, version, layer, shape, {}).body
-    spelled = activations.lines(name, "numpy", alpha)
-    number = ("number = x.dtype.type",) if "number(" in " ".join(spelled) else ()
-    return (*number, *spelled[:-1], f"return np.asarray({spelled[-1]}, x.dtype)")
-
-
-def normalisation(
-    target: Target,
-    version: str,
-    shape: tuple[int, ...],
-    operands: Mapping[str, np.ndarray],
-    dtype: str = "float32",
-) -> tuple[str, ...]:
-    """Returns such a body of ``x``, ``scale`` and ``shift``, a number a channel.
-
-    It is empty where NumPy's has the library's bits. ``operands``: the two numbers' arrays, for
-    libraries whose models hold them.
-    """
-    if not is_written(target):
-        return ()
-    layer = {"op": "normalisation", "dtype": dtype, "parameters": {}, "channels": shape[-1]}
-    return of_layer(target, version, layer, shape, operands).body
-
-
-def standard(lines: Sequence[str]) -> tuple[str, ...]:
-    """Modules of Python's own that lines use."""
-    return tuple(name for name in ("base64", "math") if f"{name}." in " ".join(lines))

@@ -28,13 +28,14 @@ from probe.schema.tables import (
     REPRODUCTIONS,
     SOURCES,
     TRIALS,
+    VERDICTS,
     WALKS,
 )
 
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = 6
+VERSION = 7
 """Version of the format that is written. All older ones can be read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
@@ -45,6 +46,7 @@ HISTORY: dict[int, str] = {
     4: "Models of any shape: `walks`, `sources`.",
     5: "The invariant mode: `invariances`.",
     6: "Answers held against the truth: `planted` causes of functions, `promises` of thresholds.",
+    7: "Bugs told from rounding: `verdicts`.",
 }
 """What each version added. A column that is newer than a file reads as null."""
 
@@ -64,6 +66,7 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "walks": WALKS,
     "sources": SOURCES,
     "invariances": INVARIANCES,
+    "verdicts": VERDICTS,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -90,6 +93,8 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "sources": "One row per operation that differs although its inputs agree, or were made to.",
     "invariances": "One row per layer or model and varied axis: how many numbers change in the "
     "unchanged library and in the invariant mode.",
+    "verdicts": "One row per planted mistake, library, model or pair of conditions: which of the "
+    "differing outputs rounding can explain.",
 }
 """What a row of each table is."""
 

@@ -284,6 +284,8 @@ TRIALS = since(
 
 NOT_RUN = "not run: see `reason`"
 
+NO_VERDICT = "conditions were asked for"
+
 PLANTED = since(
     6,
     RUN,
@@ -423,5 +425,46 @@ INVARIANCES = since(
     ),
     Column("left", "int", "operations that the mode left unchanged", "operations"),
     Column("notes", "text", "notes of the mode", null="none", foreign=True),
+    Column("seconds", "float", "time for this row", "s"),
+)
+
+VERDICTS = since(
+    7,
+    RUN,
+    key("part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"),
+    key("name", "text", "what was compared: the planted mistake, the model, ..."),
+    TARGET,
+    key("dtype", "text", "format of operands and results; empty where there are several"),
+    key("summands", "int", "products of each sum; 0 where there are several"),
+    Column("pairs", "int", "pairs of runs", "pairs", null="not of runs"),
+    Column("outputs", "int", "outputs that differ, or were made to", "outputs", null=NO_VERDICT),
+    Column("explained", "int", "of these, replayed on both sides", "outputs", null=NO_VERDICT),
+    Column(
+        "within",
+        "int",
+        "of these, inside of all that rounding can give",
+        "outputs",
+        null=NO_VERDICT,
+    ),
+    Column("beyond", "int", "of these, outside of it on a side", "outputs", null=NO_VERDICT),
+    Column("unknown", "int", "of these, neither is known", "outputs", null=NO_VERDICT),
+    Column(
+        *(
+            "effect",
+            "float",
+            "how many times as large a mistake that is `within` had to be, median",
+        ),
+        null="none is within, or not planted",
+    ),
+    Column(
+        "decisions", "int", "argmaxes, top fives and signs of outputs", "decisions", null="no model"
+    ),
+    Column(
+        "changed", "int", "of these, that differ between the runs", "decisions", null="no model"
+    ),
+    Column("proved", "int", "of these, that no order can change", "decisions", null="no model"),
+    Column(
+        "conditions", "text", "the smallest sets that bring the bits back", null="not asked for"
+    ),
     Column("seconds", "float", "time for this row", "s"),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from probe.stable.report import EXACT, EXACT_ACTIVATIONS, Report
+from probe.stable.report import EXACT_ACTIVATIONS, Report, exact
 from probe.stable.tensorflow import conv, dense, normalised
 
 
@@ -160,15 +160,36 @@ def _told(layer, kind):
     name = type(layer).__name__
     if isinstance(layer, keras.layers.Activation) or kind:
         activation = getattr(layer, "activation", None) or keras.activations.linear
-        exact = getattr(activation, "__name__", "") in EXACT_ACTIVATIONS
+        settled = getattr(activation, "__name__", "") in EXACT_ACTIVATIONS
         said = getattr(activation, "__name__", type(activation).__name__)
         if kind:
             yield "replaced", name
-        if not exact:
+        if not settled:
             yield "left", f"its activation {said}" if kind else f"{name} {said}"
         elif not kind:
             yield "kept", name
-    elif name in EXACT and type(layer).__module__.startswith("keras."):
+    elif type(layer).__module__.startswith("keras.") and _exact(layer):
         yield "kept", name
     elif type(layer) not in (keras.Sequential, keras.Model):
         yield "left", name
+
+
+def _exact(layer):
+    """Returns whether a layer of a built model is exact, by running it on its own shapes."""
+    if isinstance(layer, keras.layers.InputLayer):
+        return True
+
+    def zeros(one):
+        return keras.ops.zeros([SIZE if n is None else n for n in one.shape], one.dtype)
+
+    def run():
+        return layer(keras.tree.map_structure(zeros, layer.input), training=False)
+
+    def without_training():
+        return layer(keras.tree.map_structure(zeros, layer.input))
+
+    return exact(run) or exact(without_training)
+
+
+SIZE = 48
+"""Of axes that are open, such as the batch: enough for the windows of most pools."""

@@ -6,11 +6,12 @@
 """
 
 import copy
+from math import lcm, prod
 from typing import Any
 
 import torch
 
-from probe.stable.report import EXACT, Report
+from probe.stable.report import Report, exact
 from probe.stable.torch import conv, dense, normalised
 
 
@@ -126,7 +127,33 @@ def _replaced(module, accumulate):
         return "left"
     if kind in CONTAINERS:
         return ""
-    if kind.__module__.startswith("torch.nn.") and kind.__name__ in EXACT:
+    if kind.__module__.startswith("torch.nn.") and _exact(module):
         return "kept"
     own = any(True for _ in module.children()) and not any(True for _ in module.parameters(False))
     return "unread" if own and not kind.__module__.startswith("torch.") else "left"
+
+
+def _exact(module):
+    """Returns whether a module of PyTorch's own is exact in evaluation, by running it.
+
+    Nothing says which shapes it takes: channels and positions are made from its own numbers.
+    """
+    if any(True for _ in module.children()):
+        return False
+    given = [one for one in vars(module).values() if isinstance(one, (int, tuple))]
+    flat = [n for one in given for n in (one if isinstance(one, tuple) else (one,))]
+    numbers = [n for n in flat if isinstance(n, int) and 1 < n <= 4096]
+    size = max(8, 2 * max(numbers, default=1))
+    copied = copy.deepcopy(module).eval()
+    shapes = [
+        (2, channels, *[size] * rank)
+        for channels in {prod(numbers), lcm(*numbers) ** 2}
+        for rank in range(4)
+        if channels * size**rank <= MOST
+    ]
+    tensors = [torch.zeros(2, 4, dtype=torch.long), *map(torch.zeros, shapes)]
+    return any(exact(lambda x=x: copied(x)) for x in tensors)
+
+
+MOST = 1 << 24
+"""Elements of an input that a layer is run on."""

@@ -199,7 +199,8 @@ class Network:
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
         of_cases = operation.of(spec).of_cases
-        if not of_cases and (operation.rounds_once(spec) or not self._has_own(number, xs)):
+        settled = operation.rounds_once(spec) and not self.own
+        if not of_cases and (settled or not self._has_own(number, xs)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
             y = elementwise.function(spec, arrays)(*xs)

@@ -120,8 +120,9 @@ class Worker:
         - ``sweep`` (key, ...): see ``compare.sweep``.
         - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
           ``reads``: for each the numbers of the values that it reads, of which the first are the
-          ``inputs`` (a number, 1); without it each reads the one before. ``own``: what the library
-          has no call of its own for is refused, and not computed by NumPy.
+          ``inputs`` (a number, 1); without it each reads the one before. ``more``: shapes of the
+          inputs behind the first, where they have others. ``own``: what the library has no call of
+          its own for is refused, and not computed by NumPy.
         - ``through`` (key; x, x1, ...; ``first``, ``last``, ``control``, ``only_last``,
           ``layout``): its layers one by one: arrays ``y0``, ``y1``, ..., ``seconds`` and
           ``controls`` of each, and with a ``layout`` of x, ``layouts``: of what each reads; see
@@ -206,7 +207,10 @@ class Worker:
 
     def network(self, request, arrays):
         reads, inputs = request.get("reads"), request.get("inputs", 1)
-        given, operands = program.chain(request["specs"], reads, inputs), {}
+        given, operands = (
+            program.chain(request["specs"], reads, inputs, request.get("more", ())),
+            {},
+        )
         for name, array in arrays.items():
             number, _, word = name.partition(".")
             operands[word + number] = array

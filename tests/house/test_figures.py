@@ -313,7 +313,24 @@ def invariance():
     ]
 
 
+def bug_or_rounding():
+    rows = of("bug_or_rounding").verdicts
+    total = rows.groupby("part")[["outputs", "beyond"]].sum()
+    right = total.loc[["control", "pairs", "models"]].sum()
+    few = rows[(rows.part == "planted") & (rows.dtype == "float32") & (rows.summands <= 320)]
+    return [
+        (
+            EXPERIMENTS,
+            f"Of mistakes planted into sums of at most 320 products in float32 "
+            f"{few.beyond.sum() / few.outputs.sum():.2%} are beyond all that rounding can do; of "
+            f"{int(right.outputs):,} right results {int(right.beyond)} are. In long sums of 16 "
+            "bits mistakes hide",
+        )
+    ]
+
+
 STORES = (
+    bug_or_rounding,
     install_sizes,
     prefix_stability,
     invariance,

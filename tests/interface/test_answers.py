@@ -21,12 +21,21 @@ ROOT = Path(public.__file__).parent.parent
 CASE = probe.Case("conv1d", kernel=5, in_channels=3, filters=2)
 WORDS = "--op conv1d --kernel 5 --in-channels 3 --filters 2"
 PAIR = ("reference,algorithm=sequential", "reference,algorithm=pairwise")
-CALLED = ("explain", "network", "order", "remedies", "sweep")
+CALLED = ("explain", "order", "remedies", "sweep")
+
+
+BATCH = {"vary": "batch", "fixed": 24, "lengths": [5], "safe": False}
+MODEL = """
+import numpy as np
+def model(x):
+    return np.matmul(x, np.ones((8, 3), np.float32))
+"""
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "padded_rows.py").write_text(MODEL)
 
 
 def command(capsys, text):
@@ -77,8 +86,8 @@ ASKED = {
         f"sweep {WORDS} --length 9 --lengths 1,3 --vary batch --target reference --no-store",
     ),
     "network": (
-        lambda: probe.network("nine-layers", "reference", fixed=2304, lengths=[20], safe=False),
-        "network nine-layers --fixed 2304 --lengths 20 --target reference --no-safe",
+        lambda: probe.network("padded_rows:model", shapes={"x": (24, 8)}, **BATCH),
+        "network padded_rows:model --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
     ),
     "remedies": (
         lambda: probe.remedies(CASE, [5, 9], "reference", only=["pad"]),
@@ -172,7 +181,7 @@ def test_help_of_probe_leads_to_all_questions():
 
 def test_importing_a_room_does_not_import_its_question():
     code = (
-        "import sys, probe.explain, probe.sweep, probe.order.orders, probe.network; "
+        "import sys, probe.explain, probe.sweep, probe.order.orders, probe.padding; "
         "sys.exit(any(name.startswith('probe.answers') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
@@ -190,18 +199,10 @@ def test_wrong_input_is_an_input_error():
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
         "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
-        "fixed=None: the model does not define a length; give --fixed N: the full": (
-            lambda: probe.network(
-                {"rank": 1, "in_channels": 1, "layers": [{"op": "conv1d", "kernel": 3}]},
-                "reference",
-            )
+        "fixed=.none.: the size to compare with is not given; give --fixed N": (
+            lambda: probe.network(lambda x: x)
         ),
-        "height=None: .*, and, unless the model defines its length, --fixed N: the full": (
-            lambda: probe.network(
-                {"rank": 2, "in_channels": 1, "layers": [{"op": "conv2d", "kernel": 3}]},
-                "reference",
-            )
-        ),
+        "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
         "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
     }
     for message, ask in wrong.items():

@@ -36,7 +36,7 @@ def test_shared_options_stand_last_under_one_heading(name, capsys):
     mine, common = set(flag.findall(own)), set(flag.findall(shared))
     assert {"--json", "--verbose", "--help"} <= common and not common & mine
     flags = {"--" + word.replace("_", "-") for word in options.CASE_WORDS}
-    of_a_model = {"network": {"--seed", "--height"}, "record": {"--seed"}}.get(name, set())
+    of_a_model = {"network": {"--seed"}, "record": {"--seed"}}.get(name, set())
     assert mine & (flags | {"--case", "--target"}) == of_a_model
 
 
@@ -195,7 +195,7 @@ def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
         "sweep --op conv1d --kernel 5 --length 5..9 --target reference --target numpy --no-store",
         "explain --op conv1d --kernel 5 --at 5 --against 9 --target reference",
         "order --op conv1d --kernel 3 --length 5 --target reference",
-        "network nine-layers --fixed 2304 --lengths 20 --target reference --no-safe",
+        "network numpy:square --shape x=24x8 --vary batch --fixed 24 --lengths 5 --no-safe",
     ):
         words = []
         for columns in (250, width):

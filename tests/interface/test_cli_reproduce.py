@@ -96,7 +96,3 @@ def test_wrong_input_is_one_line(capsys):
     )
     assert "row=1" in refused(capsys, "reproduce --op conv1d --row 1 --out out")
     assert "machine.json" in refused(capsys, "verify .")
-    assert "length=None" in refused(capsys, "reproduce --network nine-layers --out out")
-    assert "it does not apply to a network" in refused(
-        capsys, "reproduce --network nine-layers --length 5 --kernel 5 --out out"
-    )

@@ -363,7 +363,7 @@ def test_a_result_that_is_written_elsewhere_is_reported(torch):
 
 def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
     from probe.invariant.torch_calls import Convolution
-    from probe.invariant.torch_few import OneDNN
+    from probe.invariant.torch_products import OneDNN
 
     for shape, kernel in (((4, 20), (6, 4, 3)), ((4, 9, 7), (6, 4, 3, 1))):
         words = {"stride": (1,) * (len(shape) - 1), "padding": (1,) * (len(shape) - 1)}
@@ -376,7 +376,7 @@ def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
 
 def kept(torch):
     """A layer one row of which is computed from a turned copy of its weights, as told to 64."""
-    from probe.invariant.torch_few import Copies
+    from probe.invariant.torch_products import Copies
 
     for channels, filters in ((384, 96), (100, 130), (768, 64), (33, 65), (500, 24)):
         layer, copies = torch.nn.Linear(channels, filters).eval(), []
@@ -407,9 +407,9 @@ def test_weights_that_change_are_noticed_with_few_rows(torch, how):
 
 
 def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
-    from probe.invariant import torch_few
+    from probe.invariant import torch_products
 
-    monkeypatch.setattr(torch_few, "MEMORY", 0)
+    monkeypatch.setattr(torch_products, "MEMORY", 0)
     _, model, x = kept(torch)
     whole = model(x)
     for count in (1, 2, 3, 17):
@@ -420,7 +420,7 @@ def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
 @pytest.mark.parametrize("block", [4, 7, 20])
 def test_blocks_of_channels_are_added_up(torch, bias, block):
     from probe.invariant.torch_calls import Linear
-    from probe.invariant.torch_few import Turned
+    from probe.invariant.torch_products import Turned
 
     whole = Linear(20, 6, torch.float32, bias)
     x, w, b = (torch.randint(-9, 9, shape).float() for shape in ((3, 20), (6, 20), (6,)))

@@ -9,11 +9,10 @@ import pytest
 
 from probe import stable, ulp
 from probe.errors import InputError
-from probe.invariant.buckets import Buckets, ladder
-from probe.invariant.classes import Entry
+from probe.invariant.classes import Buckets, Entry, ladder
 from probe.invariant.files import _File
 from probe.invariant.report import NotInvariant
-from probe.invariant.whole_model import Same
+from probe.invariant.whole import Same
 
 W = np.random.default_rng(0).standard_normal((33, 12)).astype(np.float32)
 
@@ -321,7 +320,7 @@ def test_a_program_is_given_arrays_that_begin_where_a_vector_does():
 
 def test_samples_of_a_compiled_module_are_aligned():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    from probe.invariant.compiled import Torch
+    from probe.invariant.programs import Torch
 
     def compiled(x):
         return x
@@ -562,6 +561,6 @@ def test_a_compiled_module_of_pytorch_keeps_its_bits():
 
 def test_whole_programs_need_no_pytorch():
     """What is imported at the top of these files is NumPy and this project."""
-    for name in ("whole_model", "files", "compiled", "buckets", "samples", "whole_report"):
+    for name in ("whole", "files", "programs", "classes", "samples"):
         found = vars(import_module(f"probe.invariant.{name}"))
         assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(found), name

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError
-from probe.network import Network
-from probe.network.description import from_json, nine_layers
+from probe.experiments.chains.description import from_json, load, nine_layers
 
 CHAINS = {
     "valid": [{"op": "conv1d", "kernel": 3}, {"op": "max_pool1d", "kernel": 2}] * 2,
@@ -152,7 +151,7 @@ def test_a_description_is_read_as_it_was_written(tmp_path):
     )
     path = tmp_path / "network.json"
     network.save(path)
-    again = Network.load(path)
+    again = load(path)
     assert again.id == network.id and again.sizes(64) == network.sizes(64)
     assert all(
         np.array_equal(one, other)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from probe import Target
+from probe.experiments.chains.comparison import Comparer
+from probe.experiments.chains.description import from_json
+from probe.experiments.chains.places import Places
+from probe.experiments.chains.running import Runner
+from probe.experiments.chains.safe import SafeLengths
 from probe.launch import Session
-from probe.network.comparison import Comparer
-from probe.network.description import from_json
-from probe.network.running import Runner
-from probe.network.safe import SafeLengths
 from probe.recording import place
 from probe.target import unavailable
 
@@ -27,7 +28,7 @@ def vectorised(x):
 @pytest.mark.parametrize("channels", [1, 3, 8, 18])
 @pytest.mark.parametrize("height", [(), (3,)])
 def test_places_are_told_apart_though_most_inputs_do_not(channels, height):
-    places = place.Places(vectorised, height, channels, "float32")
+    places = Places(vectorised, height, channels, "float32")
     lines = int(np.prod(height, dtype=int))
     fixed = 101
     for size in (1, 2, 5, 8, 13, 40):

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
-from probe.cli.network import network as command
+from probe.experiments.chains.chain import Layer
+from probe.experiments.chains.comparison import Comparer
+from probe.experiments.chains.description import from_json
+from probe.experiments.chains.running import Runner, content
 from probe.launch import InlineSession
-from probe.network.chain import Layer
-from probe.network.comparison import Comparer
-from probe.network.description import from_json
-from probe.network.running import Runner, content
 from probe.remedies.cases import Remedied
 from probe.remedies.remedy import candidates
-from probe.reproduction import code
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {
@@ -112,23 +108,6 @@ def imports(target):
         backend = backends.get(target.name)().described(dict(target.switches), "cpu", "")
         before = [*backend.imports, *backend.setup()]
     return "\n".join(["import numpy as np", *before, ""])
-
-
-@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(code.EXACT)))
-@pytest.mark.parametrize("text", TARGETS)
-def test_a_script_has_the_activation_that_the_layer_has(started, text, activation):
-    words = {"activation": activation, "parameters": {"alpha": 0.25}}
-    words = {"in_channels": 5, "layers": [{"op": "activation", **words}]}
-    session, target = started(text), Target.parse(text)
-    for shape in ({"rank": 1}, {"rank": 2, "height": [3]}):
-        network, names = from_json(words | shape), {}
-        x = 3 * content(network, 37)
-        lines = code.activation(target, "", activation, 0.25, x.shape)
-        body = "".join(f"    {line}\n" for line in code.block(list(lines)))
-        exec(imports(target) + "def script(x):\n" + body, names)
-        assert ulp.equal(
-            np.ascontiguousarray(names["script"](x)), Runner(session, network).output(x), "float32"
-        )
 
 
 @pytest.mark.parametrize("axis", ["last", "first"])
@@ -225,16 +204,6 @@ def test_where_there_is_no_program_the_user_is_told_why(started, text, dtype, la
     runner = Runner(started(text), network)
     assert runner.end_to_end(content(network, 9)) == (None, [])
     assert why in runner.no_program
-
-
-def test_the_command_says_why_there_is_no_program(tmp_path):
-    path = tmp_path / "small.json"
-    described(LAYERS["products"]).save(path)
-    words = [str(path), "--fixed", "20", "--lengths", "3", "--target", "reference"]
-    assert "not run end to end: no program" in CliRunner().invoke(command, words).output
-    told = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
-    (one,) = told["targets"]["reference"]["comparisons"]
-    assert one["end_to_end"] is None and one["no_program"].startswith("no program")
 
 
 @pytest.mark.parametrize("text", ["litert", "opencv"])

@@ -1,25 +1,21 @@
 """Networks on targets: where short and fixed part, why, how far to pad, and what it decides."""
 
-import importlib.util
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from probe import Store, Target, load, ulp
-from probe.cli.network import network as command
-from probe.cli.show.networks import _verdict
-from probe.errors import InputError, TargetError
+from probe.comparison import decisions
+from probe.errors import InputError
+from probe.experiments.chains.checks import differing
+from probe.experiments.chains.comparison import Comparer
+from probe.experiments.chains.description import from_json, nine_layers
+from probe.experiments.chains.layerwise import CUT, Layerwise
+from probe.experiments.chains.running import Runner, content, padded
+from probe.experiments.chains.safe import SafeLengths
 from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
-from probe.network import Network, comparison, plan
-from probe.network.between import CUT, Layerwise
-from probe.network.comparison import Comparer
-from probe.network.description import from_json, nine_layers
-from probe.network.running import Runner, content, padded
-from probe.network.safe import SafeLengths
 from probe.target import unavailable
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
@@ -192,26 +188,7 @@ def test_safe_lengths_are_the_shortest_that_change_no_order(switching, padding):
             alike.append((to, same))
             assert need.kept
         assert [to for to, same in alike if same][:1] == [safe]
-        assert plan.differing(lengths, length, safe, seed=length) == 0
-
-
-def test_a_plan_is_pasted_and_gives_the_fixed_outputs(switching, tmp_path):
-    geometry = SMALL.geometry(80)
-    lengths = SafeLengths(switching, geometry)
-    made = plan.make(lengths, range(1, 31))
-    assert made.failed == [] and made.rule == "conv3 gives at least 9 positions"
-    assert made.moved and made.padded(1) > geometry.least(1)
-    files = made.save(tmp_path)
-    spec = importlib.util.spec_from_file_location("pasted", files[1])
-    pasted = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pasted)
-    for length in (1, 8, 30):
-        x = content(SMALL, length, 77)
-        short = lengths.runner.output(pasted.pad(x))
-        whole = lengths.runner.output(padded(x, 80))
-        assert ulp.equal(np.ascontiguousarray(pasted.complete(short, length)), whole, "float32")
-    with pytest.raises(ValueError, match="content=31"):
-        pasted.padded_length(31)
+        assert differing(lengths, length, safe, seed=length) == 0
 
 
 @pytest.mark.parametrize("cut", [0, 100, CUT])
@@ -236,10 +213,10 @@ def test_decisions_and_errors_are_counted():
     fixed = np.array([[3.0, 1.0, 2.0, 0.5, 0.25, -1.0]], np.float32)
     other = fixed.copy()
     other[0, 0] = 1.5
-    told = {one.decision: one for one in comparison.decisions(other, fixed, "float32")}
+    told = {one.decision: one for one in decisions.decisions(other, fixed, "float32")}
     assert told["argmax"].crossed == 1 and told["top-5"].crossed == 0
     assert told["threshold"].crossed == 0 and told["threshold"].taken == 6
-    assert comparison.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
+    assert decisions.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
 
 
 def test_measurements_are_stored_and_not_repeated(tmp_path):
@@ -260,134 +237,15 @@ def test_measurements_are_stored_and_not_repeated(tmp_path):
     assert (own.replayed == own.own).all() and set(own.cause) == {"order"}
 
 
-def test_several_causes_are_listed_one_after_the_other():
-    own = [SimpleNamespace(causes={"order": 2, "order+rounding": 1})]
-    one = SimpleNamespace(verdict="rounding", own=own, explained=True)
-    assert _verdict(one) == "rounding (order, order+rounding), replayed"
-
-
-def test_the_command_says_where_and_why(tmp_path):
-    path = tmp_path / "small.json"
-    SMALL.save(path)
-    words = [str(path), "--fixed", "80", "--lengths", "1,40", "--target", SWITCHING]
-    shown = CliRunner().invoke(command, [*words, "--plan", str(tmp_path), "--fail-on", "finding"])
-    assert "conv3 gives at least 9 positions" in shown.output
-    assert "rounding (order)," in shown.output and "replayed 3 of 3" in shown.output
-    assert (tmp_path / "plan.json").is_file() and (tmp_path / "padded.py").is_file()
-    told = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
-    one = told["targets"][SWITCHING]
-    assert [found["first"] for found in one["comparisons"]] == ["conv3", None]
-    assert one["explanation"]["causes"] and one["explanation"]["replayed"]
-    assert one["plan"]["certified"] is True and one["plan"]["uncertified"] is None
-    assert "certified: every addition" in shown.output
-    assert one["plan"]["rule"] and told["network"]["layers"][-1]["field"] == 32
-
-
-def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
-    SMALL.save(tmp_path / "small.json")
-    words = [str(tmp_path / "small.json"), "--fixed", "80", "--lengths", "1", "--plan"]
-    words += [str(tmp_path / "plans"), "--target", "numpy", "--target", SWITCHING]
-    shown = CliRunner().invoke(command, [*words, "--json"], standalone_mode=False)
-    told = json.loads(shown.stdout)
-    assert shown.return_value == 3 and list(told["targets"]) == [SWITCHING]
-    assert [one["target"] for one in told["failures"]] == ["numpy"]
-    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
-    assert "numpy failed: unsupported: op=conv2d" in CliRunner().invoke(command, words).output
-    alone = CliRunner().invoke(command, [*words[:5], "--target", "numpy"])
-    assert isinstance(alone.exception, TargetError)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nine-layers:width=2", "--fixed", "2400", "--lengths", "2401"], "content=2401"),
-        (["nine-layers:wide=2"], "'wide=2' is not a part of this name"),
-        (["nothing.onnx"], "there is no such file"),
-        (["nine-layers:width=1", "--fixed", "100"], "length=100: "),
-    ],
-)
-def test_bad_input_is_one_line(words, message):
-    result = CliRunner().invoke(command, [*words, "--target", "reference"])
-    assert isinstance(result.exception, InputError) and message in str(result.exception)
-
-
-@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
-def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
-    keras = pytest.importorskip("keras")
-    layers = keras.layers
-    model = keras.Sequential(
-        [
-            keras.Input((64, 2)),
-            layers.Conv1D(4, 3, activation="relu"),
-            layers.BatchNormalization(),
-            layers.MaxPooling1D(2),
-            layers.Conv1D(5, 3, padding="causal", dilation_rate=2),
-            layers.GlobalMaxPooling1D(),
-            layers.Dense(3),
-        ]
-    )
-    found = Network.load(model)
-    assert [layer.op for layer in found.layers] == (
-        "conv1d activation normalisation max_pool1d pad conv1d".split()
-    )
-    assert found.fixed == 64 and found.suffix.kind == "GlobalMaxPooling1D"
-    x = np.random.default_rng(0).normal(size=(1, 64, 2)).astype(np.float32)
-    with InlineSession(Target.parse("reference")) as session:
-        ours = Runner(session, found).run(x)
-    theirs = x
-    for layer in model.layers[:3]:
-        theirs = layer(theirs)
-    assert np.allclose(ours.activations[4], theirs.numpy(), atol=1e-5)
-    path = tmp_path / "model.keras"
-    model.save(path)
-    assert Network.load(path).id == found.id
-    alone = keras.Sequential([keras.Input((64, 2)), layers.LSTM(3)])
-    with pytest.raises(InputError, match=r"LSTM\) carries a state"):
-        Network.load(alone)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("onnx")
-    nn = torch.nn
-    module = nn.Sequential(
-        nn.Conv1d(2, 4, 5, padding=2),
-        nn.ReLU(),
-        nn.Sequential(nn.MaxPool1d(3, 2, 1), nn.BatchNorm1d(4)),
-        nn.Conv1d(4, 6, 3, groups=2, bias=False),
-    ).eval()
-    found = Network.load(module)
-    x = torch.randn(1, 2, 40)
-    with InlineSession(Target.parse("reference")) as session:
-        ours = Runner(session, found).output(np.ascontiguousarray(x.numpy().swapaxes(1, 2)))
-    with torch.no_grad():
-        theirs = module(x).numpy().swapaxes(1, 2)
-    assert np.allclose(ours, theirs, atol=1e-5)
-    path = tmp_path / "module.pt"
-    torch.save(module, path)
-    assert Network.load(path, trust=True).id == found.id
-    path = tmp_path / "module.onnx"
-    torch.onnx.export(
-        module, x, path, input_names=["x"], dynamic_axes={"x": {2: "n"}}, dynamo=False
-    )
-    exported = Network.load(path)
-    assert [layer.op for layer in exported.layers] == [layer.op for layer in found.layers]
-    torch.save(module.state_dict(), tmp_path / "weights.pt")
-    with pytest.raises(InputError, match="weights alone do not define an architecture"):
-        Network.load(tmp_path / "weights.pt")
-
-
 @pytest.mark.parametrize("length", [1, 6, 15])
 def test_what_stands_between_windows_does_not_spoil_the_plan(switching, length):
     # averages, padding of another value, depthwise and dense layers, height
     geometry = MIXED.geometry(60)
     lengths = SafeLengths(switching, geometry)
     safe = lengths.safe(length)
-    assert [plan.differing(lengths, length, safe, seed) for seed in range(3)] == [0, 0, 0]
+    assert [differing(lengths, length, safe, seed) for seed in range(3)] == [0, 0, 0]
     assert {MIXED.layers[number].op for number in lengths.by_bits} >= {"avg_pool2d"}
     assert {MIXED.layers[number].activation for number in lengths.by_places} == {"tanh"}
-    assert any("compared by bits" in one for one in plan.assumptions(lengths))
 
 
 @pytest.mark.slow
@@ -424,7 +282,7 @@ def test_lengths_at_which_the_program_computes_otherwise_are_not_safe(switching,
     layers = SafeLengths(switching, geometry)
     contents = (1, 4, 8, 30)
     by_layers = {length: layers.safe(length) for length in contents}
-    assert plan.rule(layers) and not layers.end_to_end
+    assert not layers.end_to_end
     monkeypatch.setattr(Runner, "end_to_end", whole)
     lengths = SafeLengths(switching, geometry)
     for length, least in by_layers.items():
@@ -433,10 +291,9 @@ def test_lengths_at_which_the_program_computes_otherwise_are_not_safe(switching,
         assert safe == least if kept <= 2 else safe >= 70 > least
         for seed in range(3):
             run = lengths.runner.as_used
-            assert plan.differing(lengths, length, safe, seed, run=run) == 0
+            assert differing(lengths, length, safe, seed, run=run) == 0
     assert {geometry.requirement(length).kept <= 2 for length in contents} == {True, False}
-    assert any(lengths.end_to_end.values()) and plan.rule(lengths) == ""
-    assert any("program of all layers" in one for one in plan.assumptions(lengths))
+    assert any(lengths.end_to_end.values())
     found = Comparer(switching, geometry).compare(30, 66)
     assert found.verdict == "program" and found.end_to_end and found.first is None
 
@@ -457,7 +314,7 @@ def test_a_scale_and_shift_that_are_fused_at_some_sizes_are_found_and_replayed()
             for seed in range(4):
                 runs = lengths.runner.output, lengths.runner.as_used
                 safe = lengths.safe(length)
-                assert not any(plan.differing(lengths, length, safe, seed, run=run) for run in runs)
+                assert not any(differing(lengths, length, safe, seed, run=run) for run in runs)
         assert 1 not in lengths.by_bits
 
 
@@ -498,8 +355,9 @@ def test_a_length_at_which_no_output_is_shared_has_no_program_to_compare(switchi
     shared = geometry.follow(1)[-1]
     assert not shared.same.any() and shared.shift is not None and geometry.capacity(1) > 0
     lengths = SafeLengths(switching, geometry)
-    made = plan.make(lengths, range(1, 12))
-    assert made.failed == [] and 1 not in lengths.end_to_end
+    table = lengths.table(range(1, 12))
+    assert not any(differing(lengths, one, to, 1) for one, to in table.items())
+    assert 1 not in lengths.end_to_end
 
 
 def test_what_averages_and_scales_are_compared_on_is_finite_in_float16():

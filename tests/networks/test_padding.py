@@ -2,14 +2,22 @@
 
 import importlib.util
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import probe
-from probe.errors import InputError
+from probe.cli.network import network as command
+from probe.errors import InputError, ProbeError
+from probe.experiments import nine_layers
+from probe.padding.kept import index
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
+from probe.recording.replayed import OnTarget
+from probe.recording.subject import opened
 from probe.remedies import networks
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
@@ -92,6 +100,44 @@ def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
     found = graph(residual()).sized(content)
     assert found.least == found.safe == brute(residual(), content)
     assert found.at_safe.by_order == "same" and found.at_safe.certified
+
+
+BIASED = replace(WIDE, reads=(0, 1, 2))
+
+
+def biased(first):
+    """A convolution with its bias added last, or first of all at some sizes."""
+
+    def run(x, w, b):
+        x, w = np.asarray(x), np.asarray(w)
+        size, padded = x.shape[1], np.pad(x, ((0, 0), (1, 1), (0, 0)))
+        y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
+        y = y + b if first(size) else y
+        for k in range(w.shape[0]):
+            for c in range(w.shape[1]):
+                y = y + padded[:, k : k + size, c : c + 1] * w[k, c]
+        return y if first(size) else y + b
+
+    return operation("biased", BIASED)(run)
+
+
+@pytest.mark.parametrize("sizes", [(), (7, 8)])
+def test_a_bias_that_is_added_elsewhere_at_a_size_is_seen_though_the_bits_agree(sizes):
+    rounded, one = np.round(X * 2), biased(lambda size: size in sizes)
+    model = Graph(Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED)
+    model.inputs = lambda content, size, seed=0: Graph.inputs(model, content, size)
+    found = model.sized(6)
+    assert (found.least, found.safe) == ((7, 9) if sizes else (7, 7))
+    assert found.at_safe.certified
+
+
+def test_windows_that_lie_in_the_padding_read_nothing():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Conv1d(CHANNELS, 2, 1, padding=1, bias=False)
+    x = {"x": np.moveaxis(X, 1, 2)}
+    found = probe.network(model, vary="x:2", fixed=FIXED, lengths=[5], inputs=x).to_json()
+    assert found["verdict"] == "equal" and found["contents"][0]["safe"] <= 6
 
 
 def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
@@ -244,7 +290,7 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     told = found.to_json()
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
     assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
-    assert "certified" in repr(found) and found.picture() is None
+    assert "certified" in repr(found) and found.picture() is not None
     with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
@@ -313,3 +359,150 @@ def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
     assert there.graph.nothing.recording.target.startswith("onnxruntime")
     assert [one.least for one in here.found] == [one.least for one in there.found] == [4]
     assert here.plan.failed == there.plan.failed == []
+
+
+def switching(tmp_path, **words):
+    """Nine layers in small as an ONNX file, and a target that adds short rows otherwise."""
+    pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "small.onnx", width=3, blocks=2, **words)
+    shape = {"x": (1, 1, 1, 80)}
+    return str(path), "reference,algorithm=pairwise,length_switch=9", {"shapes": shape, "fixed": 80}
+
+
+def test_a_graph_is_padded_on_a_target_that_is_not_its_own(tmp_path):
+    path, target, words = switching(tmp_path)
+    found = probe.network(path, target, lengths=[1, 20, 40], plan=tmp_path / "plan", **words)
+    told = found.to_json()
+    assert (told["verdict"], told["first"], told["target"]) == ("differs", "conv3", target)
+    for one in told["contents"]:  # conv3 adds as at the full length where it gives 9 positions
+        assert one["least"] <= one["safe"] and one["certified"]
+        assert one["at_safe"]["by_order"] == "same"
+    assert found.plan.failed == [] and found.plan.certified
+    assert [one["safe"] for one in told["contents"]] == [64, 64, 68]
+    assert any("ran there" in one for one in told["notes"])
+
+
+def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
+    path, target, words = switching(tmp_path)
+    options = ["--fixed", "80", "--lengths", "1", "--shape", "x=1x1x1x80"]
+    options += [
+        "--target",
+        "tensorflow==0.1",
+        "--target",
+        target,
+        "--plan",
+        str(tmp_path / "plans"),
+    ]
+    shown = CliRunner().invoke(command, [path, *options, "--json"], standalone_mode=False)
+    told = json.loads(shown.stdout)
+    assert shown.return_value == 3 and list(told["targets"]) == [target]
+    assert [one["target"] for one in told["failures"]] == ["tensorflow==0.1"]
+    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
+    with pytest.raises(ProbeError):
+        probe.network(path, "tensorflow==0.1", lengths=[1], **words)
+
+
+def programs(kind, tmp_path):
+    """A model of a library, what ``probe.network`` is given besides, and how its users call it."""
+    words = {"width": 3, "blocks": 2}
+    if kind == "keras":
+        pytest.importorskip("tensorflow")
+        model = nine_layers.keras_model(**words)
+        return model, {"fixed": 80}, "x", (1, 1, 80, 1), 2, lambda x: np.asarray(model(x))
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        model, shape = nine_layers.torch_module(**words), (1, 1, 1, 80)
+        run = lambda x: model(torch.from_numpy(x)).numpy()  # noqa: E731
+        return model, {"fixed": 80, "shapes": {"x": shape}}, "x", shape, 3, run
+    library = pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "model.onnx", **words)
+    session = library.InferenceSession(path)
+    run = lambda x: session.run(None, {"x": x})[0]  # noqa: E731
+    return str(path), {"fixed": 80, "shapes": {"x": (1, 1, 1, 80)}}, "x", (1, 1, 1, 80), 3, run
+
+
+@pytest.mark.parametrize("kind", ["keras", "torch", "onnx"])
+def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
+    model, words, name, shape, axis, run = programs(kind, tmp_path)
+    found = probe.network(model, lengths=[24], plan=tmp_path / "plan", **words)
+    assert found.plan.failed == [] and found.graph.positions is not None
+    spec = importlib.util.spec_from_file_location(f"padded_{kind}", tmp_path / "plan" / "padded.py")
+    padded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(padded)
+    for content in (1, 7, 24):
+        for seed in range(4):
+            x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+            x[(slice(None),) * axis + (slice(content, None),)] = 0
+            bare = np.ascontiguousarray(np.take(x, range(content), axis))
+            (y,) = padded.complete([run(padded.pad({name: bare})[name])], content)
+            assert y.tobytes() == run(x).tobytes(), (content, seed)
+
+
+def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
+    """Sizes of such a function are not derived: its outputs read more than operations show."""
+    first = conv("first")
+
+    def model(x):
+        aside = np.array([[np.asarray(x).max()]], np.float32)  # what no recorded operation gives
+        return first(x, ONE) + aside
+
+    one = graph(model)
+    assert one.positions is None
+    assert one.sized(5).safe == 5 and one.own_places  # every output reads content
+
+
+def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
+    # a double of a compiler: as one program, inputs below 70 positions give other outputs
+    path, target, words = switching(tmp_path)
+
+    def whole(self, arrays, times=1):
+        (x,) = arrays.values()
+        (y,) = self.plain(arrays)
+        return (y if x.shape[-1] >= 70 else np.nextafter(y, np.float32(9))), [1.0], ""
+
+    monkeypatch.setattr(OnTarget, "end_to_end", whole)
+    found = probe.network(path, target, lengths=[1], explain=False, **words)
+    assert found.found[0].safe == 70  # 64 operation by operation
+
+
+GRAPHS = {
+    "strided": lambda nn, x: nn.b(nn.a(x).relu()),
+    "residual": lambda nn, x: x + nn.c(nn.c(x).tanh()),
+    "upsampled": lambda nn, x: nn.c(nn.d(nn.a(x).relu())),
+    "dilated and causal": lambda nn, x: nn.e(nn.pad(x)),
+    "concatenated": lambda nn, x: nn.c(nn.torch.cat([nn.c(x)[:, :2], x[:, 2:]], 1)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    parts = SimpleNamespace(
+        torch=torch,
+        a=torch.nn.Conv1d(4, 4, 3, 2, 1),
+        b=torch.nn.Conv1d(4, 4, 4, 2, 1),
+        c=torch.nn.Conv1d(4, 4, 3, padding=1),
+        d=torch.nn.ConvTranspose1d(4, 4, 4, 2, 1),
+        e=torch.nn.Conv1d(4, 4, 3, dilation=2),
+        pad=torch.nn.ConstantPad1d((4, 0), 0.0),
+    )
+
+    @torch.no_grad()
+    def model(x):
+        return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
+
+    whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
+    one = Graph(opened(model), {"x": whole}, {"x": 2}, 64)
+    assert one.positions is not None  # no size is recorded for itself
+    for content in (1, 6, 21):
+        found = one.sized(content)
+        (box,) = found.at_safe.boxes
+        for seed in range(8):
+            x = np.random.default_rng(seed).standard_normal(whole.shape).astype(np.float32)
+            if seed % 2:  # neighbours cancel but for their last bits
+                x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
+            x[..., content:] = 0
+            full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
+            mine, other = short[index(box, True, 3)], full[index(box, False, 3)]
+            assert mine.tobytes() == other.tobytes(), (content, seed)

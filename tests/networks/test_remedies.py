@@ -11,9 +11,10 @@ import probe
 from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
+from probe.experiments.chains.description import nine_layers
+from probe.experiments.chains.remedies import measure_network
 from probe.launch import InlineSession, Session
-from probe.network.description import nine_layers
-from probe.remedies import Remedied, advise, candidates, measure, measure_network
+from probe.remedies import Remedied, advise, candidates, measure
 from probe.remedies import cases as of_cases
 from probe.remedies.cases import ROUNDS, Sessions, exact_sums
 from probe.remedies.remedy import report, rows

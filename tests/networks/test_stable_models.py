@@ -184,3 +184,42 @@ def test_keras_report_names_what_was_left_and_activations():
     assert report.left == left
     with pytest.raises(NotStable, match=r"l \(LSTM\), n \(LayerNormalization\)"):
         keras_layers.stabilized(model, strict=True)
+
+
+def test_layers_of_torch_are_kept_where_what_they_compute_is_exact():
+    torch = pytest.importorskip("torch")
+    from probe.stable import torch_modules
+
+    nn = torch.nn
+    kept = [
+        *(nn.Identity(), nn.Dropout(), nn.AlphaDropout(), nn.Flatten(), nn.Unflatten(1, (2, 3, 4))),
+        *(nn.ReLU6(), nn.LeakyReLU(), nn.Threshold(0.1, 0.2), nn.PReLU(), nn.MaxPool1d(3)),
+        *(nn.MaxPool3d(2), nn.AdaptiveMaxPool2d(5), nn.ConstantPad3d(1, 0.5), nn.ZeroPad2d(2)),
+        *(nn.ReflectionPad1d(2), nn.ReplicationPad2d(2), nn.PixelShuffle(3), nn.ChannelShuffle(4)),
+        *(nn.Embedding(10, 3), nn.Upsample(scale_factor=2)),
+    ]
+    left = [
+        *(nn.GELU(), nn.Tanh(), nn.ELU(), nn.Softmax(-1), nn.LayerNorm(8), nn.GroupNorm(2, 4)),
+        *(nn.LSTM(4, 4), nn.AvgPool2d(2), nn.Upsample(scale_factor=2, mode="bilinear")),
+        *(nn.InstanceNorm2d(4), nn.MultiheadAttention(4, 2), nn.LPPool1d(2, 3)),
+    ]
+    report = torch_modules.stabilized(nn.Sequential(*kept, *left)).stable_report
+    assert [int(name) for name, _ in report.kept] == list(range(len(kept)))
+    assert [kind for _, kind in report.left] == [type(one).__name__ for one in left]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_of_keras_are_kept_where_what_they_compute_is_exact():
+    keras = keras_or_skip()
+    from probe.stable import keras_layers
+
+    layers = keras.layers
+    picture = keras.Input((8, 8, 4))
+    y = layers.ZeroPadding2D()(layers.MaxPooling2D(2, padding="same")(picture))
+    y = layers.Concatenate()([y, layers.Maximum()([y, layers.SpatialDropout2D(0.5)(y)])])
+    y = layers.Flatten()(layers.AveragePooling2D(2)(layers.GaussianNoise(0.1)(y)))
+    model = keras.Model(picture, layers.Softmax()(layers.Embedding(9, 2)(y)))
+    report = keras_layers.stabilized(model).stable_report
+    kinds = ["AveragePooling2D", "Softmax"]
+    assert [kind for _, kind in report.left] == kinds
+    assert {"Embedding", "Concatenate", "Maximum"} < {kind for _, kind in report.kept}

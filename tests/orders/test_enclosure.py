@@ -13,8 +13,8 @@ import pytest
 import probe
 from probe import floats
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared
-from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_sums
+from probe.comparison import Revealer, Shapes, compared, revealed
+from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.sums import FEW, WIDER
 from probe.explain import explain
 from probe.launch import open_session
@@ -164,6 +164,39 @@ def test_a_sum_that_may_overflow_is_not_refuted():
     found = of_sums(x, np.ones_like(x), "float32")
     verdicts = [found.judged(np.array([y], np.float32))[0][0] for y in (big, np.inf, 1.0)]
     assert verdicts == [WITHIN, WITHIN, BEYOND]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_outputs_of_a_whole_call_are_enclosed_as_each_by_itself(dtype, groups):
+    case = Case("conv1d", 3, 8, 6, 20, dtype=dtype, bias="normal", groups=groups, padding="same")
+    with open_session(REFERENCE, inline=True) as session:
+        given = revealed(session, case).operands
+    places = np.argwhere(np.ones(given.y.shape, bool))
+    together = of_operands(given, *places.T)
+    for number in range(0, len(places), 7):
+        alone = of_operands(given, *places[number : number + 1].T)
+        x = given.columns[places[number][1] // (6 // groups)][:, places[number][:1]]
+        listed = of_sums(
+            x, given.weights[:, places[number][1:]], dtype, given.b[places[number][1:]]
+        )
+        for one in (alone, listed):
+            for name in ("low", "high", "exact", "sizes"):
+                found = getattr(together, name)[number]
+                assert found == pytest.approx(
+                    getattr(one, name)[0], rel=2e-3 if dtype == "bfloat16" else 1e-5
+                )
+    assert (together.judged(given.y[tuple(places.T)])[0] == WITHIN).all()
+
+
+def test_a_product_of_float64_numbers_that_overflows_is_not_refuted():
+    """Found by random pairs: an infinity, and a fused sum of JAX's, were refuted."""
+    x, w = np.array([[1e200, 1e200], [1.0, -np.inf]]), np.array([[1e200, 1e200], [2.0, 1.0]])
+    found = of_sums(x, w, "float64")
+    assert found.judged(np.array([np.inf, -np.inf]))[0].tolist() == [WITHIN, WITHIN]
+    assert found.judged(np.array([np.inf, np.nan]))[0].tolist() == [WITHIN, UNKNOWN]
+    x, w = np.array([[1.0], [-1e200]]), np.array([[9e307], [2e108]])
+    assert of_sums(x, w, "float64").judged(np.array([9e307 - 2e308 / 2 - 1e308]))[0] == [WITHIN]
 
 
 def test_subnormal_numbers_that_become_zero_are_not_called_beyond():

@@ -6,8 +6,8 @@
 of rows and in one element, where everything with equal labels was the same number, in whatever run
 or operation it stood, what is said to be exact had the bits that IEEE 754 asks for, and what isn't
 said to read an element kept its bits where that was changed.
-``refuted``: where that wasn't so. ``not reached``: that no sample runs; those that can't be run
-here (another release's, or what a library makes of others) the tests name with their reasons.
+``refuted``: where that wasn't so. ``elsewhere``: what can't be run here, and why. ``not reached``:
+others that no sample runs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,18 @@ LIBRARIES = {
     "opencv": ("opencv_table", "test_table_opencv test_recording_opencv"),
 }
 """The file of each library's table in ``probe/recorders``, and the tests that run its rows."""
+
+
+ELSEWHERE: dict[str, tuple[set[str], str]] = {
+    "torch": ({"_fused_rms_norm", "cudnn_batch_norm"}, "operations of CUDA"),
+    "jax": ({"copy_p"}, "the name of copy in older releases"),
+    "onnxruntime": (
+        {"CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "Swish"},
+        "its CPU has no kernel for these and runs what ONNX writes them out as, which is proved; "
+        "other devices have",
+    ),
+}
+"""Rows that can't be run on this processor by this release, and why."""
 
 
 def _plain(op: str) -> str:
@@ -68,11 +80,15 @@ def proved(library: str) -> int:
     every = {name(op): why for one in truth.PROOFS for op, why in one.refuted.items()}
     refuted = {op: why for op, why in every.items() if op in table}  # not of the matrix's others
     left = sorted(table - known - refuted.keys())
+    elsewhere, why = ELSEWHERE.get(library, (set[str](), ""))
+    elsewhere, left = elsewhere & set(left), [op for op in left if op not in elsewhere]
     count = len(table & (known - refuted.keys()))
     print(f"{library}: rows {len(table)}, proved {count}, refuted {len(refuted)}, "
-          f"not reached {len(left)}")  # fmt: skip
-    for op, why in refuted.items():
-        print(f"  refuted {op}: {why}")
+          f"not reached {len(left)}, elsewhere {len(elsewhere)}")  # fmt: skip
+    for op, reason in refuted.items():
+        print(f"  refuted {op}: {reason}")
+    if elsewhere:
+        print(f"  elsewhere: {' '.join(sorted(elsewhere))} ({why})")
     if left:
         print(f"  not reached: {' '.join(left)}")
     return len(refuted)

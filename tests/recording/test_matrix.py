@@ -210,6 +210,13 @@ def grouped(x: Any, scale: Any, shift: Any) -> Any:
     return y.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
 
 
+def resized(x: Any, size: int, **how: bool) -> Any:
+    """Returns pictures that TensorFlow interpolates linearly, channels second."""
+    last, sizes = tf().transpose(x, (0, 2, 3, 1)), tf().constant([size, size])
+    made = tf().raw_ops.ResizeBilinear(images=last, size=sizes, **how)
+    return tf().transpose(made, (0, 3, 1, 2))
+
+
 def gates(count: int) -> list[np.ndarray]:
     """Returns PyTorch's weights and biases of a recurrent layer of 12 features and four cells."""
     random = np.random.default_rng(count)
@@ -607,6 +614,29 @@ ROWS: dict[str, Row] = {
         ),
         onnx=node("Resize", "x,,s", mode="linear"),
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
+        opencv=False,
+    ),
+    "resize linear to fewer": Row(
+        X,
+        torch=lambda x: F.interpolate(x, (5, 5), mode="bilinear"),
+        tensorflow=lambda x: resized(x, 5, half_pixel_centers=True),
+        onnx=node("Resize", "x,,,s", mode="linear"),
+        constants={"s": np.array([2, 6, 5, 5])},
+        opencv=False,
+    ),
+    "resize linear from corner to corner": Row(
+        X,
+        torch=lambda x: F.interpolate(x, (13, 13), mode="bilinear", align_corners=True),
+        tensorflow=lambda x: resized(x, 13, align_corners=True),
+        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="align_corners"),
+        constants={"s": np.array([2, 6, 13, 13])},
+        opencv=False,
+    ),
+    "resize linear from the first corner": Row(
+        X,
+        tensorflow=lambda x: resized(x, 16),
+        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="asymmetric"),
+        constants={"s": np.array([2, 6, 16, 16])},
         opencv=False,
     ),
     "resize cubic": Row(
@@ -1461,6 +1491,25 @@ UNLIKE: dict[str, Row] = {
         torch=ROWS["rnn"].libraries["torch"],
         onnx=recurrent("RNN", activations=["Relu"]),
         constants=as_onnx(gates(1), "n", "n") | ONE,
+    ),
+    "resizes of other corners": Row(
+        X[:, :, :5, :5].copy(),
+        torch=lambda x: F.interpolate(x, (12, 12), mode="bilinear")[:, :, 1:-1, 1:-1].contiguous(),
+        onnx=[
+            (
+                "Resize",
+                "x,,,s",
+                "r",
+                {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+            ),
+            ("Slice", "r,from,to,axes", "y", {}),
+        ],
+        constants={
+            "s": np.array([2, 6, 12, 12]),
+            "from": np.array([1, 1]),
+            "to": np.array([11, 11]),
+            "axes": np.array([2, 3]),
+        },
     ),
     "scale and shift exchanged": Row(
         X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped

@@ -472,3 +472,22 @@ def test_numbers_inside_a_program_that_differ_are_arguments() -> None:
     (first,) = compared(lambda: jnp.cumsum(x, 0), lambda: jnp.cumsum(x, 1)).sources
     assert first.arguments == "axis 0 against 1"
     assert not compared(lambda: jax.jit(jnp.exp)(x), lambda: jax.jit(jnp.exp)(x)).sources
+
+
+def test_a_sum_of_products_inside_of_a_program_is_not_said_to_be_rounded_as_by_itself() -> None:
+    """XLA may fuse both; the numbers are such that both ways have the same bits."""
+    x = jnp.arange(8, dtype=jnp.float32)
+    apart = recorded(Recorder(lambda: x * x + x)).recording.operations
+    assert [one.meaning.rounds for one in apart] == [1, 1]
+    inside = recorded(Recorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).recording.operations
+    found = {one.op: one.meaning.rounds for one in inside}
+    assert found["mul"] == 1 and found["neg"] == 0 and found["add"] is None
+    other = recorded(Recorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))).recording.operations
+    assert {one.op: one.meaning.rounds for one in other}["add"] == 1
+
+
+def test_a_complex_product_in_a_program_is_no_single_rounding() -> None:
+    z = jnp.arange(8) + 1j * jnp.arange(8)
+    for function in (lambda z: z * z[::-1], jax.jit(lambda z: z * z)):
+        last = recorded(Recorder(lambda f=function: f(z))).recording.operations[-1]
+        assert last.meaning.rounds is None

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 import probe
+from probe.answers import conditions
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
+from probe.recording import walk
 from probe.recording.recording import Run, recorded
-from probe.recording.replayed import OnTarget, replayed
+from probe.recording.replayed import OnTarget, There, replayed
 from probe.recording.subject import opened
 from probe.target import Target, unavailable
 
@@ -356,7 +358,7 @@ def test_two_runs_on_targets_that_are_not_the_models_library(saved, tmp_path):
     assert {one["op"] for one in unknown} <= {"Conv2DBackpropInput", "Mean", "Rsqrt", "Mul", "Sub"}
     assert told["examined"] == told["operations_total"] - len(unknown)
     for text in ("reference", "torch"):
-        assert any(note.startswith(f"{text}: 10 of ") for note in told["notes"]), told["notes"]
+        assert any(note.startswith(f"{text}: 11 of ") for note in told["notes"]), told["notes"]
 
 
 def test_a_batch_on_a_target_agrees_with_a_larger_one(saved):
@@ -374,10 +376,21 @@ def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_p
         for text in ("reference", "reference,algorithm=pairwise")
     )
     assert one.made.made["libraries"]["numpy"] == np.__version__
-    assert any("10 of" in note for note in one.made.notes)
+    assert any("11 of" in note for note in one.made.notes)
     assert not probe.diff(one, two).found.first.cause
     found = probe.diff(one, two, trust=True)
     assert found.found.first.op == "Conv2D" and "order" in found.found.first.cause
+
+
+def test_conditions_of_a_replay_are_found(saved):
+    """Of targets that are not the model's own library, or of another release: both are replayed."""
+    ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")
+    found = conditions.bisect(saved, *ends, shapes={"": (2, 16, 16, 3)})
+    assert found.sets == [["algorithm=pairwise"]]
+    assert all("operations ran there" in step.says for step in found.steps)
+    missing = ends[0], Target.parse("reference==9")
+    with pytest.raises(InputError, match="reference==9"):
+        conditions.bisect(saved, *missing, shapes={"": (2, 16, 16, 3)})
 
 
 def test_a_function_of_another_library_is_replayed(tmp_path, monkeypatch):
@@ -412,3 +425,209 @@ def test_what_can_not_run_alone_is_one_line(made, session):
     recording = replace(run.recording, operations=operations)
     with pytest.raises(InputError, match="can't be run alone, and what it reads has other bits"):
         replayed(replace(run, recording=recording), session("reference"))
+
+
+def of_branches() -> tuple[Any, dict[str, np.ndarray]]:
+    """Residuals, a norm, a join and a pad, of two inputs whose sizes are different."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    nn, F = torch.nn, torch.nn.functional  # noqa: N806
+
+    class Model(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+            self.second = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+            self.other = nn.Conv2d(3, 11, 3, stride=2, padding=1)
+            self.last = nn.Conv2d(11, 5, 1)
+
+        def forward(self, x: Any, z: Any) -> Any:
+            y = torch.relu(self.norm(self.first(x)))
+            y = torch.sigmoid(self.second(y)) + y * self.first(x)
+            y = torch.cat([y, F.pad(z, (0, 1, 1, 0))], 1)
+            y = F.max_pool2d(F.leaky_relu(y, 0.1), 2) + self.other(z)
+            return torch.softmax(self.last(y), 1)
+
+    torch.manual_seed(0)
+    return Model().eval(), {"x": drawn(2, 3, 18, 18), "z": drawn(2, 3, 17, 17)}
+
+
+def of_rows() -> tuple[Any, dict[str, np.ndarray]]:
+    """Attention of rows, which are turned on the way, and dense layers around it."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(12, 16), torch.nn.Linear(16, 12)
+
+        def forward(self, x: Any) -> Any:
+            y = x + self.last(torch.tanh(self.first(x)))
+            return torch.softmax(y @ y.transpose(1, 2), -1) @ y
+
+    torch.manual_seed(0)
+    return Model().eval(), {"x": drawn(2, 7, 12)}
+
+
+WHOLE = {"branches": of_branches, "rows": of_rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (name, text)
+        for name in WHOLE
+        for text in ("torch", "tensorflow", "tensorflow,mode=graph", "onnxruntime", "jax", "keras")
+    ],
+)
+def test_a_graph_is_one_program_of_a_library(session, name, text):
+    model, inputs = WHOLE[name]()
+    there = OnTarget(opened(model), session(text))
+    found, seconds, why = there.end_to_end(inputs, times=3)
+    own = recorded(opened(model).recorder(inputs)).outputs[0]
+    assert not why and len(seconds) == 3
+    assert found.shape == own.shape and np.abs(found - own).max() < BOUND * np.abs(own).max()
+
+
+def test_where_there_is_no_program_of_a_graph_it_is_said_why(session, made):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    model, inputs = of_branches()
+    litert = OnTarget(opened(model), session("litert"))
+    assert litert.end_to_end(inputs) == (None, [], "inputs=2: LiteRT's models are built for one")
+    model, inputs, _ = made("torch")
+    there = OnTarget(opened(model), session("onnxruntime"))
+    assert there.end_to_end(inputs)[2] == "transposed convolution: no case is one"
+
+    class Flat(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.max_pool2d(x, 2).flatten(1) @ torch.ones(27, 2)
+
+    there = OnTarget(opened(Flat()), session("onnxruntime"))
+    why = there.end_to_end({"x": drawn(2, 3, 6, 6)})[2]
+    assert why == "aten.mm: what it reads has other rows than the value before it"
+
+    class Two(torch.nn.Module):
+        def forward(self, x):
+            return x + 1, torch.tanh(x)
+
+    there = OnTarget(opened(Two()), session("onnxruntime"))
+    assert there.end_to_end({"x": drawn(2, 3)})[2] == "(none): it gives 2 outputs"
+
+
+@pytest.mark.parametrize("text", ["torch", "tensorflow", "jax", "onnxruntime"])
+def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text):
+    """For the script of a report: lines of NumPy's arrays that give the target's bits."""
+    _, _, run = made("torch")
+    found, written = replayed(run, session(text)), set[str]()
+    for number in sorted(found.there):
+        one = found.recording.operations[number]
+        if one.lines is None:
+            continue
+        arrays = found.arrays([*one.reads, one.gives[0]])
+        space: dict[str, Any] = {
+            "np": np,
+            **{f"x{n}": arrays[at] for n, at in enumerate(one.reads)},
+        }
+        names = [f"x{n}" for n in range(len(one.reads))]
+        exec("\n".join([*one.imports, *one.lines(names, "y")]), space)
+        largest = np.abs(arrays[one.gives[0]]).max()
+        assert space["y"].shape == arrays[one.gives[0]].shape
+        assert np.abs(space["y"] - arrays[one.gives[0]]).max() < BOUND * largest, one.name
+        written.add(one.op)
+    assert {"aten.convolution", "aten.avg_pool2d", "aten.addmm", "aten._softmax"} <= written
+    assert "aten.native_batch_norm" not in written  # its scale and shift are computed before
+
+
+def test_a_model_in_a_format_of_its_own_is_not_written(made, session):
+    _, _, run = made("torch")
+    found = replayed(run, session("litert"))
+    assert all(found.recording.operations[n].lines is None for n in found.there)
+
+
+def of_all_kinds() -> tuple[Any, dict[str, np.ndarray], dict[str, int]]:
+    """Products, windows and functions as models seldom have them, and what can't be sent of them:
+    results of many shapes, so that whatever goes wrong in one of them shows."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    F, ones, einsum = torch.nn.functional, torch.ones, torch.einsum  # noqa: N806
+
+    def model(x: Any) -> Any:
+        x = torch.as_tensor(x)
+        one, two = x[0, 0], x[0, 1]
+        cube = ones(4, 1, 3, 2, 3)
+        return [
+            F.conv2d(x, x[:, :, :3, :3].contiguous(), padding=1),  # weights that are activations
+            F.conv2d(x, ones(6, 1, 3, 3), groups=3, padding=(2, 0), dilation=(2, 1)),
+            F.conv1d(one, ones(8, 2, 3), groups=4, dilation=2, stride=2),
+            F.conv3d(x[:, None], cube, padding=1, stride=(2, 1, 2)),
+            einsum("nchw,mchw->nm", x, x),
+            einsum("nchw,nchw->nc", x, x),
+            einsum("chw,dw->hcd", x[0], two),
+            torch.matmul(ones(4, 8), x),
+            *(one @ two, one[0] @ two[1], one @ two[1], one.T @ two),
+            torch.addmm(ones(8, 8), one, two),
+            torch.addmm(ones(8, 8), one, two, beta=0.5, alpha=2),
+            torch.baddbmm(ones(3, 8, 8), x[0], x[1]),
+            F.linear(one, ones(2, 8), ones(2)),
+            F.batch_norm(x, ones(3), ones(3) * 2),
+            F.batch_norm(one, ones(8), ones(8) * 2, weight=torch.arange(8.0)),
+            *(x.sum(-1), x.sum((2, 3)), x.sum((0, 2))),
+            *(F.softmax(x, 1), F.softmax(x, -1), F.gelu(x.permute(0, 2, 3, 1))),
+            *(
+                F.elu(x, 0.5),
+                F.selu(x),
+                F.silu(x),
+                F.softplus(x),
+                F.softplus(x, 2.0),
+                F.celu(x, 2.0),
+            ),
+            F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+            F.max_pool1d(one, 3, 1, padding=1, dilation=2),
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            F.avg_pool2d(x, (3, 2), (2, 1), (1, 0)),
+        ]
+
+    alone = {"aten.addmm": 1, "aten.sum.dim_IntList": 1, "aten.softplus": 1, "aten.celu": 1}
+    return model, {"x": drawn(2, 3, 8, 8)}, alone
+
+
+@pytest.mark.parametrize("text", ["reference", "torch", "tensorflow", "onnxruntime"])
+def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
+    model, inputs, alone = of_all_kinds()
+    run = recorded(opened(model).recorder(inputs))
+    found = replayed(run, session(text))
+    operations = run.recording.operations
+    for number in (n for one in operations for n in one.gives):
+        own, there = run.array(number), found.array(number)
+        if run.recording.values[number].floating and own.size:
+            largest = max(float(np.abs(own).max()), 1e-3)
+            assert np.abs(own.astype(float) - there).max() < BOUND * largest, number
+    told: dict[str, int] = {}
+    for number in found.alone:
+        told[operations[number].op] = told.get(operations[number].op, 0) + 1
+    refused = {op: count for op, count in told.items() if count > alone.get(op, 0)}
+    if text in ("reference", "torch"):
+        assert told == alone
+    assert set(refused) <= {"aten.convolution", "aten.max_pool2d_with_indices", "aten.avg_pool2d"}
+    assert len(found.there) >= 24
+
+
+def test_questions_about_a_sum_are_sent_together_and_answered_alike(made, session, monkeypatch):
+    """A request has all of them where the call is the sum; else operands are sent each time."""
+    _, _, run = made("torch")
+    sides = [replayed(run, session(text)) for text in ("reference", "torch")]
+    asked = list[str]()
+    real = sides[0].recording.operations[0].again.port.session.request
+
+    def causes() -> list[tuple[str, str]]:
+        found = walk.compared(*sides)
+        return [(found.operations[n].name, found.causes[n].why) for n in sorted(found.causes)]
+
+    monkeypatch.setattr(
+        sides[0].recording.operations[0].again.port.session,
+        "request",
+        lambda header, arrays=None: asked.append(header["do"]) or real(header, arrays),
+    )
+    together, few = causes(), asked.count("run")
+    asked.clear()
+    monkeypatch.setattr(There, "masked", lambda self, asked: None)
+    assert causes() == together and len(together) >= 5
+    assert asked.count("run") > 2 * few

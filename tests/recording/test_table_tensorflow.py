@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recording.recording import digest
+from probe.recording.recording import digest, recorded
 from tests.recording.truth import changed, shares, told
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -560,3 +560,10 @@ def test_exact_is_what_eigen_rounds_once_on_every_processor(op: Any, exact: bool
     events: list[Any] = []
     Recorder(lambda: op(given()["a"])).record(events.append)
     assert events[-1].meaning.exact is exact
+
+
+@pytest.mark.parametrize("function", [tf.nn.relu, tf.nn.relu6, tf.sign])
+def test_choices_that_subnormal_numbers_take_by_their_place_are_not_called_exact(function):
+    """TensorFlow's threads read these as zeros, in a vector or in what is left over of it."""
+    live = recorded(Recorder(lambda: function(tf.constant([1.0, -1.0]))))
+    assert [one.meaning.rounds for one in live.recording.operations] == [None]

@@ -10,7 +10,7 @@ from probe import memory, operands
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.network import Network
+from probe.experiments.chains.description import load
 from probe.sweep.plan import Plan
 
 SMALL = 1 << 20  # so that nothing is lost where a refusal fails to come
@@ -103,7 +103,7 @@ def test_a_sweep_is_refused_before_it_is_planned(little):
 
 def test_a_network_is_refused_by_its_fixed_length(little):
     with pytest.raises(InputError, match=r"fixed=1000000: it needs .* GiB, and 1\.0 MiB are free"):
-        Network.load("nine-layers:width=16,kernel=5").geometry(10**6)
+        load("nine-layers:width=16,kernel=5").geometry(10**6)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_network_is_refused_by_its_fixed_length(little):
         f"shrink {CASE} --at 5 --against 1000000",
         f"reproduce {CASE} --at 5 --against 1000000 --out folder",
         f"remedies {CASE} --lengths 5,1000000",
-        "network nine-layers:width=16,kernel=5 --fixed 1000000 --target reference",
+        "network numpy:tanh --shape x=1x1000000 --fixed 1000000 --lengths 5",
     ],
 )
 def test_every_command_says_it_in_one_line(little, capsys, tmp_path, monkeypatch, command):

@@ -26,16 +26,17 @@ from itertools import product
 
 import numpy as np
 
-from probe import backends, operation, ulp, window
+from probe import operation, ulp, window
+from probe.experiments.chains.chain import Layer, Network
+from probe.experiments.chains.geometry import Agrees, Geometry
+from probe.experiments.chains.geometry import lengths as lengths_of
+from probe.experiments.chains.places import Places
+from probe.experiments.chains.running import Runner, content, session_for
 from probe.launch import AnySession
-from probe.layout import CONTIGUOUS, TRANSPOSED, kept
-from probe.network.chain import Layer, Network
-from probe.network.geometry import Agrees, Geometry
-from probe.network.geometry import lengths as lengths_of
-from probe.network.running import Runner, content, session_for
+from probe.layout import CONTIGUOUS, TRANSPOSED
 from probe.operands import normal
 from probe.order.tree import BIAS
-from probe.recording.place import Places
+from probe.remedies.remedy import examined
 from probe.target import Target
 from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
@@ -269,7 +270,7 @@ class SafeLengths:
         return len({*self._capacities, *(length for length, _ in self._bounds)})
 
     def agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
-        """Says which outputs agree: see :data:`probe.network.geometry.Agrees`."""
+        """Says which outputs agree: see :data:`probe.experiments.chains.geometry.Agrees`."""
         key = number, size, shift
         if key not in self._masks:
             self._masks[key] = self._agrees(*key)
@@ -436,12 +437,6 @@ class SafeLengths:
         sizes = size, self.geometry.sizes[number]
         before = [layer.windows.around(-1, one)[0] for one in sizes]
         return shift * stride - before[1] + before[0]
-
-
-def examined(target: Target) -> tuple[str, ...]:
-    """Returns the layouts of a network's input for which safe lengths hold on a target."""
-    reached = kept(TRANSPOSED, backends.get(target.name).layouts)
-    return (CONTIGUOUS, TRANSPOSED) if reached else (CONTIGUOUS,)
 
 
 def _positions_apart(mine: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:

@@ -15,7 +15,6 @@ from it as rounding puts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,10 +23,10 @@ import numpy as np
 from probe import comparison, floats, ulp
 from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
+from probe.experiments.chains.chain import Layer, Network
+from probe.experiments.chains.geometry import Geometry, Requirement, Shared
+from probe.experiments.chains.running import Run, Runner, content, padded, session_for
 from probe.launch import AnySession
-from probe.network.chain import Layer, Network
-from probe.network.geometry import Geometry, Requirement, Shared
-from probe.network.running import Run, Runner, content, padded, session_for
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
@@ -404,23 +403,6 @@ def _worst(*controls: str) -> str:
     return next((one for one in controls if one not in ("", "equal")), controls[0])
 
 
-TOP = 5
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One kind of decision over some outputs; columns of the table ``decisions``.
-
-    ``taken``: how many were; ``crossed``: that the two runs take differently. ``margin``: how near
-    the nearest of the full run's is to being taken differently, in eps times the largest output.
-    """
-
-    decision: str
-    taken: int
-    crossed: int
-    margin: float
-
-
 def as_float64(network: Network) -> Network:
     """Returns the same network with its weights, and everything that is computed, in float64."""
     layers = []
@@ -428,40 +410,3 @@ def as_float64(network: Network) -> Network:
         wide: dict[str, Any] = {k: array.astype(np.float64) for k, array in layer.arrays.items()}
         layers.append(replace(layer, **wide))
     return network.with_(layers=tuple(layers), dtype="float64")
-
-
-def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
-    """Returns the largest |output - truth| in eps (of ``dtype``) times the largest |truth|."""
-    exact = truth.astype(np.float64)
-    largest = np.abs(exact).max(initial=0.0)
-    apart = np.abs(floats.widen(output, dtype) - exact).max(initial=0.0)
-    return float(apart / (floats.eps(dtype) * largest)) if largest else float(apart > 0)
-
-
-def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:
-    """Yields every kind of decision over outputs (..., channels) of two runs.
-
-    ``argmax`` and ``top-5`` of the channels of a position, where there are enough, and
-    ``threshold``: whether each output is above zero.
-    """
-    ours, theirs = (floats.widen(one, dtype) for one in (output, fixed))
-    unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
-    for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
-        if ours.shape[-1] > count:
-            yield _largest(name, count, ours, theirs, unit)
-    crossed = int(((ours > 0) != (theirs > 0)).sum())
-    margin = float(np.abs(theirs).min(initial=np.inf) / unit)
-    yield Decision("threshold", theirs.size, crossed, margin)
-
-
-def _largest(name: str, count: int, ours: np.ndarray, theirs: np.ndarray, unit: float) -> Decision:
-    """Returns which ``count`` channels are the largest, as a set."""
-
-    def chosen(values: np.ndarray) -> np.ndarray:
-        order: np.ndarray = np.argsort(-values, axis=-1, kind="stable")[..., :count]
-        return np.sort(order, axis=-1)
-
-    crossed = int((chosen(ours) != chosen(theirs)).any(axis=-1).sum())
-    ranked = -np.sort(-theirs, axis=-1)
-    margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
-    return Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)

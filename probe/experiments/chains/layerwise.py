@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe.errors import InputError
-from probe.network.chain import Layer, Network
-from probe.network.geometry import Agrees, Geometry
-from probe.network.running import Run, padded
-from probe.network.safe import SafeLengths
+from probe.experiments.chains.chain import Layer, Network
+from probe.experiments.chains.geometry import Agrees, Geometry
+from probe.experiments.chains.running import Run, padded
+from probe.experiments.chains.safe import SafeLengths
 from probe.operation import SPLICE
 
 CUT = 500_000

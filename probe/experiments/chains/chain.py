@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from probe import memory, operation
 from probe.arguments import by, padding_text
 from probe.case import Case
 from probe.errors import InputError
+from probe.experiments.chains.geometry import Geometry, ReceptiveField, windows
 from probe.geometry import Padding, Windows
-from probe.network.geometry import Geometry, ReceptiveField, windows
 from probe.operation import SPLICE
 
 ONES = (1, 1, 1)
@@ -194,34 +193,12 @@ class Layer(operation.Layer):
         return found | {name: array.tolist() for name, array in self.arrays.items()}
 
 
-READER = "probe.network.reading"
-"""Imported when a model is loaded: readers write networks, so they come after this file."""
-
-
 def check_dtype(dtype: str) -> str:
     """Returns the dtype itself. InputError where networks are not run in it."""
     if dtype not in ("float32", "float64", "float16"):
         why = "networks are run in float32, float64 or float16"
         raise InputError("dtype", dtype, why, "convert the model")
     return dtype
-
-
-@dataclass(frozen=True)
-class Suffix:
-    """What of a model is not read: the layer where the chain stops, whose window isn't known.
-
-    ``todo``: what the user can do about what follows from it on.
-    """
-
-    name: str
-    kind: str
-    why: str
-    todo: str = ""
-
-    @property
-    def text(self) -> str:
-        """Returns the layer and the reason: ``add (Add) joins two branches``."""
-        return f"{self.name} ({self.kind}) {self.why}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,11 +208,7 @@ class Network:
     The *length* is the last spatial axis, as in a case; ``height`` are the sizes of those before
     it (empty for one axis). ``fixed``: the length that the model was made for, None if it doesn't
     say. ``swapped``: that axis is the first spatial one of the model, and targets run it so.
-    ``suffix``: the first layer of the model that is not part of the chain, None where the
-    chain is the whole model; then ``part`` is what every answer says first. ``examined``: of the
-    ``operations_total`` layers that the model has, those that the chain holds whole, in the
-    model's own count (see ``load``); None where they were not counted. ``note``: what else answers
-    have to say of how the model was read. Layers are checked to fit
+    Layers are checked to fit
     each other. Raises InputError.
     """
 
@@ -245,22 +218,13 @@ class Network:
     dtype: str = "float32"
     name: str = "network"
     fixed: int | None = None
-    suffix: Suffix | None = None
     swapped: bool = False
-    examined: int | None = None
-    operations_total: int | None = None
-    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.layers:
             why = "no layer is supported"
             todo = "give a chain that begins with convolutions"
-            if self.suffix:
-                why, todo = f"{why}: {self.suffix.text}", self.suffix.todo or todo
             raise InputError("network", self.name, why, todo)
-        if self.suffix is None and self.operations_total is None:
-            object.__setattr__(self, "examined", len(self.layers))
-            object.__setattr__(self, "operations_total", len(self.layers))
         if len(self.height) != self.rank - 1:
             why = f"{len(self.height)} sizes for the {self.rank - 1} axes before the length"
             raise InputError("height", by(self.height) or None, why, "give one size for each")
@@ -274,50 +238,6 @@ class Network:
                 why = f"it takes {two.in_channels} channels, and {one.name} gives {one.filters}"
                 raise InputError("layer", two.name, why, "correct the chain")
         self.sizes(self.shortest)
-
-    @classmethod
-    def load(cls, source: Any, height: Sequence[int] | None = None, trust: bool = False) -> Network:
-        """Returns the chain of a Keras model, a PyTorch module, an ONNX model, or a description.
-
-        ``source``: an object of these libraries, a path (``.keras``, ``.h5``, ``.pt``, ``.pth``,
-        ``.onnx``, ``.json``), a mapping as ``to_json`` gives it, or ``nine-layers``, see
-        :func:`probe.network.description.nine_layers`. ``height``: sizes of the spatial axes before
-        the length where the model leaves them open. A layer whose window is not finite or not
-        known (global pooling, recurrent, attention), or that joins branches, ends the chain, see
-        ``suffix``; InputError where nothing is left before it, or where the model can't be read.
-
-        ``trust``: files that can run code of their own are refused unless it is given: PyTorch's
-        pickled modules, and Keras files with Lambda layers or classes that are not Keras' own.
-        Objects need none, nor do ONNX files, descriptions, and all other Keras files.
-
-        ``operations_total`` counts of Keras all layers of ``model.summary()``, those of models
-        inside it one by one, without InputLayer; of PyTorch the modules without children and the
-        functions of the traced forward; of ONNX the graph's nodes, without those that give
-        constants; of a description its layers. A model is read as it is in evaluation.
-        """
-        given = None if height is None else tuple(height)
-        found: Network = import_module(READER).read(source, given, trust)
-        return found
-
-    @property
-    def part(self) -> str:
-        """What every answer about a model that is read in part says first; empty for a whole one.
-
-        ``layers 1 to 6 of 19; the layers from `add` on are not examined``.
-        """
-        if self.suffix is None:
-            return ""
-        rest = f"the layers from `{self.suffix.name}` on are not examined"
-        if self.examined is None:
-            return f"its first layers; {rest}"
-        if not self.examined:
-            return f"a part of its first layer; {rest}"
-        read = "layer 1" if self.examined == 1 else f"layers 1 to {self.examined}"
-        if self.operations_total is None:
-            return f"{read} of an unknown number; {rest}"
-        if self.examined >= self.operations_total:
-            rest = f"{self.suffix.name} {self.suffix.why}"
-        return f"{read} of {self.operations_total}; {rest}"
 
     @property
     def in_channels(self) -> int:
@@ -390,7 +310,7 @@ class Network:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the description, which ``load`` reads: layers with all their numbers."""
+        """Returns the description that ``description.load`` reads: layers with all numbers."""
         found: dict[str, Any] = {
             "name": self.name,
             "rank": self.rank,
@@ -400,10 +320,35 @@ class Network:
             "in_channels": self.in_channels,
         }
         found |= {"turned": True} if self.swapped else {}
-        if self.suffix is not None:
-            counts = {"examined": self.examined, "operations_total": self.operations_total}
-            found["part"] = vars(self.suffix) | counts
         return found | {"layers": [layer.to_json() for layer in self.layers]}
+
+    def row(self, fixed: int, source: str | None = None) -> dict[str, Any]:
+        """Returns the row of ``networks``: windows at the full length, layers without numbers.
+
+        ``source``: what ``description.load`` makes it from, where that is known.
+        """
+        last = self.windows(fixed)[-1]
+        arrays = [set(layer.arrays) for layer in self.layers]
+        words = self.to_json()
+        words["layers"] = [
+            {word: value for word, value in told.items() if word not in own}
+            for told, own in zip(words["layers"], arrays, strict=True)
+        ]
+        return {
+            "network_id": self.id,
+            "name": self.name,
+            "source": source,
+            "layers": len(self.layers),
+            "dtype": self.dtype,
+            "in_channels": self.in_channels,
+            "filters": self.filters,
+            "field": last.field,
+            "jump": last.jump,
+            "json": words,
+            "examined": len(self.layers),
+            "operations_total": len(self.layers),
+            "part": None,
+        }
 
     def save(self, path: str | Path) -> None:
         """Writes the description. Errors: OSError."""
@@ -416,8 +361,6 @@ class Network:
         told = {
             key: content[key] for key in ("rank", "height", "dtype", "turned") if key in content
         }
-        if self.suffix is not None:  # a part is not a model, though its layers be another's all
-            told["part"] = True
         told["layers"] = [
             {key: value for key, value in layer.items() if key != "name"}
             for layer in content["layers"]

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,12 @@ from probe import arguments
 from probe.activations import ACTIVATIONS
 from probe.arguments import by, choice, count, flag, sizes
 from probe.errors import InputError
+from probe.experiments.chains.chain import Layer, Network, check_dtype
 from probe.geometry import Padding
-from probe.network.chain import Layer, Network, Suffix, check_dtype
 from probe.operands import normal
 from probe.operation import OF_NETWORKS, OPERATIONS
 
-KEYS = (
-    *("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers", "turned"),
-    "part",
-)
-PART = ("name", "kind", "why", "todo", "examined", "operations_total")
+KEYS = (*("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers", "turned"),)
 WORDS = (
     *("name", "op", "kernel", "stride", "dilation", "padding", "groups", "filters", "ceil_mode"),
     *("pad_with", "activation", "parameters", "weights", "bias", "scale", "shift"),
@@ -75,22 +72,7 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
         str(given.get("name", "network")),
         None if fixed is None else count("fixed", fixed),
         swapped=_swapped(flag("turned", given.get("turned", False)), rank),
-        **_part(given.get("part")),
     )
-
-
-def _part(given: Any) -> dict[str, Any]:
-    """What a description says of the model that it is a part of; nothing for a whole one."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise InputError("part", repr(given)[:40], "it is not an object", "leave it out")
-    _refuse("part", given, PART)
-    counts: dict[str, Any] = {
-        name: count(name, given[name], least=0) for name in PART[-2:] if given.get(name) is not None
-    }
-    words = {name: str(given.get(name, "")) for name in PART[:4]}
-    return counts | {"suffix": Suffix(**words)}
 
 
 def _swapped(given: bool, rank: int) -> bool:
@@ -256,6 +238,15 @@ def nine_layers(
         writer.add("max_pool2d", f"pool{number}", kernel=(1, 2), stride=(1, 2), padding=padding)
     name = f"nine-layers, width {width}, seed {seed}" if blocks == 8 else f"{blocks + 1} layers"
     return Network(tuple(writer.layers), 2, (1,), name=name, fixed=fixed)
+
+
+def load(source: str | Mapping[str, Any] | Path) -> Network:
+    """Returns the chain of a description, its file, or ``nine-layers``. InputError."""
+    if isinstance(source, Mapping):
+        return from_json(source)
+    if str(source).partition(":")[0] == NAME:
+        return parse(str(source))
+    return from_json(Path(source).read_text(encoding="utf-8"))
 
 
 def parse(text: str) -> Network:

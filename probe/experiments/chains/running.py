@@ -9,18 +9,18 @@ axes: :class:`Axes`.
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
 from probe import operation
-from probe.launch import Answer, AnySession, Arrays
+from probe.experiments.chains.chain import Network
+from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
-from probe.network.chain import Network
 from probe.operands import normal
+from probe.remedies.cases import Changed
 
 _KEYS = itertools.count()
 
@@ -142,36 +142,6 @@ def padded(x: np.ndarray, length: int, value: float = 0.0) -> np.ndarray:
 
 
 Block = tuple[slice, ...]
-
-
-class Changed(ABC):
-    """``session`` with changes in every spec that it is sent; everything else is its own."""
-
-    def __init__(self, session: AnySession) -> None:
-        self.session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.session, name)
-
-    @abstractmethod
-    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what is sent in place of a spec."""
-
-    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """Does as ``Session.request``."""
-        return self.session.request(self._changed(header), arrays)
-
-    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """Does as ``Session.stream``."""
-        return self.session.stream(self._changed(header), arrays)
-
-    def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
-        found = dict(header)
-        if "spec" in found:
-            found["spec"] = self.changed(found["spec"])
-        if "specs" in found:
-            found["specs"] = [self.changed(spec) for spec in found["specs"]]
-        return found
 
 
 class Swapped(Changed):

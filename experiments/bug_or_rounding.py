@@ -1,0 +1,479 @@
+"""Which differences can rounding explain, and which are bugs?
+
+Mistakes are planted into sums of products and into a layer norm, in four formats and five sizes:
+a product left out, the last products added twice, what was summed before not cleared, a window one
+place off, saturating 8-bit products, another epsilon. Each result is held against all that any
+order of additions, any fusing and any wider accumulator can give. As a control sums in random
+orders and roundings, random pairs of every library's runs, and whole models: none of these may be
+called a bug. And two known ones: jax#39103, and the conditions that bring bits back. Fifteen
+minutes on two processors.
+
+Writes results/bug_or_rounding/<machine>/*.parquet; notebooks/bug_or_rounding.ipynb draws them.
+Change what you like below and run it again: what is stored already is not measured twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import Case, Store, Target, floats
+from probe.campaign import run_row
+from probe.comparison import Comparison, Finding, Revealer, Run, compared, revealed
+from probe.enclosure import UNKNOWN, WITHIN, Enclosure, Rounding, of_operands, of_sums
+from probe.enclosure.operations import Interval, enclosed
+from probe.errors import ProbeError
+from probe.experiments import frame
+from probe.experiments.fuzzing import OPERATIONS, Drawing
+from probe.experiments.models import every
+from probe.launch import open_session
+from probe.order.replay import replay
+from probe.order.summation import Rounding as Rounded
+from probe.order.summation import Summation
+from probe.order.tree import Tree
+from probe.printing import Output
+from probe.semantics import operations
+
+NAME = "bug_or_rounding"
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+SUMMANDS = (5, 40, 320, 2560, 20_480)
+OUTPUTS = 256
+"""Outputs of each planted mistake."""
+
+TRIALS = 60
+"""Random pairs of runs of each library."""
+
+WIDE = {"float32": 4, "float64": 1}
+KINDS = {"normal": 3, "cancel": 2, "tiny": 1, "infinite": 1}
+PAIRS = {
+    **dict.fromkeys(("tensorflow", "tensorflow,onednn=0", "torch", "jax", "onnxruntime"), WIDE),
+    **dict.fromkeys(("numpy",), WIDE),
+}
+
+MODELS = ("residual", "encoder", "lstm", "gpt", "blocks", "both ways", "residual without norms")
+"""Models of real_models with weights by seed."""
+
+TURNS = 9
+COSTS = (
+    Case("conv1d", 5, 1, 8, 4000),
+    Case("matmul", 1, 20, 1536, 64),
+    Case("conv1d", 5, 64, 64, 516),
+    Case("matmul", 1, 384, 1536, 64),
+    Case("conv1d", 3, 512, 64, 110),
+    Case("conv1d", 5, 64, 64, 110, dtype="bfloat16"),
+    Case("conv1d", 5, 64, 64, 110, dtype="float64"),
+)
+"""Whose outputs are replayed and enclosed, to compare what it costs."""
+
+CONDITIONS = (
+    ("exp", "numpy,cpu=x86_v2,threads=1", "numpy"),
+    ("product", "numpy,core=Haswell,cpu=x86_v2,threads=1", "numpy"),
+    ("total", "jax,ynn=0,threads=1", "jax"),
+    ("product", "torch,mkldnn=0,threads=1", "torch"),
+)
+"""A function of ``FUNCTIONS``, and two targets."""
+
+FUNCTIONS = """
+import numpy as np
+
+X = np.random.default_rng(0).standard_normal((64, 5000)).astype(np.float32)
+
+
+def exp(x=X):
+    return np.exp(x)
+
+
+def product(x=X):
+    w = np.random.default_rng(1).standard_normal((5000, 8)).astype(np.float32)
+    if type(x).__module__.startswith("torch"):
+        import torch
+
+        return x @ torch.from_numpy(w)
+    return np.asarray(x) @ w
+
+
+def total(x=X):
+    import jax
+
+    return jax.jit(jax.numpy.sum, static_argnums=1)(x, 1)
+"""
+
+JAX = """
+import jax
+jax.config.update("jax_enable_x64", True)
+import json
+import jax.numpy as jnp
+import probe
+
+i = jnp.arange(16_385.0)
+x = jnp.stack((i, 0 * i, 0 * i), axis=1)
+M = jnp.eye(3)
+
+
+def eager():
+    return jax.vmap(lambda row: jnp.sum((M @ row) ** 2))(x)
+
+
+def compiled():
+    return jax.jit(lambda x: jax.vmap(lambda row: jnp.sum((M @ row) ** 2))(x))(x)
+
+
+print(json.dumps(probe.first_difference(eager, compiled).to_json()))
+"""
+"""jax#39103: one element of 16,385 is wrong under jit in jaxlib 0.10.2."""
+
+
+MODEL = """
+import json
+import tempfile
+from pathlib import Path
+
+import probe
+from probe.experiments.models import every, provide
+from probe.experiments.walking import recorders
+
+model = next(one for one in every() if (one.name, one.target) == CHOSEN)
+sides, found = model.sides(provide(Path(tempfile.mkdtemp()))), []
+for one in model.variations:
+    told = probe.first_difference(*recorders(sides(one), model.target)).to_json()
+    found.append({name: told[name] for name in ("rounding", "decisions")})
+print(json.dumps(found))
+"""
+
+
+@frame.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures and stores; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, Output().progress("bug or rounding") as tell:
+        try:
+            run = _run(kept, "reference")
+            known = {row[1:6] for row in kept.done_keys("verdicts")}
+            for number, (key, measure) in enumerate(questions(quick)):
+                tell(number, 0, " ".join(map(str, key)))
+                if key in known:
+                    continue
+                begun = time.monotonic()
+                try:
+                    row = measure()
+                except (ProbeError, subprocess.CalledProcessError) as error:
+                    tell(number, 0, f"{key[1]}: {error}")
+                    continue
+                names = ("part", "name", "target", "dtype", "summands")
+                where = run if key[2] == "reference" else _run(kept, key[2])
+                row = {"run_id": where} | dict(zip(names, key, strict=True)) | row
+                kept.append("verdicts", row | {"seconds": time.monotonic() - begun})
+            if not quick:
+                cost(kept, run)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+Key = tuple[str, str, str, str, int]
+
+
+def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]:
+    """Yields what is asked, by the columns that name it, and what answers it."""
+    for dtype in DTYPES[:1] if quick else DTYPES:
+        for count in SUMMANDS[:2] if quick else SUMMANDS:
+            for bug in BUGS:
+                if bug != "8-bit products" or dtype == "float32":
+                    key = ("planted", bug, "reference", dtype, count)
+                    yield key, partial(planted, bug, dtype, count)
+            key = ("control", "random orders and roundings", "reference", dtype, count)
+            yield key, partial(control, dtype, count)
+    if quick:
+        return
+    for target, dtypes in PAIRS.items():
+        key = ("pairs", "random pairs of runs", target, "", 0)
+        yield key, partial(pairs, target, dtypes)
+    for target in ("jax", "jax,ynn=0"):
+        yield ("reports", "jax#39103", target, "float64", 3), partial(reported, target)
+    for model in every():
+        if model.name in MODELS and model.weights == "seeded":
+            key = ("models", model.name, model.target, "", 0)
+            yield key, partial(of_model, model)
+    for function, left, right in CONDITIONS:
+        key = ("conditions", f"{function}: {left}", right, "float32", 0)
+        yield key, partial(conditions, function, left, right)
+
+
+def cost(kept: Store, run: str) -> None:
+    """Stores how long the enclosure of all outputs takes beside their replay, in turns."""
+    stored = {key[1:4] for key in kept.done_keys("measurements")}
+    with open_session(Target.parse("reference,algorithm=pairwise"), inline=True) as session:
+        for case in COSTS:
+            work = case.summands * math.prod(case.output_shape())
+            if (case.label, "replay", work) in stored:
+                continue
+            ways = _ways(revealed(session, case))
+            for repeat in range(TURNS):
+                for variant, way in ways.items():
+                    begun = time.perf_counter()
+                    way()
+                    row = {"run_id": run, "subject": case.label, "variant": variant, "size": work}
+                    row |= {"repeat": repeat, "value": time.perf_counter() - begun, "unit": "s"}
+                    kept.append("measurements", row)
+
+
+def _ways(side: Run) -> dict[str, Callable[[], object]]:
+    assert side.orders is not None
+    (summation,) = side.orders.summations
+    places, given = np.argwhere(side.orders.index == 0).T, side.operands
+
+    def enclose() -> object:
+        found = of_operands(given, *places)
+        return found and found.judged(given.y[tuple(places)])
+
+    return {"replay": lambda: given.agrees(summation, *places), "enclosure": enclose}
+
+
+def _run(kept: Store, target: str) -> str:
+    with open_session(Target.parse(target), inline=target == "reference").start() as session:
+        row = run_row(session.target, session.facts, session.variables, NAME)
+    kept.append("runs", row)
+    return str(row["run_id"])
+
+
+# planted mistakes
+
+
+def drawn(dtype: str, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns operands (count, outputs) in containers."""
+    rng = np.random.default_rng((seed, count))
+    x, w = rng.normal(size=(2, count, OUTPUTS))
+    return floats.round_to(x, dtype), floats.round_to(w / np.sqrt(count), dtype)
+
+
+def summed(x: np.ndarray, w: np.ndarray, dtype: str, before: Any = 0.0) -> np.ndarray:
+    """Returns sums of products, correct but for one rounding (container)."""
+    terms = floats.widen(x, dtype) * floats.widen(w, dtype)
+    return floats.round_to(terms.sum(axis=0) + before, dtype)
+
+
+def left_out(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
+    return summed(x[1:], w[1:], dtype)
+
+
+def twice(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
+    tail = max(1, len(x) % 16)
+    return summed(np.concatenate([x, x[-tail:]]), np.concatenate([w, w[-tail:]]), dtype)
+
+
+def not_cleared(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
+    before = floats.widen(x, dtype) * floats.widen(w, dtype)
+    return summed(x, w, dtype, np.roll(before.sum(axis=0), 1))
+
+
+def off_by_one(x: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
+    return summed(np.roll(x, 1, axis=0), w, dtype)
+
+
+BUGS: dict[str, Callable[..., np.ndarray] | None] = {
+    "a product left out": left_out,
+    "the last products twice": twice,
+    "the sum before not cleared": not_cleared,
+    "a window one place off": off_by_one,
+    "8-bit products": None,
+    "another epsilon": None,
+}
+
+
+def planted(bug: str, dtype: str, count: int) -> dict[str, Any]:
+    """Returns the verdicts on a mistake; ``effect``: of those that are within, how many times as
+    large the median one would have to be to be seen."""
+    if bug == "another epsilon":
+        return epsilon(dtype, count)
+    x, w = saturating(count) if bug == "8-bit products" else drawn(dtype, count, 0)
+    found, wrong = of_sums(x, w, dtype), BUGS[bug]
+    y = saturated(x, w) if wrong is None else wrong(x, w, dtype)
+    changed = ~_same(y, summed(x, w, dtype), dtype)
+    verdict, flush = found.judged(y)
+    nothing = np.zeros(changed.sum(), bool)
+    right = np.full(changed.sum(), WITHIN)
+    told = Rounding.of(nothing, right, verdict[changed], flush[changed])
+    return counted(told) | {"effect": _effect(found, y, changed & (verdict == WITHIN), dtype)}
+
+
+def _same(one: np.ndarray, two: np.ndarray, dtype: str) -> np.ndarray:
+    return np.asarray(floats.widen(one, dtype) == floats.widen(two, dtype))
+
+
+def _effect(found: Enclosure, y: np.ndarray, some: np.ndarray, dtype: str) -> float | None:
+    far = np.abs(floats.widen(y, dtype) - found.exact)[some]
+    return float(np.median(found.radius[some] / far)) if len(far) else None
+
+
+def saturating(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns 8-bit integers, as float32, unsigned times signed."""
+    rng = np.random.default_rng(count)
+    x, w = rng.integers(0, 256, (count, OUTPUTS)), rng.integers(-128, 128, (count, OUTPUTS))
+    return x.astype(np.float32), w.astype(np.float32)
+
+
+def saturated(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Adds neighbouring products in 16 bits that saturate, as VPMADDUBSW does."""
+    terms = np.concatenate([x * w, np.zeros((len(x) % 2, x.shape[1]))])
+    both = np.clip(terms[::2] + terms[1::2], -(2**15), 2**15 - 1)
+    return np.asarray(both.sum(axis=0), np.float32)
+
+
+def epsilon(dtype: str, count: int) -> dict[str, Any]:
+    """Layer norms of small numbers with 1e-5 in the place of 1e-6, few rows of long ones."""
+    x = floats.widen(drawn(dtype, count, 1)[0].T, dtype)[: max(1, 2 * OUTPUTS // count)]
+    x = floats.widen(floats.round_to(x / 50, dtype), dtype)
+    meaning = operations.norm((1,), 1e-6, False, False)
+    found = enclosed(meaning, [Interval(x, x)], [x.shape], dtype)
+    centred = x - x.mean(axis=1, keepdims=True)
+    y = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    y = floats.widen(floats.round_to(y, dtype), dtype)
+    if found is None:
+        return counted(Rounding(unknown=y.size)) | {"effect": None}
+    inside = (found.low <= y) & (y <= found.high)
+    return counted(Rounding(within=int(inside.sum()), beyond=int((~inside).sum()))) | {
+        "effect": None
+    }
+
+
+def control(dtype: str, count: int) -> dict[str, Any]:
+    """Sums in a random order, fused or not, some in wider accumulators: nothing may be beyond."""
+    x, w = drawn(dtype, count, 2)
+    found, rng, told = of_sums(x, w, dtype), np.random.default_rng(count), Rounding()
+    for number in range(4):
+        order = rng.permutation(count).tolist()
+        while len(order) > 1:
+            at = int(rng.integers(0, len(order) - 1)) if number % 2 else 0
+            order[at : at + 2] = [(order[at], order[at + 1])]
+        fused = frozenset(range(count)) if number > 1 and number % 2 == 0 else frozenset()
+        y = replay(Summation(_tree(order[0]), Rounded(fused=fused)), x, w, dtype)
+        verdict, flush = found.judged(y)
+        nothing, right = np.zeros(len(y), bool), np.full(len(y), WITHIN)
+        told += Rounding.of(nothing, right, verdict, flush)
+    return counted(told)
+
+
+def _tree(pairs: Any) -> Tree:
+    """Returns nested pairs of leaves as a tree; without recursion, as they may be deep."""
+    nodes: list[tuple[int, ...]] = []
+    made: list[Any] = []
+    todo: list[tuple[Any, bool]] = [(pairs, False)]
+    while todo:
+        one, ready = todo.pop()
+        if isinstance(one, int):
+            made.append(one)
+        elif ready:
+            right, left = made.pop(), made.pop()
+            nodes.append((left, right))
+            made.append(-len(nodes))
+        else:
+            todo += [(one, True), (one[1], False), (one[0], False)]
+    return Tree.from_nodes(nodes)
+
+
+KINDS_OF_VERDICT = ("explained", "within", "beyond", "unknown")
+
+
+def counted(told: Rounding) -> dict[str, Any]:
+    return {"outputs": told.total, **{name: getattr(told, name) for name in KINDS_OF_VERDICT}}
+
+
+# what libraries give
+
+
+def pairs(target: str, dtypes: dict[str, int]) -> dict[str, Any]:
+    """Random pairs of a library's runs: all outputs that must agree, equal or not, which have no
+    right to lie outside."""
+    told, made = Rounding(), 0
+    with open_session(Target.parse(target), time_limit=600.0) as session:
+        for trial in Drawing(dtypes, KINDS, OPERATIONS).trials(target, TRIALS, 7):
+            try:
+                finding = Finding.drawn_from(trial.shapes)
+                found = compared(trial.shapes, session, session, finding.operands)
+                found.reveal(session, session, Revealer(tried=None))
+            except ProbeError:  # it refuses the operation
+                continue
+            told, made = told + _held(found), made + 1
+    return counted(told) | {"pairs": made}
+
+
+def _held(found: Comparison) -> Rounding:
+    sides = (found.left, found.pairs.left), (found.right, found.pairs.right)
+    verdicts, near = [], np.zeros(len(found.pairs), bool)
+    for side, places in sides:
+        enclosure = of_operands(side.operands, *places.T) if len(places) else None
+        if enclosure is None:
+            return Rounding()
+        verdict, flush = enclosure.judged(side.operands.y[tuple(places.T)])
+        verdict[side.reached[tuple(places.T)]] = UNKNOWN  # by what it reads without a weight
+        verdicts.append(verdict)
+        near |= flush
+    return Rounding.of(np.zeros(len(near), bool), verdicts[0], verdicts[1], near)
+
+
+def reported(target: str) -> dict[str, Any]:
+    """jax#39103 on a target: in a process of its own, with its variables."""
+    from probe import backends
+
+    where = Target.parse(target)
+    variables = backends.get("jax").environment(dict(where.switches), where.device)
+    return _counts([json.loads(_child(JAX, variables))])
+
+
+def of_model(model: Any) -> dict[str, Any]:
+    """All variations of a model, in a process of its own."""
+    code = MODEL.replace("CHOSEN", repr((model.name, model.target)))
+    return _counts(json.loads(_child(code, {}).splitlines()[-1]))
+
+
+def _counts(found: list[dict[str, Any]]) -> dict[str, Any]:
+    told = Rounding()
+    for one in found:
+        told += Rounding(*(one["rounding"][name] for name in KINDS_OF_VERDICT))
+    row = counted(told) | {"pairs": len(found)}
+    for column, name in (("decisions", "total"), ("changed", "changed"), ("proved", "proved")):
+        row[column] = sum(one["decisions"][name] for one in found)
+    return row
+
+
+def _child(code: str, variables: dict[str, str]) -> str:
+    words = [sys.executable, "-c", code]
+    ran = subprocess.run(
+        words, env=os.environ | variables, capture_output=True, text=True, check=True
+    )
+    return ran.stdout
+
+
+def conditions(function: str, left: str, right: str) -> dict[str, Any]:
+    """The smallest sets of conditions that bring a function's bits back."""
+    from probe.answers.conditions import bisect
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "probe_functions.py").write_text(FUNCTIONS)
+        sys.path.insert(0, folder)
+        try:
+            found = bisect(
+                f"probe_functions:{function}",
+                Target.parse(left),
+                Target.parse(right),
+                shapes={"x": (64, 5000)},
+            )
+        finally:
+            sys.path.remove(folder)
+    sets = None if found.sets is None else "; ".join(" and ".join(one) for one in found.sets)
+    return {"conditions": "both give the same" if sets is None else sets or "none does"}
+
+
+if __name__ == "__main__":
+    main()

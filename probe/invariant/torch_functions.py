@@ -1,0 +1,377 @@
+"""Calls of PyTorch's functions within a model in the invariant mode, and the operations below.
+
+A mode of functions sees each call: those with an implementation in a class of sizes are made by it,
+others operation by operation. Layers that are one call are run without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from inspect import signature
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+from torch import nn
+from torch.nn.functional import (
+    batch_norm,
+    conv1d,
+    conv2d,
+    conv3d,
+    gelu,
+    layer_norm,
+    linear,
+    silu,
+)
+from torch.nn.modules.module import _has_any_global_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from probe.invariant.torch_calls import Natives, told
+from probe.invariant.torch_operations import MOST, VALUES, Operators
+from probe.invariant.torch_recurrent import Steps
+from probe.recorders.torch_calls import facts
+from probe.semantics import functions
+
+_in_inference = torch.is_inference_mode_enabled
+_cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
+
+INSIDE = ("_in_projection_packed", "_in_projection")
+"""Functions of Python's that PyTorch's attention calls, and that call products themselves."""
+
+CAUGHT = ("linear", "scaled_dot_product_attention", "softmax", "dropout")
+
+
+def seen(function: Callable[..., Any], caught: dict[str, Any]) -> Callable[..., Any]:
+    """Returns a function of Python's that hands no call to a mode, and calls what is ``caught``.
+
+    PyTorch's own asks first whether there is a mode, and then a mode sees it alone.
+    """
+    names = function.__globals__ | {"has_torch_function": lambda operands: False} | caught
+    for name in (*INSIDE, function.__name__):
+        one = function.__globals__[name]
+        names[name] = FunctionType(one.__code__, names, name, one.__defaults__)
+        names[name].__kwdefaults__ = one.__kwdefaults__
+    found: Callable[..., Any] = names[function.__name__]
+    return found
+
+
+class Functions(TorchFunctionMode):
+    """Calls of functions: the frequent ones at once, the others operation by operation.
+
+    Attention with its own weights is run as the calls of functions that it is made of: within the
+    mode, and by itself where at such a call all of them but ``CAUGHT`` were exact.
+    """
+
+    def __init__(self, operators: Operators) -> None:
+        super().__init__()
+        attention = functional.multi_head_attention_forward
+        self.inside = {attention: seen(attention, {})}
+        caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
+        self.alone = {attention: seen(attention, caught)}
+        recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
+        steps = {one: Steps(one, operators.keeper, self._native) for one in recurrent}
+        self.every = self.quick = operators.quick | steps
+        self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
+        there = (getattr(functional, name) for name in CAUGHT)
+        self.caught = {one: self.every[one] for one in there}
+        self.settled: set[Any] = set()
+        """Calls of attention that are run by itself."""
+        self.plain: set[Any] = set()
+        self.always: set[Any] = set()
+        """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
+        among those; and functions of which this holds whatever they are given."""
+        self.operators = operators
+        self.operations, self.natives = Operations(operators), Natives(operators.watched)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        quick = self.quick.get(func)
+        if quick is None or _cast_anywhere() or (kwargs and not kwargs.keys() <= self.words[func]):
+            return self._otherwise(func, args, kwargs or {})
+        try:
+            found = quick(*args, **kwargs) if kwargs else quick(*args)
+        except RuntimeError:
+            if not unusual((args, kwargs)):
+                raise
+            found = NotImplemented
+        return found if found is not NotImplemented else self._otherwise(func, args, kwargs or {})
+
+    def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call that has no implementation here, or not with these arguments."""
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            return self._cast(func, args, kwargs)
+        if func in self.always and not kwargs:
+            return func(*args)
+        called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
+        for name in kwargs:
+            called += name, one if (kind := type(one := kwargs[name])) in VALUES else kind
+        plain = tuple(called)
+        if plain in self.plain:
+            return func(*args, **kwargs)
+        if func in self.alone:
+            return self._attention(func, plain, args, kwargs)
+        found, watched = self._natively(func, args, kwargs), self.natives.watched
+        if watched.plain and func not in self.every:  # a quick one is first asked
+            self._note(plain, args)
+        if not watched.plain and func not in self.caught:
+            watched.others = True
+        return found
+
+    def _attention(self, func: Any, plain: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if plain in self.settled:
+            return self.alone[func](*args, **kwargs)
+        watched, self.quick = self.natives.watched, self.caught
+        watched.others = False
+        try:
+            with self:
+                found = self.inside[func](*args, **kwargs)
+        finally:
+            self.quick = self.every
+        if not watched.others:
+            self.settled.add(plain)
+        return found
+
+    def _note(self, plain: tuple[Any, ...], args: Any) -> None:
+        """Keeps a call all of whose operations were exact: others like it are made at once.
+
+        Of one number PyTorch's functions may call other operations than of an array.
+        """
+        func = plain[0]
+        if self.operators.kinds.complex or len(self.plain) >= MOST:
+            self.plain.clear()
+            self.always.clear()
+            self.settled.clear()
+        if self.operators.kinds.complex:
+            return
+        if settled(func):
+            self.always.add(func)
+        elif all(one.ndim for one in args if isinstance(one, torch.Tensor)):
+            self.plain.add(plain)
+
+    def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call operation by operation, or of the library where it has the same bits.
+
+        A part of a model that enters ``torch.inference_mode`` is called as if it did not, but for
+        what is changed in place: see ``_composite``.
+        """
+        if not _in_inference() or getattr(func, "__name__", "_").endswith("_"):
+            return self.natives(self.operations, func, args, kwargs)
+        args, kwargs = tree_map(recorded, (args, kwargs))
+        with torch.inference_mode(False), torch.no_grad():
+            return self.natives(self.operations, func, args, kwargs)
+
+    def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
+        """Returns a function of its arguments, and whether the library's own call has its bits."""
+        found = self._natively(function, args, {})
+        return found, bool(self.natives.known.get(told(function, args, {})))
+
+    def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call within ``torch.autocast``, which a part of the model enters: its formats are
+        known where its operations arrive, and what is kept of other calls is of other formats."""
+        inside = self.inside.get(func)
+        if inside is None:
+            with self.operations:
+                return func(*args, **kwargs)
+        with self:
+            return inside(*args, **kwargs)
+
+    def _caught(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a function as the mode runs it."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self.__torch_function__(function, (), args, kwargs)
+
+        return run
+
+
+class Operations(TorchDispatchMode):
+    """Every operation of whatever code: in its class, or exact, or reported."""
+
+    def __init__(self, operators: Operators) -> None:
+        super().__init__()
+        self.operators = operators
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Read by PyTorch, which would import its compiler, in seconds, and wrap each operation.
+
+        ``Uncompiled`` keeps the compiler from all of them at once.
+        """
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if _composite(func):
+            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            odd = _in_inference() or any(one.is_inference() for one in every)
+            if odd and every and not func._schema.is_mutable:
+                args, kwargs = tree_map(recorded, (args, kwargs))
+                with torch.inference_mode(False), torch.no_grad(), self:
+                    return func(*args, **kwargs)
+            if odd:  # numbers made in that mode are changed in it alone
+                with self:
+                    return func._op_dk(COMPOSITE, *args, **kwargs)
+        if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):  # its casts are behind this operation
+                return self.operators.run(func, args, kwargs)
+        return self.operators.run(func, args, kwargs)
+
+
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
+
+
+@cache
+def settled(function: Any) -> bool:
+    """Whether a function is one operation of ATen that is exact whatever real numbers it is given:
+    a view, or a function that rounds once."""
+    name = getattr(function, "__name__", "")
+    packet = getattr(torch.ops.aten, name, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket) or not any(
+        getattr(one, name, None) is function for one in (torch, torch.Tensor, functional)
+    ):
+        return False
+    known = functions.of(functions.canonical(name))
+    every = [getattr(packet, one) for one in packet.overloads()]
+    every = [one for one in every if torch._C._dispatch_has_kernel(one.name())]  # of tensors
+    exact = known.rounds is not None and not known.either
+    return all(not _composite(one) and (exact or facts(one).view) for one in every)
+
+
+@cache
+def _composite(func: Any) -> bool:
+    """Returns whether PyTorch runs an operation as the operations that its C++ kernel calls.
+
+    In ``torch.inference_mode``, and of numbers made in it, it arrives whole, elsewhere in parts.
+    The parts are different ones in that mode (a matrix product looks whether weights require
+    gradients), and in ``func.decompose``, which prefers Python (``gru``, ``upsample_*``). So it is
+    run as it is elsewhere.
+    """
+    has, name = torch._C._dispatch_has_kernel_for_dispatch_key, func.name()
+    return bool(has(name, COMPOSITE) and not any(has(name, key) for key in KERNELS))
+
+
+def unusual(given: Any) -> bool:
+    """Returns whether a tensor among these is not strided numbers in the memory of the CPU."""
+    return any(
+        isinstance(one, torch.Tensor)
+        and (one.layout is not torch.strided or one.is_nested or one.device.type != "cpu")
+        for one in tree_leaves(given)
+    )
+
+
+def recorded(one: Any) -> Any:
+    """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
+
+    In that mode operations arrive whole, and in other parts: see ``_composite``.
+    """
+    if type(one) is not torch.Tensor or not one.is_inference() or unusual(one):
+        return one
+    with torch.inference_mode(False):
+        there = one.untyped_storage(), one.storage_offset(), one.shape, one.stride()
+        return torch.empty(0, dtype=one.dtype).set_(*there)
+
+
+# Layers of PyTorch that are called without a mode of functions, which costs more than a small one.
+#
+# The forward of these modules is one call of a function that has an implementation here; that of a
+# ``Sequential`` calls its modules one after the other. Whatever else there is, such as a module
+# with hooks, runs within the mode.
+
+
+Run = Callable[[Any, Any], Any]
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class Alone:
+    """The modules that are known. ``quick``: implementations of functions; ``mode``: all others."""
+
+    def __init__(self, quick: dict[Any, Callable[..., Any]], mode: Any) -> None:
+        self.mode = mode
+        convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
+        self.runs: dict[type, Run] = {
+            nn.Linear: _linear(quick[linear]),
+            nn.LayerNorm: _layer_norm(quick[layer_norm]),
+            nn.GELU: lambda module, x: quick[gelu](x, module.approximate),
+            nn.Sequential: self._sequential,
+            nn.SiLU: lambda module, x: quick[silu](x, module.inplace),
+            nn.Tanh: lambda module, x: quick[torch.tanh](x),
+            nn.Sigmoid: lambda module, x: quick[torch.sigmoid](x),
+            nn.Dropout: lambda module, x: NotImplemented if module.training else x,
+            **dict.fromkeys((nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), _as_it_is),
+            **dict.fromkeys(NORMS, _batch_norm(quick[batch_norm])),
+            **{one: _convolution(quick[function]) for one, function in convolutions.items()},
+        }
+
+    def of(self, module: Any) -> Run | None:
+        """Returns what runs a module of an input; None: nothing does without the mode."""
+        return None if "forward" in module.__dict__ else self.runs.get(type(module))
+
+    def _sequential(self, module: Any, x: Any) -> Any:
+        anywhere = _has_any_global_hook()
+        for part in module._modules.values():
+            there = part.__dict__
+            hooked = anywhere or any(map(there.__getitem__, HOOKS))
+            run = None if hooked or type(x) is not torch.Tensor else self.of(part)
+            y = NotImplemented if run is None else run(part, x)
+            if y is NotImplemented:
+                with self.mode:
+                    y = part(x)
+            x = y
+        return x
+
+
+def _linear(quick: Callable[..., Any]) -> Run:
+    def run(module: Any, x: Any) -> Any:
+        held = module._parameters
+        w = held.get("weight")
+        return NotImplemented if w is None else quick(x, w, held["bias"])
+
+    return run
+
+
+def _convolution(quick: Callable[..., Any]) -> Run:
+    def run(module: Any, x: Any) -> Any:
+        held = module._parameters
+        w = held.get("weight")
+        if w is None or module.padding_mode != "zeros":
+            return NotImplemented
+        words = module.stride, module.padding, module.dilation, module.groups
+        return quick(x, w, held["bias"], *words)
+
+    return run
+
+
+def _layer_norm(quick: Callable[..., Any]) -> Run:
+    def run(module: Any, x: Any) -> Any:
+        held = module._parameters
+        if "weight" not in held:
+            return NotImplemented
+        return quick(x, module.normalized_shape, held["weight"], held["bias"], module.eps)
+
+    return run
+
+
+def _batch_norm(quick: Callable[..., Any]) -> Run:
+    def run(module: Any, x: Any) -> Any:
+        held, kept = module._parameters, module._buffers
+        if module.training or "weight" not in held or kept.get("running_mean") is None:
+            return NotImplemented
+        module._check_input_dim(x)
+        parts = kept["running_mean"], kept["running_var"], held["weight"], held["bias"]
+        return quick(x, *parts, False, 0.0, module.eps)
+
+    return run
+
+
+def _as_it_is(module: Any, x: Any) -> Any:
+    """A module that moves elements or rounds once."""
+    return module.forward(x)

@@ -1,0 +1,323 @@
+"""A recording as one program of a target's library: what a compiler fuses, and what a call costs.
+
+Every operation has to be a step of a program (:mod:`probe.program`), whose values are arrays with
+the channels last. Each value of the recording has a *form* there: for each element of the program's
+array its place in the value, row by row. So whatever only gives a value another shape, or another
+order of axes, is no step at all: the value that it gives has another form of the same array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe.activations import ACTIVATIONS
+from probe.case import Case
+from probe.errors import InputError
+from probe.recording.ported import Called, Ports, Stage, activation
+from probe.recording.recording import Run
+from probe.recording.sums import Shape
+from probe.semantics import Each, Joins, Pads
+
+Key = Hashable
+"""Of a value: its number in the recording, or of one inside of an operation."""
+
+
+@dataclass
+class Whole:
+    """A program: ``specs`` with the ``reads`` and ``operands`` of each, as of the worker's request
+    ``network``. ``inputs``: arrays of its inputs; ``form``, ``shape``: of the one output."""
+
+    specs: list[dict[str, Any]] = field(default_factory=list)
+    reads: list[list[int]] = field(default_factory=list)
+    operands: list[dict[str, np.ndarray]] = field(default_factory=list)
+    inputs: list[np.ndarray] = field(default_factory=list)
+    form: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    shape: Shape = ()
+
+    def output(self, y: np.ndarray) -> np.ndarray:
+        """Returns the recording's output, of what the program gives."""
+        found = np.empty(self.form.size, y.dtype)
+        found[self.form.reshape(-1)] = y.reshape(-1)
+        return found.reshape(self.shape)
+
+
+def whole(run: Run) -> Whole:
+    """Returns a run as one program. InputError: an operation can't be a step, with the reason."""
+    return _Joined(run).made()
+
+
+def _index(shape: Shape) -> np.ndarray:
+    return np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+
+
+class _Joined:
+    """Steps as they come. ``forms``: of values, with the step that gives each (inputs: -1 and
+    down); ``fixed``: arrays of values that come from weights alone."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.ports = run, Ports(run.recording)
+        self.specs: list[dict[str, Any]] = []
+        self.reads: list[list[int]] = []
+        self.operands: list[dict[str, np.ndarray]] = []
+        self.inputs: list[int] = []
+        self.forms: dict[Key, tuple[int, np.ndarray]] = {}
+        self.fixed: dict[Key, np.ndarray] = {}
+        self.shapes: dict[Key, Shape] = {}
+        self.op = ""
+
+    def made(self) -> Whole:
+        recording = self.run.recording
+        if len(recording.outputs) != 1:
+            raise self.refused(f"it gives {len(recording.outputs)} outputs")
+        for number, value in enumerate(recording.values):
+            self.shapes[number] = value.shape
+            if self.ports.fixed[number]:
+                array = self.run.array(number)
+                if array is not None:
+                    self.fixed[number] = array
+        needed = {*recording.outputs}
+        for one in reversed(recording.operations):
+            needed.update(one.reads if needed.intersection(one.gives) else ())
+        for one in recording.operations:
+            self.op = one.name
+            if all(self.ports.fixed[n] for n in one.reads) or not needed.intersection(one.gives):
+                continue
+            keys: list[Key] = list(one.reads)
+            stages = self.ports.all_stages(one)
+            for place, stage in enumerate(stages):
+                last = place == len(stages) - 1
+                key: Key = one.gives[0] if last else (one.number, place)
+                self.shapes[key] = stage.shape
+                self.stage(stage, [keys[n] for n in stage.reads], key)
+                keys.append(key)
+        return self.pruned(recording.outputs[0])
+
+    def pruned(self, output: int) -> Whole:
+        """Returns the program, of the steps alone that its output comes from."""
+        step, form = self.forms.get(output, (-1, np.zeros(0, int)))
+        if step < 0:
+            raise self.refused("its output is an input, or a constant")
+        wanted, pending = set[int](), [step]
+        while pending:
+            number = pending.pop()
+            if number not in wanted:
+                wanted.add(number)
+                pending += [] if number < 0 else self.reads[number]
+        inputs = sorted((n for n in wanted if n < 0), reverse=True)
+        steps = sorted(n for n in wanted if n >= 0)
+        numbers = {n: place for place, n in enumerate([*inputs, *steps])}
+        given = []
+        for n in inputs:
+            value = self.inputs[-1 - n]
+            array = self.run.array(value)
+            assert array is not None
+            given.append(array.reshape(-1)[self.forms[value][1]])
+        return Whole(
+            [self.specs[n] for n in steps],
+            [[numbers[one] for one in self.reads[n]] for n in steps],
+            [self.operands[n] for n in steps],
+            given,
+            form,
+            self.shapes[output],
+        )
+
+    def refused(self, why: str) -> InputError:
+        return InputError("operation", self.op or "(none)", why, "")
+
+    def add(
+        self,
+        key: Key,
+        spec: dict[str, Any],
+        reads: Sequence[Key],
+        form: np.ndarray,
+        operands: dict[str, np.ndarray] | None = None,
+    ) -> None:
+        self.specs.append(spec)
+        self.reads.append([self.forms[one][0] for one in reads])
+        self.operands.append(operands or {})
+        self.forms[key] = len(self.specs) - 1, form
+
+    def form(self, key: Key, wanted: np.ndarray | None = None) -> np.ndarray:
+        """Returns the form of a value; an input takes the one that is ``wanted`` first, else its
+        channels come last."""
+        if key in self.forms:
+            return self.forms[key][1]
+        value = self.run.recording.values[key] if isinstance(key, int) else None
+        if value is None or value.given >= 0 or key in self.fixed:
+            raise self.refused("it reads what is no activation")
+        assert isinstance(key, int)
+        if wanted is None:
+            axis = self.ports.axes.get(key, len(value.shape) - 1)
+            wanted = np.moveaxis(_index(value.shape), axis, -1) if value.shape else _index((1, 1))
+        while wanted.ndim < 3:  # rows of channels
+            wanted = wanted[None]
+        self.inputs.append(key)
+        self.forms[key] = -len(self.inputs), wanted
+        return wanted
+
+    def stage(self, stage: Stage, keys: list[Key], key: Key) -> None:
+        """Adds a stage of an operation."""
+        if all(one in self.fixed for one in keys) and not isinstance(stage.does, Called):
+            self.fixed[key] = np.asarray(stage.does([self.fixed[one] for one in keys]))
+        elif isinstance(stage.does, Called):
+            self.call(stage.does, keys, key)
+        elif isinstance(stage.meaning, Each):
+            self.each(stage.meaning, keys, key)
+        elif isinstance(stage.meaning, Joins):
+            self.join(stage.meaning, keys, key)
+        elif isinstance(stage.meaning, Pads):
+            self.pad(stage.meaning, keys[0], key)
+        else:
+            self.moved(stage, keys[0], key)
+
+    def call(self, called: Called, keys: list[Key], key: Key) -> None:
+        spec, used = dict(called.spec), [keys[part.number] for part in called.inputs]
+        wanted = [part.taken(_index(part.whole)) for part in called.inputs]
+        given = _index(self.shapes[key])
+        rest = [one for one in keys if one not in used]
+        if any(one not in self.fixed for one in rest):
+            raise self.refused("its weights are computed from the inputs")
+        arrays: list[Any] = [self.fixed.get(one) for one in keys]
+        operands = called.operands(arrays)
+        form = self.form(used[0], wanted[0])
+        if spec["op"] == "activation" and spec["activation"] != "softmax":
+            self.add(key, spec | {"channels": form.shape[-1]}, used, form)
+            return
+        output = called.output.taken(given)
+        if spec["op"] == "sum":
+            raise self.refused("a sum is no step of a program")
+        if spec["op"] == "dense" or "kernel" not in spec:
+            for place, (one, want) in enumerate(zip(used, wanted, strict=True)):
+                other = np.swapaxes(want, -1, -2)
+                if place and np.array_equal(self.form(one, want), other):  # turned by a step before
+                    spec["transposed"] = not spec["transposed"]
+                else:
+                    self.fits(self.form(one, want), want)
+            if spec["op"] == "product":
+                self.add(key, spec, used, output)
+                return
+            if called.case is not None:  # rows of a network's positions
+                case = called.case
+                words: dict[str, Any] = {"dtype": case.dtype, "bias": case.bias}
+                words |= {"in_channels": case.in_channels, "filters": case.filters}
+                spec = Case("matmul", length=1, **words).spec()
+                operands["w"] = operands["w"][None]
+            output = output.reshape(*form.shape[:-1], output.shape[-1])
+            self.add(key, spec, used, output, operands)
+            return
+        if not np.array_equal(form, wanted[0]):
+            raise self.refused("what it reads has other axes than the value before it")
+        self.add(key, spec, used, output, operands)
+
+    def fits(self, form: np.ndarray, wanted: np.ndarray) -> None:
+        """Raises InputError where rows of channels aren't those of the value."""
+        if form.shape[-1] != wanted.shape[-1] or not np.array_equal(
+            form.reshape(-1), wanted.reshape(-1)
+        ):
+            raise self.refused("what it reads has other rows than the value before it")
+
+    def each(self, meaning: Each, keys: list[Key], key: Key) -> None:
+        shape = self.shapes[key]
+        dtype: dict[str, Any] = {"dtype": self.dtype(), "parameters": {}}
+        active = [one for one in keys if one not in self.fixed]
+        if len(keys) == 1 and meaning.word in ACTIVATIONS:
+            called = activation(meaning, self.shapes[keys[0]], dtype["dtype"])
+            form = self.form(keys[0])
+            self.add(key, dict(called.spec) | {"channels": form.shape[-1]}, active, form)
+            return
+        if len(active) == len(keys) == 2 and meaning.word in ("add", "multiply"):
+            forms = [self.form(one) for one in active]
+            alike = np.array_equal(forms[0], forms[1])
+            if not alike or any(self.shapes[one] != shape for one in active):
+                raise self.refused("what it reads has other axes on either side")
+            self.add(key, dtype | {"op": meaning.word}, active, forms[0])
+            return
+        if len(keys) != 2 or len(active) != 1 or meaning.beside or self.shapes[active[0]] != shape:
+            raise self.refused(f"{meaning.word} is no step of a program")
+        (other,) = (one for one in keys if one in self.fixed)
+        form, array = self.form(active[0]), self.fixed[other]
+        if meaning.along is not None and array.ndim == 1:
+            array = array.reshape([-1 if a == meaning.along else 1 for a in range(len(shape))])
+        lines = np.broadcast_to(array, shape).reshape(-1)[form].reshape(-1, form.shape[-1])
+        if not (lines == lines[:1]).all():
+            raise self.refused("what it reads besides is not one number a channel")
+        line, channels = np.array(lines[0]), {"channels": form.shape[-1]}
+        if meaning.word == "add" or (meaning.word == "subtract" and keys[1] == other):
+            line = -line if meaning.word == "subtract" else line  # the same to the bit
+            self.add(key, dtype | channels | {"op": "bias"}, active, form, {"b": line})
+        elif meaning.word == "multiply":
+            operands = {"scale": line, "shift": np.full_like(line, -0.0)}  # x + -0 is x
+            self.add(key, dtype | channels | {"op": "normalisation"}, active, form, operands)
+        else:
+            raise self.refused(f"{meaning.word} is no step of a program")
+
+    def dtype(self) -> str:
+        value = self.run.recording.values[self.run.recording.outputs[0]]
+        return value.dtype
+
+    def axis(self, key: Key, axis: int) -> int:
+        """Returns which axis of a value's form an axis of it is. InputError: none, or a part."""
+        form, shape = self.form(key), self.shapes[key]
+        place = np.unravel_index(form, shape)[axis % len(shape)]
+        some = [a for a in range(form.ndim) if form.shape[a] > 1 and np.diff(place, axis=a).any()]
+        if len(some) != 1 or form.shape[some[0]] != shape[axis]:
+            raise self.refused("the axis along which it joins or pads is none of the program's")
+        return some[0]
+
+    def join(self, meaning: Joins, keys: list[Key], key: Key) -> None:
+        if meaning.stacked or any(one in self.fixed for one in keys):
+            raise self.refused("it joins along a new axis, or constants")
+        axes = {self.axis(one, meaning.axis) for one in keys}
+        if len(axes) > 1:
+            raise self.refused("what it joins has different axes")
+        (axis,) = axes
+        ends = np.cumsum([self.shapes[one][meaning.axis] for one in keys])[:-1]
+        parts = np.split(_index(self.shapes[key]), ends, meaning.axis)
+        both = zip(parts, keys, strict=True)
+        forms = [part.reshape(-1)[self.form(one)] for part, one in both]
+        spec = {"op": "concat", "axis": axis, "dtype": self.dtype(), "parameters": {}}
+        self.add(key, spec, keys, np.concatenate(forms, axis))
+
+    def pad(self, meaning: Pads, one: Key, key: Key) -> None:
+        form, shape, to = self.form(one), self.shapes[one], self.shapes[key]
+        pairs = [(0, 0)] * form.ndim
+        for axis, width in enumerate(meaning.widths):
+            if any(width):
+                pairs[self.axis(one, axis)] = width
+        if any(pairs[0]) or any(pairs[-1]) or min(map(min, pairs)) < 0:
+            raise self.refused("it pads the batch or the channels, or crops")
+        inside = tuple(slice(a, a + n) for (a, _), n in zip(meaning.widths, shape, strict=True))
+        moved = np.pad(_index(to)[inside].reshape(-1)[form], pairs, constant_values=-1)
+        order = self.order(one)  # the form of what is padded, by the axes of the value before it
+        whole_form = _index(to).transpose(order).reshape(moved.shape)
+        if not (moved == whole_form)[moved >= 0].all():
+            raise self.refused("what it pads is not in the order of its axes")
+        numbers = {"value": float(meaning.value.real)} if meaning.value else {}
+        spec = {"op": "pad", "padding": [list(pair) for pair in pairs[1:-1]]}
+        words = {"dtype": self.dtype(), "channels": form.shape[-1], "parameters": numbers}
+        self.add(key, spec | words, [one], whole_form)
+
+    def order(self, key: Key) -> list[int]:
+        """Returns the axes of a value in the order of its form; those of size 1 come first."""
+        shape = self.shapes[key]
+        full = [axis for axis, size in enumerate(shape) if size > 1]
+        rest = [axis for axis in range(len(shape)) if axis not in full]
+        return [*rest, *sorted(full, key=lambda axis: self.axis(key, axis))]
+
+    def moved(self, stage: Stage, one: Key, key: Key) -> None:
+        """A value that is another's elements in another shape, or in another order of axes."""
+        assert not isinstance(stage.does, Called)
+        try:
+            places = np.asarray(stage.does([_index(self.shapes[one])])).reshape(-1)
+        except (InputError, ValueError, TypeError):
+            places = np.zeros(0, int)
+        form = self.form(one)
+        if places.size != form.size or len(np.unique(places)) != places.size:
+            raise self.refused("it leaves out or repeats elements")
+        inverse = np.empty_like(places)
+        inverse[places] = np.arange(places.size)
+        self.forms[key] = self.forms[one][0], inverse[form]
