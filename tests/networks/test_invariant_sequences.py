@@ -47,7 +47,7 @@ def require_alike(torch, module, *inputs, sizes=24):
             parts = model(*(one[start : start + size] for one in inputs))
             for part, one in zip(torch.utils._pytree.tree_leaves(parts), whole, strict=True):
                 wanted = one[start : start + size]
-                assert torch.equal(part, wanted) or torch.equal(part.isnan(), wanted.isnan()), size
+                torch.testing.assert_close(part, wanted, rtol=0, atol=0, equal_nan=True)
     return model, report
 
 
