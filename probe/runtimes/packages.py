@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from probe.errors import InputError
@@ -282,6 +282,10 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
     where = [word for name in WHEELS for word in ("--platform", name)]
     own = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
     run([*own, "--python-version", python, "--target", str(into), *requirements], what)
+
+
+find_spec = PathFinder.find_spec
+"""Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported."""
 
 
 def _python_with_pip() -> str:
