@@ -22,15 +22,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "experiments"))
 
+import numpy as np
+
 import frameworks
 import length_sweep
-import numpy as np
 import padded_network
-
+from lib.chains import description
+from lib.chains.running import Runner, content, padded
 from probe import Case, Store, Target, load
 from probe.errors import TargetError
-from probe.experiments.chains import description
-from probe.experiments.chains.running import Runner, content, padded
 from probe.launch import open_session
 from probe.sweep import sweep
 from probe.target import unavailable

@@ -46,7 +46,13 @@ HERE = Path(__file__).resolve().parent
 ROOT = Path(probe.__file__).resolve().parent.parent
 """The checkout that is recorded."""
 
-CHILD = {"OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+sys.path.append(str(ROOT / "experiments"))  # the models that experiments share
+
+CHILD = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "PYTHONPATH": f"{ROOT}:{ROOT}/experiments",
+}
 
 
 class Found(NamedTuple):
@@ -141,7 +147,7 @@ PATIENCE = 600.0
 
 
 def models(quick: bool) -> list[Any]:
-    from probe.experiments.models import every
+    from lib.models import every
 
     return [one for one in every() if not quick or (one.name, one.target) in QUICK]
 
@@ -186,8 +192,8 @@ def child_pairs(path: Path, name: str, target: str, quick: str) -> None:
 
 def walked(sides: tuple[Any, Any], target: str) -> dict[str, Any]:
     """Returns the answer about two functions or recorders, as ``first_difference`` gives it."""
+    from lib.walking import recorders
     from probe.answers.first_difference import Asked, Walked
-    from probe.experiments.walking import recorders
     from probe.recording.walk import walk
 
     left, right = recorders(sides, target)

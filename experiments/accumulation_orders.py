@@ -18,11 +18,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lib import frame
 from probe import Case, Store, Target, kernels, shard, window
 from probe.campaign import case_row, run_row
 from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
-from probe.experiments import frame
 from probe.explain.causes import explain_store
 from probe.launch import AnySession, open_session
 from probe.order.summation import Summation

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lib import frame
 from probe import Case, Target
-from probe.experiments import frame
 
 BATCHES = (1, 2, 3, 4, 8, 16, 32)
 """Each is compared with the last one."""

@@ -28,15 +28,15 @@ from typing import Any
 
 import numpy as np
 
+from lib import frame
+from lib.fuzzing import OPERATIONS, Drawing
+from lib.models import every
 from probe import Case, Store, Target, floats
 from probe.campaign import run_row
 from probe.comparison import Comparison, Finding, Revealer, Run, compared, revealed
 from probe.enclosure import UNKNOWN, WITHIN, Enclosure, Rounding, of_operands, of_sums
 from probe.enclosure.operations import Interval, enclosed
 from probe.errors import ProbeError
-from probe.experiments import frame
-from probe.experiments.fuzzing import OPERATIONS, Drawing
-from probe.experiments.models import every
 from probe.launch import open_session
 from probe.order.replay import replay
 from probe.order.summation import Rounding as Rounded
@@ -141,8 +141,8 @@ import tempfile
 from pathlib import Path
 
 import probe
-from probe.experiments.models import every, provide
-from probe.experiments.walking import recorders
+from lib.models import every, provide
+from lib.walking import recorders
 
 model = next(one for one in every() if (one.name, one.target) == CHOSEN)
 sides, found = model.sides(provide(Path(tempfile.mkdtemp()))), []

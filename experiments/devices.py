@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from lib import frame
 from probe import Case, Target
-from probe.experiments import frame
 from probe.launch import open_session
 
 NAME = "devices"

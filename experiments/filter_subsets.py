@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lib import frame
 from probe import Case, Target
-from probe.experiments import frame
 
 FILTERS = (1, 3, 8, 16, 31, 64)
 """Each is compared with the last one."""

@@ -16,12 +16,11 @@ from functools import partial
 from pathlib import Path
 
 from length_sweep import grid
-
+from lib import frame
 from probe import Case, Store, Target, load, shard
 from probe.campaign import case_row
 from probe.comparison import revealed
 from probe.errors import TargetError
-from probe.experiments import frame
 from probe.launch import AnySession, open_session
 from probe.printing import Output
 from probe.sweep.plan import output_columns

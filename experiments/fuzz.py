@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lib import frame, planted
+from lib.fuzzing import OPERATIONS, Drawing, tried
+from lib.promises import drawn, promised
 from probe import Store
 from probe.campaign import Tally
-from probe.experiments import frame, planted
-from probe.experiments.fuzzing import OPERATIONS, Drawing, tried
-from probe.experiments.promises import drawn, promised
 
 NAME = "fuzz"
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lib import frame
+from lib.conventions import measure
 from probe import Case, Store, Target
-from probe.experiments import frame
-from probe.experiments.conventions import measure
 
 ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
 FULL = Case("conv1d", 3, length=3, padding="2:0", groups=1, **ONES)

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from lib import frame
+from lib.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
 from probe import Store, Target, budget, load, shard
 from probe.campaign import run_row
 from probe.errors import InputError, ProbeError
-from probe.experiments import frame
-from probe.experiments.invariance import Counted, Made, Subject, backwards, counted, subjects, timed
 from probe.launch import open_session
 from probe.printing import Output, table
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rich.text import Text
 
+from lib import frame
 from probe import Case, Store, Target
-from probe.experiments import frame
 from probe.printing import Output, table
 from probe.sweep import sweep
 from probe.sweep.bits import TargetSummary

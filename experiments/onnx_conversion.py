@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from lib import frame
+from lib.conventions import measure
 from probe import Case, Store, Target
-from probe.experiments import frame
-from probe.experiments.conventions import measure
 from probe.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib import frame
 from probe import Case, Store, Target, shard, ulp
 from probe.campaign import run_row
 from probe.errors import InputError
-from probe.experiments import frame
 from probe.launch import InlineSession, open_session
 from probe.printing import Output, table
 from probe.sweep import sweep

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rich.text import Text
 
+from lib import frame
+from lib.chains.description import load
+from lib.padding import Measured, Request, measure
 from probe import Store, Target
-from probe.experiments import frame
-from probe.experiments.chains.description import load
-from probe.experiments.padding import Measured, Request, measure
 from probe.printing import Output
 from probe.target import unavailable
 

@@ -16,10 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from lib import frame
+from lib.conventions import measure
 from probe import Case, Store, Target
 from probe.errors import InputError
-from probe.experiments import frame
-from probe.experiments.conventions import measure
 from probe.window import equivalent
 
 FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")

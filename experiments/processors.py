@@ -16,9 +16,9 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
+from lib import frame
 from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
-from probe.experiments import frame
 from probe.installation import install, is_there
 from probe.printing import Output
 from probe.thresholds.by_order import measure, measured

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from lib import frame
+from lib.reports import Conventions, Operators, Pair, Report, ask
 from probe import Case, Store, Target, load
-from probe.experiments import frame
-from probe.experiments.reports import Conventions, Operators, Pair, Report, ask
 from probe.launch import open_session
 
 NAME = "public_reports"

@@ -1,6 +1,6 @@
 """Which models change their outputs when only batch, length, padding, threads or mode changes?
 
-Models with real weights, out of packages (`PACKAGES` of `probe/experiments/models.py`, 300 MB that
+Models with real weights, out of packages (`PACKAGES` of `experiments/lib/models.py`, 300 MB that
 are unpacked into build/models), and seeded ones: two runs that should agree, compared operation
 by operation; the first operation whose outputs differ though its inputs agree; why, replayed; what
 it comes to at the output. Half an hour on two processors.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lib import frame, models, walking
 from probe import Store
-from probe.experiments import frame, models, walking
 
 MODELS = Path(__file__).resolve().parents[1] / "build" / "models"
 """Where the packages are unpacked."""

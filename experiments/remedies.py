@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from lib import frame
+from lib.chains.description import nine_layers
+from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, schema, shard
-from probe.experiments import frame
-from probe.experiments.chains.description import nine_layers
-from probe.experiments.chains.remedies import measure_network
 from probe.printing import Output, table
 from probe.remedies import Measured, Sessions, advise, measure, rows
 

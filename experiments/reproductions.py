@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lib import frame
+from lib.trials import Drawn, attempt, draw
 from probe import Case, Store, Target, machine
-from probe.experiments import frame
-from probe.experiments.trials import Drawn, attempt, draw
 
 NAME = "reproductions"
 

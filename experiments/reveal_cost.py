@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from lib import frame
 from probe import Case, Store, Target, shard
 from probe.campaign import case_row, run_row
-from probe.experiments import frame
 from probe.launch import AnySession, open_session
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree, fprev_calls

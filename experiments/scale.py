@@ -25,11 +25,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lib import frame
 from probe import Case, Store, Target, load, shard
 from probe.answers import stored
 from probe.campaign import run_row
 from probe.errors import InputError
-from probe.experiments import frame
 from probe.launch import open_session
 from probe.printing import Output, table
 from probe.sweep import sweep

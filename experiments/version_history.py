@@ -16,9 +16,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from lib import frame
 from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
-from probe.experiments import frame
 from probe.installation import install, remove
 from probe.printing import Output
 from probe.runtimes import environments

@@ -119,7 +119,6 @@ ROOMS = {
     "shrink": "a smaller case that fails in the same way",
     "reproduction": "the folder for a bug report",
     "answers": "the functions below, and what they return",
-    "experiments": "what the scripts in experiments/ and their notebooks share",
     "cli": "the command line",
 }
 """The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""

@@ -193,26 +193,26 @@ def run(
     checkout. With --out DIR the checkout is not changed: results go to DIR/NAME, the executed
     notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
     """
-    from probe.experiments import frame
+    from probe.cli import experiment
 
-    root, start = frame.checkout(name), time.monotonic()
+    root, start = experiment.checkout(name), time.monotonic()
     own = root / "notebooks" / f"{name}.ipynb"
     store, notebook = root / "results" / name, own
     if folder is not None:
         store, notebook = folder.resolve() / name, folder.resolve() / own.name
         arguments = ("--store", str(store), *arguments)
-    status = frame.run_script(root, name, arguments, quiet=out.as_json)
+    status = experiment.run_script(root, name, arguments, quiet=out.as_json)
     ran = own.is_file() and not status and not no_notebook
     if ran:
         with out.working(f"executing {notebook.name}"):
-            frame.execute(own, notebook, None if folder is None else name)
+            experiment.execute(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
     found = {
         "experiment": name,
         "status": status,
-        "results": frame.from_here(store),
-        "notebook": frame.from_here(notebook) if ran else None,
+        "results": experiment.from_here(store),
+        "notebook": experiment.from_here(notebook) if ran else None,
         "seconds": round(time.monotonic() - start, 1),
     }
     if not status or out.as_json:

@@ -1,4 +1,4 @@
-"""Draws the pictures of answers and reproductions; ``probe.experiments`` has the notebooks'.
+"""Draws the pictures of answers and reproductions; ``experiments/lib`` has the notebooks'.
 
 ``pictures`` has the colours and the pictures of counts and distances, ``trees`` those of sums.
 Every function draws into axes that it is given.

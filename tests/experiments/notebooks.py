@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from probe.experiments.frame import execute
+from probe.cli.experiment import execute
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lib import notebook
 from probe import load, machine
-from probe.experiments import notebook
 from tests.experiments.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]

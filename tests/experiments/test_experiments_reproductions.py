@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from lib import trials
+from lib.trials import attempt, draw
 from probe import load
 from probe.case import Case
 from probe.errors import StoreError
-from probe.experiments import trials
-from probe.experiments.trials import attempt, draw
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target

@@ -8,11 +8,11 @@ import numpy as np
 import pandas
 import pytest
 
+from lib import fuzzing, planted, promises, referee
+from lib.fuzzing import Drawing, Trial, tried
 from probe import Case, Target, load, operands
 from probe.comparison import Shapes
 from probe.errors import InputError
-from probe.experiments import fuzzing, planted, promises, referee
-from probe.experiments.fuzzing import Drawing, Trial, tried
 from probe.launch import open_session
 from probe.store import Store
 from tests.experiments.notebooks import pictures

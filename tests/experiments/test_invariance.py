@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lib import invariance as subjects
+from lib import invariance_torch as layers
 from probe import floats, load
-from probe.experiments import invariance as subjects
-from probe.experiments import invariance_torch as layers
 from tests.experiments.notebooks import pictures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.experiments import machines
+from lib import machines
 
 STORE = Path(__file__).parents[2] / "results" / "devices"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lib import models, walking
+from lib.variations import Model, Variation
 from probe import load
-from probe.experiments import models, walking
-from probe.experiments.variations import Model, Variation
 from probe.store import Store
 from tests.experiments.notebooks import pictures
 

@@ -110,6 +110,7 @@ np.savez("inputs.npz", x=np.ones((8, 64), np.float32))
 np.savez("rows.npz", x=np.random.default_rng(1).normal(size=(32, 96)).astype(np.float32))
 """
     (folder / "model.py").write_text(MODEL)
+    (folder / "experiments").symlink_to(ROOT / "experiments")  # models of the checkout
     ran(folder, [sys.executable, "-c", script])
     return folder
 

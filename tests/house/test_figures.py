@@ -10,7 +10,7 @@ import pytest
 
 import install
 import probe
-from probe.experiments import notebook
+from lib import notebook
 
 ROOT = Path(__file__).parents[2]
 AMD = "amd-epyc-fam25-model17-avx512"

@@ -83,6 +83,13 @@ def test_imports_point_to_the_left(module):
             assert ORDER.index(room(other)) < place, f"{module} imports {other}"
 
 
+def test_the_package_needs_nothing_of_the_laboratory():
+    """``experiments/lib`` isn't installed: a wheel has to do without it."""
+    laboratory = {"lib", "experiments", "tests"}
+    for module, path in FILES.items():
+        assert not laboratory & {name.partition(".")[0] for name in imported(path)}, module
+
+
 def test_there_is_no_cycle():
     graph = {module: imported(path) & set(FILES) - {module} for module, path in FILES.items()}
     while graph:

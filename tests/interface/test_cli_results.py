@@ -10,9 +10,8 @@ import nbformat
 import pytest
 
 from probe import machine
-from probe.cli import shell
+from probe.cli import experiment, shell
 from probe.errors import ProbeError
-from probe.experiments import frame
 from probe.store import Store
 from tests.interface.commands import in_this_process
 
@@ -216,7 +215,7 @@ def test_a_cell_that_fails_is_one_line(checkout):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
-        frame.execute(path)
+        experiment.execute(path)
     assert path.read_bytes() == before
 
 

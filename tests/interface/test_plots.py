@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
+from lib import pictures
 from probe import plots
-from probe.experiments import pictures
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

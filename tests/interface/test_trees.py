@@ -13,8 +13,8 @@ matplotlib.use("agg")
 
 from matplotlib.figure import Figure
 
+from lib import sums
 from probe.case import Case
-from probe.experiments import sums
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.plots import trees

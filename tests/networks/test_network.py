@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from lib.chains.description import from_json, load, nine_layers
 from probe.errors import InputError
-from probe.experiments.chains.description import from_json, load, nine_layers
 
 CHAINS = {
     "valid": [{"op": "conv1d", "kernel": 3}, {"op": "max_pool1d", "kernel": 2}] * 2,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lib.chains import safe
+from lib.chains.checks import differing
+from lib.chains.description import from_json
+from lib.chains.running import content
+from lib.chains.safe import SafeLengths
 from probe import Target
-from probe.experiments.chains import safe
-from probe.experiments.chains.checks import differing
-from probe.experiments.chains.description import from_json
-from probe.experiments.chains.running import content
-from probe.experiments.chains.safe import SafeLengths
 from probe.launch import InlineSession
 
 NETWORK = from_json(

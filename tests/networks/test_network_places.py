@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from lib.chains.comparison import Comparer
+from lib.chains.description import from_json
+from lib.chains.places import Places
+from lib.chains.running import Runner
+from lib.chains.safe import SafeLengths
 from probe import Target
-from probe.experiments.chains.comparison import Comparer
-from probe.experiments.chains.description import from_json
-from probe.experiments.chains.places import Places
-from probe.experiments.chains.running import Runner
-from probe.experiments.chains.safe import SafeLengths
 from probe.launch import Session
 from probe.recording import place
 from probe.target import unavailable

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lib.chains.chain import Layer
+from lib.chains.comparison import Comparer
+from lib.chains.description import from_json
+from lib.chains.running import Runner, content
 from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
-from probe.experiments.chains.chain import Layer
-from probe.experiments.chains.comparison import Comparer
-from probe.experiments.chains.description import from_json
-from probe.experiments.chains.running import Runner, content
 from probe.launch import InlineSession
 from probe.remedies.cases import Remedied
 from probe.remedies.remedy import candidates

@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from lib.chains.checks import differing
+from lib.chains.comparison import Comparer
+from lib.chains.description import from_json, nine_layers
+from lib.chains.layerwise import CUT, Layerwise
+from lib.chains.running import Runner, content, padded
+from lib.chains.safe import SafeLengths
+from lib.padding import Request, measure
 from probe import Store, Target, load, ulp
 from probe.comparison import decisions
 from probe.errors import InputError
-from probe.experiments.chains.checks import differing
-from probe.experiments.chains.comparison import Comparer
-from probe.experiments.chains.description import from_json, nine_layers
-from probe.experiments.chains.layerwise import CUT, Layerwise
-from probe.experiments.chains.running import Runner, content, padded
-from probe.experiments.chains.safe import SafeLengths
-from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
 from probe.target import unavailable
 

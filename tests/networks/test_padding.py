@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import probe
+from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
-from probe.experiments import nine_layers
 from probe.padding.kept import index
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import probe
+from lib.chains.description import nine_layers
+from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
-from probe.experiments.chains.description import nine_layers
-from probe.experiments.chains.remedies import measure_network
 from probe.launch import InlineSession, Session
 from probe.remedies import Remedied, advise, candidates, measure
 from probe.remedies import cases as of_cases

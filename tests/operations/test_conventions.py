@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lib import conventions
+from lib import windows as diagrams
+from lib.conventions import measure
+from lib.windows import Readings
 from probe import Case, Store, Target, load
 from probe.answers.explain import predicted
 from probe.errors import TargetError
-from probe.experiments import conventions
-from probe.experiments import windows as diagrams
-from probe.experiments.conventions import measure
-from probe.experiments.windows import Readings
 from probe.launch import InlineSession
 
 matplotlib.use("agg")

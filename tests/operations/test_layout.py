@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import probe
+from lib.chains.description import from_json
 from probe import Case, backends, layout, window
 from probe.backends import rewritten
 from probe.backends.contract import Backend, Operator, Unsupported
 from probe.comparison import Comparison, Finding, Pairs, Shapes, compared, run
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
-from probe.experiments.chains.description import from_json
 from probe.order.functions import FunctionSession, Own
 from probe.remedies.cases import exact_sums
 from probe.remedies.remedy import Measured

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lib.reports import Conventions, Operators, Pair, Report, ask
+from lib.reports.answers import answer
 from probe import Case, Store, Target, load
-from probe.experiments.reports import Conventions, Operators, Pair, Report, ask
-from probe.experiments.reports.answers import answer
 from probe.launch import open_session
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lib.trials import attempt, draw
 from probe import load, machine
-from probe.experiments.trials import attempt, draw
 from probe.store import Store
 
 STORE = Path(__file__).parents[2] / "results" / "length_sweep"

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from lib.chains.description import load
 from probe import memory, operands
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.experiments.chains.description import load
 from probe.sweep.plan import Plan
 
 SMALL = 1 << 20  # so that nothing is lost where a refusal fails to come

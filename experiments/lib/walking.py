@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from lib.models import every
+from lib.variations import Model, Variation
 from probe import machine, shard
 from probe.campaign import Row, Tally, run_row
 from probe.errors import ProbeError, TargetError
-from probe.experiments.models import every
-from probe.experiments.variations import Model, Variation
 from probe.launch import open_session
 from probe.progress import Tell, silent
 from probe.recording import RECORDERS

@@ -1,8 +1,8 @@
 """The network of the original report, as a model of each library: recorded like any other.
 
-``probe network probe.experiments.nine_layers:keras --fixed 4096 --lengths 1..4``, or ``:torch``
+``probe network experiments/lib/nine_layers.py:keras --fixed 4096 --lengths 1..4``, or ``:torch``
 with ``--shape x=1x1x1x4096``. Eight times a convolution and a max-pool, made for 4,096 positions;
-its numbers are those of :func:`probe.experiments.chains.description.nine_layers`.
+its numbers are those of :func:`lib.chains.description.nine_layers`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.experiments.chains.description import nine_layers
+from lib.chains.description import nine_layers
 
 
 def torch_module(**words: Any) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lib.chains.geometry import Requirement
+from lib.chains.running import content, padded
+from lib.chains.safe import SafeLengths
 from probe import ulp
-from probe.experiments.chains.geometry import Requirement
-from probe.experiments.chains.running import content, padded
-from probe.experiments.chains.safe import SafeLengths
 
 
 def differing(

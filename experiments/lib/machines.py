@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 
-from probe.experiments import pictures
-from probe.experiments.notebook import in_order, newest
+from lib import pictures
+from lib.notebook import in_order, newest
 from probe.store.results import Results, load
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from probe.campaign import Campaign, Part, Row, Sessions, Tally, case_row
-from probe.errors import InputError, NotASum, TargetError
-from probe.experiments.reports.answers import (
+from lib.reports.answers import (
     Answer,
     Conventions,
     Pair,
@@ -16,6 +14,8 @@ from probe.experiments.reports.answers import (
     answer,
     smallest,
 )
+from probe.campaign import Campaign, Part, Row, Sessions, Tally, case_row
+from probe.errors import InputError, NotASum, TargetError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from lib.chains.chain import Network
 from probe import operation
-from probe.experiments.chains.chain import Network
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.operands import normal

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.errors import ProbeError
-from probe.experiments import keras_models, torch_models
-from probe.experiments.variations import (
+from lib import keras_models, torch_models
+from lib.variations import (
     ALL,
     PADDING,
     THREADS,
@@ -30,6 +29,7 @@ from probe.experiments.variations import (
     normal,
     sides_of,
 )
+from probe.errors import ProbeError
 
 PACKAGES = """
     silero-vad==6.2.3

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.experiments import torch_models
-from probe.experiments.invariance import Group, Made, Question, Subject
-from probe.experiments.invariance_torch import (
+from lib import torch_models
+from lib.invariance import Group, Made, Question, Subject
+from lib.invariance_torch import (
     KINDS,
     SEED,
     THREADS,
@@ -23,14 +23,14 @@ from probe.experiments.invariance_torch import (
     orders,
     read,
 )
-from probe.experiments.models import provide
+from lib.models import provide
 
 BATCH = 64
 EVERY = tuple(range(1, BATCH + 1))
 SOME = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64)
 TIMED = (1, 2, 8, 16, 32)
 FOLDER = Path(__file__).resolve().parents[2] / "build" / "models"
-"""Where the packages of ``probe.experiments.models`` are unpacked."""
+"""Where the packages of ``lib.models`` are unpacked."""
 
 Build = Callable[[Any], Any]
 
@@ -63,7 +63,7 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
 
 def nine_layers(torch: Any) -> Any:
     """The network of the first report: eight times convolution, ReLU and max-pool, and one more."""
-    from probe.experiments.chains.description import load
+    from lib.chains.description import load
 
     nn, parts = torch.nn, []
     for layer in load("nine-layers").layers:

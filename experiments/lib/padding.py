@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from lib.chains import comparison
+from lib.chains.chain import Network
+from lib.chains.checks import differing, kept
+from lib.chains.comparison import Comparer, PaddedComparison
+from lib.chains.layerwise import Layerwise
+from lib.chains.running import Runner, content, padded
+from lib.chains.safe import SafeLengths
 from probe import ulp
 from probe.campaign import Campaign, Part, Row, Tally
 from probe.comparison import decisions
 from probe.errors import TargetError
-from probe.experiments.chains import comparison
-from probe.experiments.chains.chain import Network
-from probe.experiments.chains.checks import differing, kept
-from probe.experiments.chains.comparison import Comparer, PaddedComparison
-from probe.experiments.chains.layerwise import Layerwise
-from probe.experiments.chains.running import Runner, content, padded
-from probe.experiments.chains.safe import SafeLengths
 from probe.launch import AnySession, InlineSession, open_session
 from probe.progress import Tell
 from probe.store import Store, load

@@ -1,7 +1,7 @@
 """Draws comparisons and causes from a store, for the notebooks.
 
 Every function draws into axes that it is given, and knows frames as ``probe.load`` and
-``probe.experiments.notebook`` give them, but neither experiments nor files.
+``lib.notebook`` give them, but neither experiments nor files.
 """
 
 from __future__ import annotations

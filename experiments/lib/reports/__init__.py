@@ -5,7 +5,7 @@ does all of it for a store. The threads themselves are data of an experiment: no
 one.
 """
 
-from probe.experiments.reports.answers import Conventions, Operators, Pair, Report
-from probe.experiments.reports.asking import ask
+from lib.reports.answers import Conventions, Operators, Pair, Report
+from lib.reports.asking import ask
 
 __all__ = ["Conventions", "Operators", "Pair", "Report", "ask"]

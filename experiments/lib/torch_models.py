@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from probe.experiments.variations import ALL, Function, Variation, sides_of
+from lib.variations import ALL, Function, Variation, sides_of
 
 
 def seeded(make: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from lib.chains.geometry import Geometry, ReceptiveField, windows
 from probe import memory, operation
 from probe.arguments import by, padding_text
 from probe.case import Case
 from probe.errors import InputError
-from probe.experiments.chains.geometry import Geometry, ReceptiveField, windows
 from probe.geometry import Padding, Windows
 from probe.operation import SPLICE
 

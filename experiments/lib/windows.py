@@ -1,4 +1,4 @@
-"""Reads and draws the windows that ``probe.experiments.conventions`` stored.
+"""Reads and draws the windows that ``lib.conventions`` stored.
 
 On a line and on a map: blue is read, grey and hatched is padding; a row or a colour is one output.
 """

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from lib.fuzzing import MISTAKE, PATIENCE, Drawing
+from lib.referee import Arrays, Referee, Unrefereed
 from probe import machine, operands, ulp
 from probe.answers.thresholds import Switching
 from probe.campaign import Campaign, Part, Row, Tally, case_row
 from probe.case import Case
 from probe.errors import InputError, ProbeError
-from probe.experiments.fuzzing import MISTAKE, PATIENCE, Drawing
-from probe.experiments.referee import Arrays, Referee, Unrefereed
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store, parquet

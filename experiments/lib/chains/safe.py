@@ -26,12 +26,12 @@ from itertools import product
 
 import numpy as np
 
+from lib.chains.chain import Layer, Network
+from lib.chains.geometry import Agrees, Geometry
+from lib.chains.geometry import lengths as lengths_of
+from lib.chains.places import Places
+from lib.chains.running import Runner, content, session_for
 from probe import operation, ulp, window
-from probe.experiments.chains.chain import Layer, Network
-from probe.experiments.chains.geometry import Agrees, Geometry
-from probe.experiments.chains.geometry import lengths as lengths_of
-from probe.experiments.chains.places import Places
-from probe.experiments.chains.running import Runner, content, session_for
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, TRANSPOSED
 from probe.operands import normal
@@ -270,7 +270,7 @@ class SafeLengths:
         return len({*self._capacities, *(length for length, _ in self._bounds)})
 
     def agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
-        """Says which outputs agree: see :data:`probe.experiments.chains.geometry.Agrees`."""
+        """Says which outputs agree: see :data:`lib.chains.geometry.Agrees`."""
         key = number, size, shift
         if key not in self._masks:
             self._masks[key] = self._agrees(*key)

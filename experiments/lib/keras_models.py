@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.experiments.variations import ALL, Function, Variation, sides_of
+from lib.variations import ALL, Function, Variation, sides_of
 
 
 def calibrated(name: str, size: int) -> Any:

@@ -20,7 +20,7 @@ from probe.invariant.classes import Entry, Sizes, digest
 from probe.invariant.telling import products
 from probe.order.summation import ranges
 
-SUBJECTS = ("probe.experiments.invariance_models", "probe.experiments.invariance_programs")
+SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
 
 PATIENCE = 2e-3  # s that are timed at a time

@@ -1,10 +1,10 @@
 """Measures every remedy of a chain on a target: which valid lengths keep the full run's bits.
 
 A remedy is exact where, at the least padded length that has all activations that read content,
-every layer adds each of them as in the full run (:mod:`probe.experiments.chains.safe`), with the
+every layer adds each of them as in the full run (:mod:`lib.chains.safe`), with the
 remedy on both sides. ``pad`` is the default at the lengths for which that holds: a little longer.
 ``layerwise`` is the default with every layer padded by itself
-(:mod:`probe.experiments.chains.layerwise`). What is found exact is run on operands as well.
+(:mod:`lib.chains.layerwise`). What is found exact is run on operands as well.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from lib.chains.chain import Network
+from lib.chains.comparison import as_float64
+from lib.chains.layerwise import Layerwise
+from lib.chains.running import Runner, content, padded
+from lib.chains.safe import SafeLengths
 from probe import floats, ulp
 from probe.errors import InputError, TargetError
-from probe.experiments.chains.chain import Network
-from probe.experiments.chains.comparison import as_float64
-from probe.experiments.chains.layerwise import Layerwise
-from probe.experiments.chains.running import Runner, content, padded
-from probe.experiments.chains.safe import SafeLengths
 from probe.launch import InlineSession
 from probe.progress import Tell
 from probe.remedies.cases import Sessions, Timers, Work, few

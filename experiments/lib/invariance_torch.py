@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.experiments.invariance import Group, Made, Question, Subject
+from lib.invariance import Group, Made, Question, Subject
 
 LARGEST = 4096
 SETS = (101, 102, 103)  # seeds of telling operands: not those by which the classes are found

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from lib.chains.chain import Layer, Network, check_dtype
 from probe import arguments
 from probe.activations import ACTIVATIONS
 from probe.arguments import by, choice, count, flag, sizes
 from probe.errors import InputError
-from probe.experiments.chains.chain import Layer, Network, check_dtype
 from probe.geometry import Padding
 from probe.operands import normal
 from probe.operation import OF_NETWORKS, OPERATIONS

@@ -22,7 +22,7 @@ import numpy as np
 from probe.errors import InputError
 
 if TYPE_CHECKING:
-    from probe.experiments.chains.chain import Layer, Network
+    from lib.chains.chain import Layer, Network
 
 NEVER = np.iinfo(np.int64).max
 """The lowest content position read by what reads none."""

@@ -16,12 +16,12 @@ from functools import partial
 
 import numpy as np
 
+from lib.referee import Referee, Unrefereed
 from probe import machine, ulp
 from probe.campaign import Campaign, Part, Row, Sessions, Tally, case_row
 from probe.case import Case
 from probe.comparison import Comparison, Finding, Revealer, Shapes, compared
 from probe.errors import InputError, ProbeError
-from probe.experiments.referee import Referee, Unrefereed
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store, parquet

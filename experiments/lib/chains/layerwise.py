@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib.chains.chain import Layer, Network
+from lib.chains.geometry import Agrees, Geometry
+from lib.chains.running import Run, padded
+from lib.chains.safe import SafeLengths
 from probe.errors import InputError
-from probe.experiments.chains.chain import Layer, Network
-from probe.experiments.chains.geometry import Agrees, Geometry
-from probe.experiments.chains.running import Run, padded
-from probe.experiments.chains.safe import SafeLengths
 from probe.operation import SPLICE
 
 CUT = 500_000

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from lib.chains.chain import Layer, Network
+from lib.chains.geometry import Geometry, Requirement, Shared
+from lib.chains.running import Run, Runner, content, padded, session_for
 from probe import comparison, floats, ulp
 from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
-from probe.experiments.chains.chain import Layer, Network
-from probe.experiments.chains.geometry import Geometry, Requirement, Shared
-from probe.experiments.chains.running import Run, Runner, content, padded, session_for
 from probe.launch import AnySession
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation

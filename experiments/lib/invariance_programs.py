@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lib.invariance import Made, Subject
+from lib.invariance_torch import SEED, batches, orders
+from lib.keras_models import calibrated
 from probe import stable
-from probe.experiments.invariance import Made, Subject
-from probe.experiments.invariance_torch import SEED, batches, orders
-from probe.experiments.keras_models import calibrated
 from probe.progress import without_stderr
 
 BATCH = 32
