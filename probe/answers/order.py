@@ -10,7 +10,7 @@ import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case, require_length
-from probe.comparison import Run, revealed
+from probe.comparison import CaseRun, revealed
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.summation import functions
@@ -29,7 +29,7 @@ DRAWN = 3
 class Ordered(Answer):
     """Says how every output of one call is added. ``found.orders`` is None if this is unknown."""
 
-    found: Run
+    found: CaseRun
 
     def report(self) -> dict[str, Any]:
         """``ranges`` of a summation: start, stop, ... of the flat indices of its outputs."""
@@ -109,7 +109,7 @@ class Ordered(Answer):
         return trees.summations([(orders.summations[number], outputs[number]) for number in ranked])
 
 
-def _orders(side: Run) -> list[dict[str, Any]]:
+def _orders(side: CaseRun) -> list[dict[str, Any]]:
     """Returns the summations of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []

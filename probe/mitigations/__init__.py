@@ -5,12 +5,12 @@
 orders (never by luck), compare it with the exact sums, and time all in turns in one run.
 """
 
-from probe.mitigations.cases import Remedied, Sessions, measure
+from probe.mitigations.cases import RemediedSession, RemedySessions, measure
 from probe.mitigations.remedy import (
     Advice,
-    Found,
     Measured,
     Remedy,
+    RemedyResult,
     advise,
     candidates,
     report,
@@ -19,11 +19,11 @@ from probe.mitigations.remedy import (
 
 __all__ = [
     "Advice",
-    "Found",
     "Measured",
-    "Remedied",
+    "RemediedSession",
     "Remedy",
-    "Sessions",
+    "RemedyResult",
+    "RemedySessions",
     "advise",
     "candidates",
     "measure",

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.mitigations.invariants import DOC, NAME, Invariant, call
-from probe.padding.search import Graph, Serves, Sized
+from probe.mitigations.invariants import DOC, NAME, InvariantResult, call
+from probe.padding.search import PaddedModel, SafeSize, Serves
 
 TURNS = 7
 """Runs of each way, in turns, whose median is reported."""
@@ -27,7 +27,7 @@ DOCS = {
 
 
 def judged(
-    graph: Graph, sizes: Sequence[Sized], at: int, invariant: Invariant | None = None
+    graph: PaddedModel, sizes: Sequence[SafeSize], at: int, invariant: InvariantResult | None = None
 ) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
 
@@ -81,7 +81,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
     }
 
 
-def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
+def _of_mode(found: InvariantResult, sizes: Sequence[SafeSize]) -> dict[str, Any]:
     """Returns the invariant mode as a way."""
     why = found.refusal
     if found.differing:

@@ -36,7 +36,7 @@ class _Task:
 
 
 @dataclass
-class _Group:
+class _OpenGroup:
     """Positions that have answered alike so far, and the part of their tree that follows."""
 
     positions: np.ndarray
@@ -45,14 +45,14 @@ class _Group:
     children: list[list[int]] = field(default_factory=list)  # leaf k as k, node m as ~m, as in Tree
     answers: list[np.ndarray] = field(default_factory=list)  # of this round, a row per chunk
 
-    def part(self, positions: np.ndarray) -> _Group:
+    def part(self, positions: np.ndarray) -> _OpenGroup:
         """Returns the same for some of the positions, to be continued apart."""
         children = [list(c) for c in self.children]
-        return _Group(positions, self.read, list(self.tasks), children, list(self.answers))
+        return _OpenGroup(positions, self.read, list(self.tasks), children, list(self.answers))
 
 
 @dataclass(frozen=True)
-class Found:
+class RevealedTree:
     """One tree and where it was found: filters and positions (batch x spatial, flat)."""
 
     tree: Tree
@@ -61,7 +61,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOutputs:
     """Outputs that fit no tree, with the answer that showed it."""
 
     evidence: str
@@ -75,7 +75,7 @@ def reveal_trees(
     leaves: list[np.ndarray],
     apart: bool = False,
     wanted: np.ndarray | None = None,
-) -> tuple[list[Found], list[Refused]]:
+) -> tuple[list[RevealedTree], list[RefusedOutputs]]:
     """Returns the summation tree of every wanted output.
 
     ``classes`` (positions,) is each position's window class and ``leaves[class]`` the leaves that
@@ -87,18 +87,18 @@ def reveal_trees(
     bias = masks.operator.summands
     if wanted is None:
         wanted = np.ones((masks.operator.positions, masks.operator.filters), bool)
-    found: list[Found] = []
-    refused: list[Refused] = []
+    found: list[RevealedTree] = []
+    refused: list[RefusedOutputs] = []
     teams = [_Team(filters, []) for filters in _teams(masks, leaves, wanted, apart)]
     for team in teams:
         positions = np.flatnonzero(wanted[:, team.filters].any(axis=1))
         for number, read in enumerate(leaves):
             members = positions[classes[positions] == number]
             if len(members) and len(read) > 1:
-                team.groups.append(_Group(members, read, [_Task(read, -1, 0)]))
+                team.groups.append(_OpenGroup(members, read, [_Task(read, -1, 0)]))
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
-                found.append(Found(alone, team.filters, members))
+                found.append(RevealedTree(alone, team.filters, members))
     found += _regular(masks, teams)
     while any(team.groups for team in teams):
         _round(masks, teams)
@@ -107,7 +107,7 @@ def reveal_trees(
     return found, refused
 
 
-def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
+def _regular(masks: Masks, teams: list[_Team]) -> Iterator[RevealedTree]:
     """Yields what can be guessed and proved of long sums; the groups keep what must be asked for
     all.
 
@@ -120,24 +120,24 @@ def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
         for group in groups:
             trees, left = proved_trees(masks, team.filters, group.positions, group.read, guesses)
             for tree, positions in trees:
-                yield Found(tree, team.filters, positions)
+                yield RevealedTree(tree, team.filters, positions)
             if len(left):
                 team.groups.append(group.part(left))
                 guesses = 0
 
 
 def _absorb_all(
-    team: _Team, bias: int, found: list[Found], refused: list[Refused]
-) -> Iterator[_Group]:
+    team: _Team, bias: int, found: list[RevealedTree], refused: list[RefusedOutputs]
+) -> Iterator[_OpenGroup]:
     """Turns a round's answers into trees, refusals, and the groups that have more to ask."""
     for group in team.groups:
         evidence = _absorb(group)
         if evidence:
-            refused.append(Refused(evidence, team.filters, group.positions))
+            refused.append(RefusedOutputs(evidence, team.filters, group.positions))
         elif group.tasks:
             yield group
         else:
-            found.append(Found(_tree(group, bias), team.filters, group.positions))
+            found.append(RevealedTree(_tree(group, bias), team.filters, group.positions))
 
 
 @dataclass
@@ -145,7 +145,7 @@ class _Team:
     """Filters that share their orders, and the groups of positions still being worked on."""
 
     filters: np.ndarray
-    groups: list[_Group]
+    groups: list[_OpenGroup]
 
 
 def _teams(
@@ -184,7 +184,7 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
         survivors = masks.survivors(leaves)
         for part in parts:
             team, table = teams[part.team], part.table(survivors)
-            pieces: list[_Group] = []
+            pieces: list[_OpenGroup] = []
             for group in team.groups:
                 rows = np.searchsorted(keys[part.team], _pairs(group, masks.size))
                 rows = rows[(rows >= part.start) & (rows < part.stop)] - part.start
@@ -192,13 +192,13 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
             team.groups = pieces
 
 
-def _pairs(group: _Group, size: int) -> np.ndarray:
+def _pairs(group: _OpenGroup, size: int) -> np.ndarray:
     """Returns the group's questions as numbers, first leaf * size + other leaf, ascending."""
     numbers = [task.leaves[0] * size + task.leaves[1:] for task in group.tasks]
     return np.sort(np.concatenate(numbers))
 
 
-def _distribute(group: _Group, table: np.ndarray, rows: np.ndarray) -> Iterator[_Group]:
+def _distribute(group: _OpenGroup, table: np.ndarray, rows: np.ndarray) -> Iterator[_OpenGroup]:
     """Yields the group, or its parts where positions answered differently, with the answers
     noted."""
     if not len(rows):
@@ -226,7 +226,7 @@ def column_labels(table: np.ndarray) -> np.ndarray:
     return label.reshape(-1)
 
 
-def _absorb(group: _Group) -> str:
+def _absorb(group: _OpenGroup) -> str:
     """Turns a round's answers into nodes and further tasks; the evidence if they fit no tree."""
     survivors = np.concatenate(group.answers)
     group.answers = []
@@ -245,7 +245,7 @@ def _absorb(group: _Group) -> str:
     return ""
 
 
-def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
+def _grow(group: _OpenGroup, task: _Task, sizes: np.ndarray) -> str:
     """Hangs the path from the task's first leaf to its root; queues what branches off it."""
     first, rest = int(task.leaves[0]), task.leaves[1:]
     pair = f"with p{first} = +M, p{{}} = -M and all other products 1 the output is {{:g}}"
@@ -274,7 +274,7 @@ def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
     return ""
 
 
-def _queue(group: _Group, branch: np.ndarray, parent: int, total: int, task: _Task) -> None:
+def _queue(group: _OpenGroup, branch: np.ndarray, parent: int, total: int, task: _Task) -> None:
     """A branch of one leaf is a child at once; a longer one is a task.
 
     A task costs the fewest questions when it starts from its deepest leaf: the first one where a
@@ -292,7 +292,7 @@ def _queue(group: _Group, branch: np.ndarray, parent: int, total: int, task: _Ta
     group.tasks.append(_Task(branch, parent, total, start))
 
 
-def _tree(group: _Group, bias: int) -> Tree:
+def _tree(group: _OpenGroup, bias: int) -> Tree:
     """Returns the finished tree.
     Nodes were found from leaf to root and outwards: sort them here."""
     above = {~c: n for n, children in enumerate(group.children) for c in children if c < 0}
