@@ -1,8 +1,8 @@
 """Changes an operator or a number of the package, one at a time, and sees whether a test notices.
 
-    python .ci/mutate.py --count 40 --seed 1                # drawn from order, comparison, ...
+    python .ci/mutate.py --count 40 --seed 1                # drawn from summation, comparison, ...
     python .ci/mutate.py --only probe/ulp.py --count 10
-    python .ci/mutate.py --at probe/order/tree.py:140 --count 5
+    python .ci/mutate.py --at probe/summation/tree.py:140 --count 5
     python .ci/mutate.py --seed 1 --list                     # the changes, and runs nothing
 
 A change is made in a copy of the checkout, where the test files that import the module run, the
@@ -34,7 +34,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
-    "probe/order": ("tests/orders", "tests/numbers"),
+    "probe/summation": ("tests/orders", "tests/numbers"),
     "probe/comparison": ("tests/orders",),
     "probe/semantics": ("tests/recording",),
     "probe/ulp.py": ("tests/numbers", "tests/orders"),
@@ -163,11 +163,11 @@ def _of_texts(node: ast.AST) -> bool:
     )
 
 
-def tests_of(path: str, texts: dict[str, str]) -> list[str]:
+def tests_of(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     """Returns the test files that are to notice a change in a module, the closest first.
 
-    ``texts``: of every test file. First that of the module's name, then those that import it, those
-    that import its room, and the rest of the room's folders.
+    ``texts``: of every test file. That of the module's name, and those that import it; if there are
+    none, or with ``wide``, those that import its room too, and then the rest of the room's folders.
     """
     module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     room, _, own = module.rpartition(".")
@@ -189,7 +189,9 @@ def tests_of(path: str, texts: dict[str, str]) -> list[str]:
         elif any(line.startswith(f"from {room}") for line in imports):
             rank = 2
         ranks[name] = rank, len(text)
-    return sorted(ranks, key=lambda name: ranks[name])
+    most = 3 if wide or not any(rank < 2 for rank, _ in ranks.values()) else 1
+    some = [name for name, (rank, _) in ranks.items() if rank <= most]
+    return sorted(some, key=lambda name: ranks[name])
 
 
 class Copy:
@@ -275,14 +277,14 @@ def drawn(only: list[str], at: str, count: int, seed: int) -> list[Mutation]:
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
-def run(changes: list[Mutation]) -> list[Mutation]:
+def run(changes: list[Mutation], wide: bool = False) -> list[Mutation]:
     """Runs the tests of every change, prints what came of it, and returns what was missed."""
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
         texts = copy.texts()
         for change in changes:
-            why = copy.noticed(change, tests_of(change.path, texts))
+            why = copy.noticed(change, tests_of(change.path, texts, wide))
             print(
                 f"{'caught' if why else 'MISSED'} {change}" + f"  [{why}]" * bool(why), flush=True
             )
@@ -301,13 +303,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which of them are drawn")
     parser.add_argument("--only", action="append", default=[], help="a file or a folder")
     parser.add_argument("--at", default="", metavar="FILE[:LINE]", help="changes of one line")
+    parser.add_argument("--wide", action="store_true", help="ask all tests of the rooms")
     parser.add_argument("--list", action="store_true", help="print the changes alone")
     given = parser.parse_args()
     changes = drawn(given.only, given.at, given.count, given.seed)
     if given.list:
         print("\n".join(map(str, changes)))
         return 0
-    return 1 if run(changes) else 0
+    return 1 if run(changes, given.wide) else 0
 
 
 if __name__ == "__main__":
