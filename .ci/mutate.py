@@ -163,7 +163,7 @@ def _of_texts(node: ast.AST) -> bool:
     )
 
 
-def tests_of(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
+def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     """Returns the test files that are to notice a change in a module, the closest first.
 
     ``texts``: of every test file. That of the module's name, and those that import it; if there are
@@ -284,7 +284,7 @@ def run(changes: list[Mutation], wide: bool = False) -> list[Mutation]:
         copy = Copy(Path(folder))
         texts = copy.texts()
         for change in changes:
-            why = copy.noticed(change, tests_of(change.path, texts, wide))
+            why = copy.noticed(change, near(change.path, texts, wide))
             print(
                 f"{'caught' if why else 'MISSED'} {change}" + f"  [{why}]" * bool(why), flush=True
             )
