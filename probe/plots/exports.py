@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, TypeAlias
 
-from probe.order.summation import Summation
-from probe.order.tree import BIAS, Tree, product
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree, product
 
 Nested: TypeAlias = "int | str | dict[str, Any]"
 

@@ -9,9 +9,9 @@ import pytest
 
 import probe
 from probe.errors import InputError
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.plots import exports
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 
 
 def random_tree(leaves, seed, widest=2):
