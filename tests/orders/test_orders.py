@@ -14,11 +14,12 @@ from probe.case import Case, require_length
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
 from probe.summation import orders as orders_room
+from probe.summation.fprev import fprev_calls
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import _Work, reveal
 from probe.summation.reveal import ASKED, Answers
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree, fprev_calls
+from probe.summation.tree import BIAS, Tree
 from probe.summation.windows import reveal_windows
 from probe.target import Target
 
