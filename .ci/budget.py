@@ -1,0 +1,130 @@
+"""The house's numbers: how large it is, and what a reader has to hold in mind.
+
+    python .ci/budget.py            # every number beside its limit in .ci/budget.toml
+
+A test compares them with the tree. Whoever goes over a limit raises it in the same commit and says
+why in the comment above it: a house grows a line at a time, and nobody notices.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import io
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMITS = Path(__file__).with_suffix(".toml")
+
+MANY = 6
+"""Parameters that a reader still keeps apart; more want a value of their own."""
+
+
+def files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def lines(paths: list[Path]) -> int:
+    return sum(path.read_text().count("\n") for path in paths)
+
+
+def comments(paths: list[Path]) -> int:
+    """Lines with a comment, but those that speak to a tool."""
+    tools = ("# type:", "# noqa", "# fmt:", "# pragma", "#!")
+    found = 0
+    for path in paths:
+        tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        said = (t.string for t in tokens if t.type == tokenize.COMMENT)
+        found += sum(not text.startswith(tools) for text in said)
+    return found
+
+
+def defined(trees: dict[Path, ast.Module]) -> tuple[dict[str, set[Path]], dict[str, set[Path]]]:
+    """Classes at any depth and functions of modules, by name: the files that they stand in."""
+    classes, functions = collections.defaultdict(set), collections.defaultdict(set)
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].add(path)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                functions[node.name].add(path)
+    return classes, functions
+
+
+def parameters(trees: dict[Path, ast.Module]) -> Iterator[tuple[int, str, Path]]:
+    """How many each function takes, without the object that it is a method of."""
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                of = node.args
+                names = [one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs)]
+                yield len(names) - (names[:1] in (["self"], ["cls"])), node.name, path
+
+
+def called_once(trees: dict[Path, ast.Module]) -> float:
+    """Percent of the modules' private functions whose name stands once more in their file: a jump
+    for the reader, unless it has a name worth having."""
+    once = every = 0
+    for tree in trees.values():
+        named = collections.Counter(
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name | ast.Attribute)
+        )
+        own = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] == "_"]
+        every += len(own)
+        once += sum(named[name] == 1 for name in own)
+    return 100 * once / max(every, 1)
+
+
+def measured() -> dict[str, float]:
+    package, tests = files("probe"), files("tests")
+    trees = {path: ast.parse(path.read_text()) for path in package}
+    classes, functions = defined(trees)
+    own = {name: paths for name, paths in functions.items() if name[0] != "_"}
+    return {
+        "package_lines": lines(package),
+        "package_files": len(package),
+        "test_lines": lines(tests),
+        "laboratory_lines": lines(files("experiments")),
+        "class_names_twice": sum(len(paths) > 1 for paths in classes.values()),
+        "function_names_twice": sum(len(paths) > 1 for paths in functions.values()),
+        "public_function_names_twice": sum(len(paths) > 1 for paths in own.values()),
+        "functions_of_many_parameters": sum(n > MANY for n, _, _ in parameters(trees)),
+        "private_functions_called_once_percent": round(called_once(trees), 1),
+        "comments_percent": round(100 * comments(package) / lines(package), 2),
+    }
+
+
+AT_LEAST = {"comments_percent"}
+"""Numbers that may not fall; all others may not rise."""
+
+
+def limits() -> dict[str, float]:
+    return tomllib.loads(LIMITS.read_text())
+
+
+def over(found: dict[str, float], allowed: dict[str, float]) -> list[str]:
+    """A line for each number that is not within its limit."""
+    told = []
+    for name, value in found.items():
+        way = "more" if name in AT_LEAST else "less"
+        beyond = value < allowed[name] if way == "more" else value > allowed[name]
+        if beyond:
+            told.append(
+                f"{name}={value}: the limit is {allowed[name]}; make it {way}, "
+                f"or change .ci/budget.toml in this commit and say why above the number"
+            )
+    return told
+
+
+if __name__ == "__main__":
+    found, allowed = measured(), limits()
+    for name, value in found.items():
+        print(f"{name:40} {value:>8,} {allowed[name]:>8,}")
+    sys.exit(bool(over(found, allowed)))
