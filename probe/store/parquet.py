@@ -153,11 +153,11 @@ def counting(stored: Stored, name: str) -> np.ndarray | None:
         return None
     keep = np.zeros(stored.count(name), bool)
     if len(keep):
-        chosen = PAIR if differences else schema.keys(name)
-        tables = {"found": _numbered(stored, name, chosen)}
+        tables = {"found": _numbered(stored, name, PAIR if differences else schema.keys(name))}
         if differences:
-            tables["comparisons"] = _numbered(stored, "comparisons", (*PAIR, "kept"))
-        keep[_asked(_LISTED if differences else _latest(name), tables)] = True
+            tables["stated"] = _numbered(stored, "comparisons", (*PAIR, "kept"))
+        last = f"({kept('comparisons', 'stated', '')})"
+        keep[_asked(kept(name, "found", last), tables)] = True
     return keep
 
 
@@ -175,35 +175,39 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
     ):
         return keep
     keep[:] = False
-    keep[_asked(_latest(name), {"found": (rows.schema, rows.to_batches())})] = True
+    keep[_asked(kept(name, "found", ""), {"found": (rows.schema, rows.to_batches())})] = True
     return keep
 
 
-def _back(columns: Sequence[str]) -> str:
-    """Returns SQL for a row's number among those with equal ``columns`` (nulls are), last first."""
-    return f"row_number() OVER (PARTITION BY {_names(columns)} ORDER BY place DESC)"
+def kept(name: str, rows: str, comparisons: str, machine: Sequence[str] = ()) -> str:
+    """Returns SQL for the rows of a table that count.
 
-
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{one}"' for one in columns)
-
-
-_LISTED = f"""
-    WITH last AS (SELECT * FROM comparisons QUALIFY {_back(PAIR)} = 1),
-    counted AS (SELECT *, {_back(PAIR)} AS back FROM found)
-    SELECT counted.place FROM counted JOIN last
-    ON {" AND ".join(f'counted."{one}" IS NOT DISTINCT FROM last."{one}"' for one in PAIR)}
-    WHERE back <= kept
-"""
-"""Of every comparison, as it was measured last, the last ``kept`` of its differences."""
-
-
-def _latest(name: str) -> str:
-    """Returns the query for rows that no later one replaces."""
-    query = f"SELECT place FROM found QUALIFY {_back(schema.keys(name))} = 1"
+    ``rows``: the relation with all of them, in which ``place`` ascends with time and ``batch`` is
+    the same for those that were written together; ``comparisons``: that of differences' owners.
+    ``machine``: a further column whose values share no row. SQL takes nulls in keys as equal here.
+    """
+    if name == "differences":  # the last ``kept`` ones of their comparison as it was measured last
+        pair = [*PAIR, *machine]
+        same = " AND ".join(f'd."{one}" IS NOT DISTINCT FROM c."{one}"' for one in pair)
+        return f"""
+            SELECT d.* FROM (SELECT *, {_back(pair)} AS back FROM {rows}) d
+            JOIN {comparisons} c ON {same} WHERE d.back <= c.kept
+        """
+    query = f"SELECT * FROM {rows} QUALIFY {_back([*schema.keys(name), *machine])} = 1"
     if name in TOGETHER:
-        query += f" AND batch = max(batch) OVER (PARTITION BY {_names(TOGETHER[name])})"
+        apart = quoted([*TOGETHER[name], *machine])
+        query += f" AND batch = max(batch) OVER (PARTITION BY {apart})"
     return query
+
+
+def _back(columns: Sequence[str]) -> str:
+    """Returns SQL for a row's number among those with equal ``columns``, the last one's being 1."""
+    return f"row_number() OVER (PARTITION BY {quoted(columns)} ORDER BY place DESC)"
+
+
+def quoted(columns: Sequence[str]) -> str:
+    """Returns names of columns as SQL has them."""
+    return ", ".join(f'"{one}"' for one in columns)
 
 
 def _asked(query: str, tables: Mapping[str, Numbered]) -> np.ndarray:
@@ -222,7 +226,7 @@ def _asked(query: str, tables: Mapping[str, Numbered]) -> np.ndarray:
             reader = pa.RecordBatchReader.from_batches(form, watched(batches))
             cursor.register(name, reader)
         try:
-            found = cursor.sql(query).to_arrow_table().column("place")
+            found = cursor.sql(f"SELECT place FROM ({query})").to_arrow_table().column("place")
         except Exception as error:
             raise (failed or [error])[0] from None
         return np.asarray(found.to_numpy().astype(np.int64))
