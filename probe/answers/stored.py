@@ -66,9 +66,9 @@ def _stored(found: Results) -> dict[str, Any]:
         ),
     )
     for entry in targets:
-        place = (entry["machine"], entry["target"])
-        entry["failures"] = failures.pop(place, 0)
-        entry["causes"] = causes.get((*place, entry["vary"]), {})
+        where = entry["machine"], entry["target"]
+        entry["failures"] = failures.pop(where, 0)
+        entry["causes"] = causes.get((*where, entry["vary"]), {})
     targets += [
         dict.fromkeys([*BY, *_NOTHING])
         | _NOTHING
