@@ -51,7 +51,7 @@ def judged(
         calls[NAME] = call(invariant, graph, at, least)
     program = getattr(graph.opened, "end_to_end", None)
     if program is None:
-        took = _timed(calls)
+        took = timed(calls)
     else:  # of a recording replayed on a target, what its library takes for all of it in one call
         inputs = {size: graph.inputs(at, size) for size in calls if size != NAME}
         ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
@@ -121,8 +121,8 @@ def _verdict(one: Serves) -> str:
     return "exact" if one.by_order == "same" else "not known"
 
 
-def _timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
-    """Medians of seconds by name, run in turns."""
+def timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Returns medians of seconds by name, run in turns."""
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for run in calls.values():
         run()  # the first one may compile
