@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from probe.cluster.nodes import Cluster, Kinds, Node, Reply, misshapen
+from probe.cluster.nodes import Cluster, DaskNode, Kinds, Reply, misshapen
 
 Shards = TypeVar("Shards")
 Lot = TypeVar("Lot", bound="Queue[Any]")
@@ -72,7 +72,7 @@ class Dealer(ABC, Generic[Lot]):
         """Returns what is asked of a node, as JSON has it."""
 
     @abstractmethod
-    def take(self, queue: Lot, shard: Any, node: Node, answer: dict[str, Any]) -> None:
+    def take(self, queue: Lot, shard: Any, node: DaskNode, answer: dict[str, Any]) -> None:
         """Judges an answer and stores it. ValueError: why it is not believed."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Dealer(ABC, Generic[Lot]):
     def bind(self, queue: Lot) -> None:
         """Chooses the kind of a queue that has none yet."""
 
-    def refused(self, node: Node, queue: Lot | None) -> None:
+    def refused(self, node: DaskNode, queue: Lot | None) -> None:
         """Records that a node is refused: at a shard of a queue, or when it joined."""
 
     def steps(self) -> Iterator[None]:
@@ -97,7 +97,7 @@ class Dealer(ABC, Generic[Lot]):
                     self.refused(node, None)
             yield
 
-    def nodes(self, queue: Lot) -> list[Node]:
+    def nodes(self, queue: Lot) -> list[DaskNode]:
         """Returns the nodes of a queue's kind; those with its target, if there are any."""
         alike = [
             node

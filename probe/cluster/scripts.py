@@ -18,7 +18,7 @@ from typing import Any
 from probe.cluster import answers
 from probe.cluster import node as remote
 from probe.cluster.dealing import EACH, Dealer, Queue
-from probe.cluster.nodes import Cluster, Node, opened
+from probe.cluster.nodes import Cluster, DaskNode, opened
 from probe.errors import ClusterError
 from probe.progress import Tell
 from probe.shard import Shard
@@ -67,7 +67,7 @@ class _Scripts(Dealer[ScriptQueue]):
         self.queues = [self._queue(label) for label in sorted({n.label for n in cluster.good()})]
 
     def _queue(self, label: str) -> ScriptQueue:
-        kinds: dict[str, list[Node]] = defaultdict(list)
+        kinds: dict[str, list[DaskNode]] = defaultdict(list)
         for node in self.cluster.good():
             if node.label == label:
                 kinds[node.run("*")["run_id"]].append(node)
@@ -106,7 +106,7 @@ class _Scripts(Dealer[ScriptQueue]):
         part = Shard(shard, queue.total).text
         return {"name": self.name, "digest": self.digest, "quick": self.quick, "shard": part}
 
-    def take(self, queue: ScriptQueue, shard: int, node: Node, answer: dict[str, Any]) -> None:
+    def take(self, queue: ScriptQueue, shard: int, node: DaskNode, answer: dict[str, Any]) -> None:
         """Stores a shard's tables where ``--shard`` would."""
         if answer["status"]:
             lines = [line for line in answer["stderr"].splitlines() if line.strip()]

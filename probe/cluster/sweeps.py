@@ -23,7 +23,7 @@ from probe.case import Case
 from probe.cluster import answers
 from probe.cluster import node as remote
 from probe.cluster.dealing import EACH, Dealer, Queue
-from probe.cluster.nodes import Cluster, Node, opened
+from probe.cluster.nodes import Cluster, DaskNode, opened
 from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
 from probe.shard import Shard
@@ -108,7 +108,7 @@ def sweep(
     with opened(address, [one.target.text for one in targets], note) as cluster:
         _require_labels(cluster, targets)
         with ExitStack() as stores:
-            job = _Sweeps(cluster, asking, folder, progress, stores)
+            job = _ClusterSweep(cluster, asking, folder, progress, stores)
             interrupted = job.run(targets)
     kept = None if folder is None else str(folder)
     if folder is not None and len(job.stores) == 1:
@@ -145,7 +145,7 @@ class SweepQueue(Queue[Values]):
     digests: tuple[str, str] | None = None
 
 
-class _Sweeps(Dealer[SweepQueue]):
+class _ClusterSweep(Dealer[SweepQueue]):
     def __init__(
         self,
         cluster: Cluster,
@@ -185,7 +185,7 @@ class _Sweeps(Dealer[SweepQueue]):
 
     def bind(self, queue: SweepQueue) -> None:
         """Chooses the kind of node: one with the target, with rows already, of most processes."""
-        kinds: dict[tuple[str, str], list[Node]] = defaultdict(list)
+        kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
         for one in self.cluster.good():
             if queue.wanted.label in (None, one.label):
                 kinds[one.label, one.run(queue.text).get("run_id", "")].append(one)
@@ -237,7 +237,9 @@ class _Sweeps(Dealer[SweepQueue]):
         values = list(dict.fromkeys([queue.control, *shard]))
         return self.asking.question(queue.wanted.target, values)
 
-    def take(self, queue: SweepQueue, shard: Values, node: Node, answer: dict[str, Any]) -> None:
+    def take(
+        self, queue: SweepQueue, shard: Values, node: DaskNode, answer: dict[str, Any]
+    ) -> None:
         """Judges a shard's tables, and stores the rows that were asked for."""
         tables, asked = answers.unpacked(answer["tables"]), self.question(queue, shard)
         run_id = answers.judged_run(tables, queue.text, queue.expected)
@@ -281,7 +283,7 @@ class _Sweeps(Dealer[SweepQueue]):
             self._record(queue, "lost", f"not run: {why}", value)
         self._tell(queue, len(shard))
 
-    def refused(self, node: Node, queue: SweepQueue | None) -> None:
+    def refused(self, node: DaskNode, queue: SweepQueue | None) -> None:
         """Records a refused node once: with the target at which it was, or with all of them."""
         if node.number not in self.recorded:
             self.recorded.add(node.number)
@@ -309,7 +311,7 @@ class _Sweeps(Dealer[SweepQueue]):
         self.progress(self.done, self.total, queue.wanted.text)
 
 
-def _threads(nodes: Sequence[Node]) -> int:
+def _threads(nodes: Sequence[DaskNode]) -> int:
     return sum(one.threads for one in nodes)
 
 
