@@ -21,14 +21,14 @@ import numpy as np
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigations import DOC, INVARIANT
 from probe.padding.kept import apart
-from probe.padding.search import SETS, Graph, Serves, Sized
-from probe.recording.subject import Called, leaves, of_function
+from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
+from probe.recording.subject import FunctionSubject, leaves, of_function
 
 APART = "the model runs in a process of its own"
 
 
 @dataclass
-class Invariant:
+class InvariantResult:
     """What became of it. ``refusal``: why there is none, or why its verdict is not known.
 
     ``report``: the mode's own, None where it could not be made. ``differing``: kept outputs with
@@ -66,8 +66,8 @@ class Invariant:
 
 
 def of_graph(
-    graph: Graph, sizes: Sequence[Sized], model: Any, table: str | Path | None = None
-) -> Invariant:
+    graph: PaddedModel, sizes: Sequence[SafeSize], model: Any, table: str | Path | None = None
+) -> InvariantResult:
     """Makes a model invariant over the contents and the full size, and compares its runs.
 
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
@@ -75,45 +75,82 @@ def of_graph(
     """
     wanted, given = _sizes(graph, sizes), graph.inputs(graph.fixed, graph.fixed)
     try:
-        taken = _taken(graph, model, given)
-        invariant = import_module("probe.stable").invariant
-        wrapped = isinstance(graph.opened, Called) and taken is not graph.opened.function
-        arrays = wrapped and not graph.opened.torch
-        example = tuple(given.values()) if arrays else _example(taken, given)
-        made = invariant(taken, wanted, example=example, table=table)
-        found = Invariant(model=made[0], report=made[1], of_arrays=arrays)
+        found = _made(graph.opened, model, wanted, given, table)
         _compare(found, graph, sizes)
     except InputError as error:
         if error.name in ("table", "sizes"):
             raise
-        return Invariant(f"{error.why}; {error.todo}" if error.todo else error.why)
+        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
     except ProbeError as error:
-        return Invariant(str(error))
+        return InvariantResult(str(error))
     except Exception as error:  # a library refuses what it likes
-        return Invariant(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     _doubt(found, "length" in wanted)
     if table is not None:
         found.report.save(table)
     return found
 
 
+def of_runs(
+    opened: Any,
+    model: Any,
+    sizes: Mapping[str, list[int]],
+    runs: Sequence[Mapping[str, np.ndarray]],
+    differing: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], int],
+) -> InvariantResult:
+    """Makes a model invariant over some sizes, and compares two runs of it, the larger one second.
+
+    ``differing``: counts the outputs of two runs that must agree and don't.
+    """
+    try:
+        found = _made(opened, model, sizes, runs[1])
+        found.differing = differing(*(running(found, given)() for given in runs))
+    except InputError as error:
+        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
+    except ProbeError as error:
+        return InvariantResult(str(error))
+    except Exception as error:  # a library refuses what it likes
+        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    _doubt(found, "length" in sizes)
+    return found
+
+
+def _made(
+    opened: Any, model: Any, sizes: Mapping[str, list[int]], given: Any, table: Any = None
+) -> InvariantResult:
+    """Returns the mode of a model, not compared yet; ``given``: its inputs at the full size."""
+    taken = _taken(opened, model, given)
+    invariant = import_module("probe.stable").invariant
+    wrapped = isinstance(opened, FunctionSubject) and taken is not opened.function
+    arrays = wrapped and not opened.torch
+    example = tuple(given.values()) if arrays else _example(taken, given)
+    made = invariant(taken, sizes, example=example, table=table)
+    return InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
+
+
 def call(
-    found: Invariant, graph: Graph, content: int, size: int, seed: int = 0
+    found: InvariantResult, graph: PaddedModel, content: int, size: int, seed: int = 0
 ) -> Callable[[], list[np.ndarray]]:
-    """Returns what runs it, again and again; as ``Graph.call``."""
-    given = graph.inputs(content, size, seed)
+    """Returns what runs it, again and again; as ``PaddedModel.call``."""
+    return running(found, graph.inputs(content, size, seed))
+
+
+def running(
+    found: InvariantResult, given: Mapping[str, np.ndarray]
+) -> Callable[[], list[np.ndarray]]:
+    """Returns what runs it on inputs by name, again and again."""
     runs: Callable[[], list[np.ndarray]]
     try:
         if found.of_arrays:
             runs = of_function(lambda: found.model(*given.values())).plain
         else:
-            runs = Called(found.model).recorder(given).plain
+            runs = FunctionSubject(found.model).recorder(given).plain
         return runs
     except InputError:  # what it gives are NumPy's arrays
         return lambda: [np.asarray(one) for one in leaves(found.model(*given.values()))]
 
 
-def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
+def _sizes(graph: PaddedModel, sizes: Sequence[SafeSize]) -> dict[str, list[int]]:
     """Returns the sizes that the mode is made for."""
     contents = sorted({*(one.content for one in sizes), graph.fixed})
     if set(graph.along.values()) == {0}:
@@ -122,40 +159,40 @@ def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
     return {"batch": sorted(batches), "length": contents}
 
 
-def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
+def _taken(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> Any:
     """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
-    if hasattr(graph.opened, "side"):
+    if hasattr(opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
-    if not isinstance(graph.opened, Called):
+    if not isinstance(opened, FunctionSubject):
         return model
-    if graph.opened.torch:
-        return graph.opened.function
-    recorder: Any = graph.opened.recorder(given)
+    if opened.torch:
+        return opened.function
+    recorder: Any = opened.recorder(given)
     kind = type(getattr(recorder, "inner", recorder)).__module__
     of_torch = kind == "probe.recorders.torch"
-    return _as_module(graph.opened.function) if of_torch else graph.opened.function
+    return _as_module(opened.function) if of_torch else opened.function
 
 
 def _as_module(function: Callable[..., Any]) -> Any:
     """Returns a PyTorch module that calls a function of arrays."""
     torch = import_module("torch")
 
-    class Function(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class MeasuredFunction(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, *arrays: Any) -> Any:
             return function(*arrays)
 
-    return Function().eval()
+    return MeasuredFunction().eval()
 
 
 def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     """Returns inputs of the full size: tensors for a module of PyTorch that takes some."""
-    if not callable(model) or not Called(model).torch:
+    if not callable(model) or not FunctionSubject(model).torch:
         return tuple(given.values())
     torch = import_module("torch")
     return tuple(torch.from_numpy(np.array(one)) for one in given.values())
 
 
-def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
+def _compare(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSize]) -> None:
     """Runs every content at its least size and at the full one, and the unchanged model there."""
     found.keeps = True
     for one in sizes:
@@ -170,7 +207,7 @@ def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
             found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
 
 
-def _doubt(found: Invariant, along_length: bool) -> None:
+def _doubt(found: InvariantResult, along_length: bool) -> None:
     """Notes what keeps a verdict from being known, and what did not hold of a table."""
     told = found.report.to_json()
     left, limited = dict(told.get("left", {})), dict(told.get("limited", {}))
@@ -191,7 +228,7 @@ DOCS = {
 
 
 def judged(
-    graph: Graph, sizes: Sequence[Sized], at: int, invariant: Invariant | None = None
+    graph: PaddedModel, sizes: Sequence[SafeSize], at: int, invariant: InvariantResult | None = None
 ) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
 
@@ -215,7 +252,7 @@ def judged(
         calls[INVARIANT] = call(invariant, graph, at, least)
     program = getattr(graph.opened, "end_to_end", None)
     if program is None:
-        took = _timed(calls)
+        took = timed(calls)
     else:  # of a recording replayed on a target, what its library takes for all of it in one call
         inputs = {size: graph.inputs(at, size) for size in calls if size != INVARIANT}
         ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
@@ -245,7 +282,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
     }
 
 
-def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
+def _of_mode(found: InvariantResult, sizes: Sequence[SafeSize]) -> dict[str, Any]:
     """Returns the invariant mode as a way."""
     why = found.refusal
     if found.differing:
@@ -285,8 +322,8 @@ def _verdict(one: Serves) -> str:
     return "exact" if one.by_order == "same" else "not known"
 
 
-def _timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
-    """Medians of seconds by name, run in turns."""
+def timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Returns medians of seconds by name, run in turns."""
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for run in calls.values():
         run()  # the first one may compile

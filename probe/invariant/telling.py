@@ -79,7 +79,7 @@ def products(
     return x, w, b
 
 
-class Rows(ABC):
+class IndependentRows(ABC):
     """An operation whose samples, along axis 0, have nothing to do with each other.
 
     ``key`` says all that decides its bits but the number of samples.
@@ -97,11 +97,11 @@ class Rows(ABC):
 
     @abstractmethod
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``."""
+        """As ``classes.Checkable.mark``."""
 
     @abstractmethod
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
+        """As ``classes.Checkable.ready``."""
 
     @property
     def kept(self) -> int:
@@ -133,7 +133,7 @@ class Tools(NamedTuple):
     container: Callable[[Any], tuple[np.ndarray, str]]
 
 
-class Asked(Rows):
+class TestedRows(IndependentRows):
     """Rows that are asked with sets of telling operands."""
 
     sets = SETS
@@ -165,7 +165,7 @@ class Asked(Rows):
         return lambda: self.call(samples, parameters)
 
 
-class Samples(Asked):
+class IndependentSamples(TestedRows):
     """Any function of samples along axis 0, whose shapes and options are in its name.
 
     ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.
@@ -208,7 +208,7 @@ ODD = 4  # zeros and subnormal numbers of either sign, in pairs
 SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
 
 
-class ByPlace(Rows):
+class ByPlace(IndependentRows):
     """A function of one element, such as tanh: its bits may change with the place in a vector.
 
     It is called on flat tensors, ``inputs`` of them. The values that are held at places are zeros

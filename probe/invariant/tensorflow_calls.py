@@ -21,7 +21,7 @@ from probe import floats
 from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan
-from probe.invariant.telling import Rows, Tensors, products, spread
+from probe.invariant.telling import IndependentRows, Tensors, products, spread
 from probe.recorders.tensorflow_values import array, run, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
@@ -90,19 +90,19 @@ def _taken(x: Any, at: np.ndarray) -> Any:
 TOOLS = telling.Tools(FORMATS, tensor, repeated, _taken, container)
 
 
-class Asked(telling.Asked):
-    """As ``telling.Asked``, of TensorFlow."""
+class TensorFlowTestedRows(telling.TestedRows):
+    """As ``telling.TestedRows``, of TensorFlow."""
 
     tools = TOOLS
 
 
-class Samples(telling.Samples, Asked):
-    """As ``telling.Samples``, of TensorFlow. ``variables``: their handles are among ``held``."""
+class TensorFlowSamples(telling.IndependentSamples, TensorFlowTestedRows):
+    """As ``telling.IndependentSamples``, of TensorFlow. ``variables``: handles among ``held``."""
 
     variables: Sequence[Any] = ()
 
 
-class Product(Asked):
+class MatrixProduct(TensorFlowTestedRows):
     """Rows times a matrix: w (channels, filters), or (filters, channels) if it is ``turned``."""
 
     def __init__(self, channels: int, filters: int, dtype: Any, turned: bool) -> None:
@@ -124,7 +124,7 @@ class Product(Asked):
         return Case("dense", in_channels=self.channels, filters=self.filters, dtype=dtype)
 
 
-class Contraction(Asked):
+class Contraction(TensorFlowTestedRows):
     """Sums of products of two operands, by letters: ``labels`` of both and of the outcome.
 
     Letters that only the operands have are added over. ``paired``: both operands have samples, and
@@ -148,7 +148,7 @@ class Contraction(Asked):
         self.paired, self.function = paired, function
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``: the products of each outcome cancel."""
+        """As ``TensorFlowTestedRows.drawn``: the products of each outcome cancel."""
         one, two, out = self.labels
         sizes = {
             letter: size
@@ -181,7 +181,7 @@ def _spread_out(
     return np.broadcast_to(opened, shape)
 
 
-class Convolution(Asked):
+class TensorFlowConvolution(TensorFlowTestedRows):
     """A convolution of one spatial size, channels last: samples are those of the batch.
 
     ``op``: TensorFlow's name of it; ``words``: its attributes. ``sizes``: of one transposed sample.
@@ -226,7 +226,7 @@ class Convolution(Asked):
         return run(self.op, given, self.attributes, 1)[0]
 
     def case(self) -> Case | None:
-        """As ``Rows.case``: of those that keep to the words of ``Case``."""
+        """As ``IndependentRows.case``: of those that keep to the words of ``Case``."""
         rank, padding = len(self.shape) - 1, _word(self.words.get("padding"))
         if self.op != "Conv2D" or padding not in ("SAME", "VALID"):
             return None
@@ -249,14 +249,14 @@ NAMED = ("strides", "dilations", "padding", "explicit_paddings")
 """The attributes that are part of a convolution's name."""
 
 
-class ByPlace(telling.ByPlace):
+class TensorFlowByPlace(telling.ByPlace):
     """As ``telling.ByPlace``, of TensorFlow."""
 
     tools, tried = TOOLS, 1_531
     pieces = (1 << 24,)
 
 
-class Softmax(Samples):
+class Softmax(TensorFlowSamples):
     """A softmax of rows, whose exponentials are computed in vectors and tails too.
 
     The numbers of a row are those whose exponentials show the difference, below the largest; there
@@ -276,7 +276,7 @@ class Softmax(Samples):
 @cache
 def _exponents(dtype: Any) -> np.ndarray:
     """Negative numbers, those first whose exponential one element alone sees differently."""
-    told = ByPlace("Exp", dtype, tf.exp).values()
+    told = TensorFlowByPlace("Exp", dtype, tf.exp).values()
     below = told[told < -0.01]
     return -np.arange(1, 20) / 7 if len(below) < 2 else below
 
@@ -292,7 +292,7 @@ def _said(value: Any) -> str:
 class Runner:
     """Calls an operation by plans."""
 
-    def __init__(self, operation: Rows) -> None:
+    def __init__(self, operation: IndependentRows) -> None:
         self.operation = operation
         self._places: dict[tuple[int, int, int], Any] = {}
 

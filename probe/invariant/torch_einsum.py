@@ -24,10 +24,10 @@ import torch
 from probe.invariant.telling import products
 from probe.invariant.torch_calls import (
     FORMATS,
-    Apart,
-    Asked,
-    Linear,
+    AlignedLinear,
     Tensors,
+    TorchLinear,
+    TorchTestedRows,
     held,
     laid,
     misplaced,
@@ -38,8 +38,8 @@ from probe.invariant.torch_calls import (
 from probe.invariant.torch_products import Products
 
 
-class OnePair(Linear):
-    """As a ``Linear``, as the product of one pair of matrices, which is what an einsum calls."""
+class OnePair(TorchLinear):
+    """As a ``TorchLinear``, as the product of one pair of matrices: what an einsum calls."""
 
     own = False
 
@@ -54,10 +54,10 @@ class OnePair(Linear):
         return torch.bmm(x[None], columns[None], out=where)[0]
 
 
-class Grouped(Asked):
+class Grouped(TorchTestedRows):
     """Rows (groups, channels) times weights (groups, channels, filters), group by group.
 
-    ``at`` as of ``Linear``.
+    ``at`` as of ``TorchLinear``.
     """
 
     def __init__(self, groups: int, channels: int, filters: int, dtype: Any, at: int) -> None:
@@ -202,13 +202,13 @@ class Einsum:
         given = inputs.split(",")
         if not arrow or "." in equation or len(given) != len(operands):
             return NotImplemented
-        for at, (one, two) in zip(combinations(range(len(given)), 2), combinations(given, 2)):
+        for at in combinations(range(len(given)), 2):
+            both = "".join(given[n] for n in at)
             rest = [n for n in range(len(given)) if n not in at]
             wanted = {*answer, *"".join(given[n] for n in rest)}
             # the answer's letters first: samples stay along the first axis
-            letters = [n for n in dict.fromkeys(answer + one + two) if n in one + two]
-            kept = "".join(n for n in letters if n in wanted)
-            y = self(f"{one},{two}->{kept}", *(operands[n] for n in at))
+            kept = "".join(n for n in dict.fromkeys(answer + both) if n in both and n in wanted)
+            y = self(f"{','.join(given[n] for n in at)}->{kept}", *(operands[n] for n in at))
             if y is not NotImplemented:
                 parts = ",".join((kept, *(given[n] for n in rest)))
                 return self(f"{parts}->{answer}", y, *(operands[n] for n in rest))
@@ -222,7 +222,9 @@ class Einsum:
         rows = _permuted(x, there[0], roles.rows + roles.summed).reshape(-1, channels)
         weights = _permuted(w, there[1], order)
         weights = weights.reshape(channels, -1) if turned else weights.reshape(-1, channels)
-        y = self.products.rows(rows, weights, None, turned, None, ("einsum", OnePair, Apart))
+        y = self.products.rows(
+            rows, weights, None, turned, None, ("einsum", OnePair, AlignedLinear)
+        )
         return y, roles.rows + roles.columns
 
     def _groups(self, x: Any, w: Any, there: tuple[str, str], roles: Letters) -> tuple[Any, str]:

@@ -28,8 +28,8 @@ from probe.invariant.classes import Buckets, Entry, Plan, digest, ladder
 from probe.invariant.programs import (
     HOW,
     Leaf,
-    Output,
-    Program,
+    LibraryProgram,
+    ProgramOutput,
     Rebuild,
     aligned,
     of_function,
@@ -43,7 +43,7 @@ SPENT = 0.3  # seconds, about, on more samples than stand at every place
 DRAWN = 1 << 20  # numbers of their inputs
 
 
-class Whole:
+class WholeProgram:
     """A program with inputs of one shape but for the batch: an operation of ``classes``.
 
     ``leaves``: the inputs of the first call. ``recipe``: of the samples; ``fresh``: it was made
@@ -55,7 +55,7 @@ class Whole:
     def __init__(
         self,
         key: str,
-        program: Program,
+        program: LibraryProgram,
         leaves: list[Leaf],
         rebuild: Rebuild,
         recipe: dict[str, Any],
@@ -64,7 +64,7 @@ class Whole:
         self.leaves, self.recipe = leaves, recipe
         self.refused: dict[int, str] = {}
         self.fresh = True
-        self.outputs: list[Output] = []
+        self.outputs: list[ProgramOutput] = []
         self.pool: list[np.ndarray] = []
         self.alike: list[np.ndarray] = []
         self.dtypes: list[str] = []
@@ -231,7 +231,7 @@ class Whole:
     # checks
 
     def mark(self, size: int, quick: bool = False) -> str:
-        """As ``classes.Operation.mark``; empty too where the library refuses the size.
+        """As ``classes.Checkable.mark``; empty too where the library refuses the size.
 
         ``quick``: each sample is run once, rather than at every place.
         """
@@ -265,25 +265,51 @@ class Whole:
     def mixes(self, size: int) -> bool:
         """Returns whether a sample's answer changes where nothing changes but its neighbours.
 
-        Asked as ``samples.refuted`` asks, in calls of this one size: others may add differently.
-        InputError: runs do not repeat.
+        Asked at the first, the middle and the last place, beside the other samples, and beside
+        numbers that are large, small, and none. InputError: runs do not repeat.
         """
-        if size < 2:
+        count = len(self.pool[0])
+        if size < 2 or count < 2:
             return False
-
-        def run(values: Sequence[samples.Value]) -> list[samples.Value]:
-            count, pool = len(values[0][0]), [rows for rows, _ in values]
-            order = np.where(np.arange(size) < count, np.arange(size), 0)
-            return [(rows[:count], dtype) for rows, dtype in self.answers(order, False, pool)]
-
-        both = list(zip(self.pool, self.dtypes, strict=True))
-        given = [(rows[:size], dtype) for rows, dtype in both]
-        companies = [one[:size] for one in samples.FULL]
-        found = samples.refuted(run, given, (0,) * len(given), run(given), companies)
-        if found.why.startswith(samples.VARY):
+        same = np.zeros(size, int)
+        told, again = (self._marks_of(same) for _ in range(2))
+        if told != again:
             why = f"two runs of the same {size} samples have different bits"
             raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
-        return bool(found.why) and found.ran
+        for place in {0, size // 2, size - 1}:
+            order = 1 + np.arange(size) % (count - 1)
+            order[place] = 0
+            if self._marks_of(order)[place] != told[place]:
+                return True
+        # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
+        # (masks, tokens) are taken for codes then, which are never made larger
+        both = zip(self.pool, self.dtypes, strict=True)
+        every = [rows if samples.whole(rows, dtype) else rows[:1] for rows, dtype in both]
+        for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
+            pool = [
+                np.concatenate([rows[:1], samples.altered(own, rows[:1], dtype, name)])
+                for rows, own, dtype in zip(self.pool, every, self.dtypes, strict=True)
+            ]
+            order = np.ones(size, int)
+            order[place] = 0
+            try:
+                beside = self._marks_of(order, pool)
+            except ProbeError:
+                raise
+            except Exception:
+                continue
+            if beside[place] != told[place]:
+                return True
+        return False
+
+    def _marks_of(
+        self, order: np.ndarray, pool: Sequence[np.ndarray] | None = None
+    ) -> list[list[str]]:
+        """By place: what tells the bits of its answer from others."""
+        every = self.answers(order, False, pool)
+        return [
+            [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
+        ]
 
     def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
         """What the samples show where all their inputs are moved by one unit in the last place.
@@ -334,11 +360,11 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
+def _fixed(number: int, here: Any, size: int, axis: int) -> ProgramOutput:
     """Returns the same of a program that takes one size alone: along the axis of its inputs."""
     shape, dtype = here
     if len(shape) > axis and shape[axis] == size:
-        return Output(axis, 1, dtype)
+        return ProgramOutput(axis, 1, dtype)
     why = f"output {number} has shape {list(shape)} for {size} samples"
     raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
 
@@ -353,14 +379,19 @@ VARIABLES = (
 """What begins the names of variables of the environment that choose kernels."""
 
 
-class Same:
+class SameBitsProgram:
     """A program that gives a sample the same bits in every batch and at every place.
 
     Called as the program itself. ``report``: what that rests on. Thread-safe.
     """
 
     def __init__(
-        self, program: Program, sizes: dict[str, Any], like: str, strict: bool, path: Path | None
+        self,
+        program: LibraryProgram,
+        sizes: dict[str, Any],
+        like: str,
+        strict: bool,
+        path: Path | None,
     ) -> None:
         self.program, self.strict, self.path = program, strict, path
         self.table = Table(like, sizes, 0, {})
@@ -386,7 +417,7 @@ class Same:
         return answer
 
     def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Returns the answer, and what ``Program.planned`` takes."""
+        """Returns the answer, and what ``LibraryProgram.planned`` takes."""
         if not self.program.library:
             with self._lock:
                 self._settle(args, kwargs)
@@ -456,7 +487,7 @@ class Same:
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
             if fresh := not samples.fits(recipes.get(name), carries):
                 recipes[name] = {"inputs": self._recipes(leaves)}
-            operation = Whole(name, self.program, leaves, rebuild, recipes[name])
+            operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
             operation.fresh = fresh
             operation.prepare(sizes)
             if operation.mixes(sizes[-1]):
@@ -487,7 +518,7 @@ class Same:
             for leaf in leaves
         ]
 
-    def _chosen(self, operation: Whole, sizes: Sequence[int]) -> Buckets:
+    def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()
         there = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
@@ -504,7 +535,7 @@ class Same:
         return made
 
     def _ran(
-        self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int
+        self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
     ) -> Any:
         """Runs the pieces, and puts their outputs into one buffer each."""
         program = self.program
@@ -539,18 +570,18 @@ class Same:
         return build([program.native(one, output.dtype) for one, output in outputs])
 
 
-def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
+def _rows(bits: np.ndarray, output: ProgramOutput, places: int) -> np.ndarray:
     return bits[output.index(0, places)]
 
 
-def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
+def _room(rows: np.ndarray, output: ProgramOutput, count: int) -> np.ndarray:
     """Returns the buffer of an output for that many samples."""
     shape = list(rows.shape)
     shape[output.axis] = count * output.each
     return np.empty(shape, rows.dtype)
 
 
-def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
     """Names the program and the shapes of its inputs; of those without samples a digest."""
     both = list(zip(leaves, told, strict=True))
     shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
@@ -559,7 +590,7 @@ def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
     return f"{program.library} {program.name} of {shapes}{beside}"
 
 
-def surroundings(program: Program) -> dict[str, Any]:
+def surroundings(program: LibraryProgram) -> dict[str, Any]:
     """What decides which kernels a program's library takes; none of it names the machine."""
     from probe.machine import facts
 
@@ -574,7 +605,7 @@ def surroundings(program: Program) -> dict[str, Any]:
     }
 
 
-def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
+def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns what is run whole; None of a model whose operations are run one by one.
     InputError."""
     from probe.invariant.files import of_file
@@ -587,20 +618,20 @@ def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
 
 
 def made(
-    program: Program,
+    program: LibraryProgram,
     sizes: dict[str, tuple[int, ...]],
     like: str,
     strict: bool,
     example: Any,
     table: Any,
-) -> tuple[Same, WholeReport]:
+) -> tuple[SameBitsProgram, WholeReport]:
     """As ``probe.invariant.invariant``, of checked sizes."""
     if "length" in sizes:
         todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
         raise InputError(
             "sizes", "length", "programs that are run whole are padded along batches", todo
         )
-    found = Same(program, sizes, like, strict, None if table is None else Path(table))
+    found = SameBitsProgram(program, sizes, like, strict, None if table is None else Path(table))
     if example is not None:
         named = isinstance(example, dict) and hasattr(program, "names")
         given = () if named else example if isinstance(example, tuple) else (example,)
