@@ -41,7 +41,7 @@ class CheckedOperation(Checkable, Protocol):
 class Library(Protocol):
     """What differs from library to library; a module is one."""
 
-    Runner: Any
+    runner: Any
     """Makes of an operation what calls it by a plan."""
 
     def threads(self) -> int:
@@ -62,7 +62,7 @@ class ReadyOperation:
 
     def __init__(self, operation: CheckedOperation, sizes: Sizes, keeper: Keeper) -> None:
         self.sizes, self.keeper = sizes, keeper
-        self.run = keeper.library.Runner(operation)
+        self.run = keeper.library.runner(operation)
         self.plans = sizes.plans
 
     def plan(self, count: int) -> Plan | None:

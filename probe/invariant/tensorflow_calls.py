@@ -289,7 +289,7 @@ def _said(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else _word(value)
 
 
-class Runner:
+class TensorFlowRunner:
     """Calls an operation by plans."""
 
     def __init__(self, operation: IndependentRows) -> None:
@@ -320,6 +320,9 @@ class Runner:
             at = [*range(start, start + count), *[start] * (size - count)]
             self._places[key] = tf.constant(at, tf.int32)
         return tf.gather(x, self._places[key])
+
+
+runner = TensorFlowRunner
 
 
 def _cut(x: Any, start: int, count: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from probe import ulp
 from probe.case import Case
 from probe.errors import InputError
 from probe.invariant import telling
-from probe.invariant.classes import Plan, digest
+from probe.invariant.classes import Plan, SizedCall, digest
 from probe.invariant.keeper import ReadyOperation
 from probe.invariant.telling import Tensors, products, spread
 
@@ -435,7 +435,7 @@ def _said(value: Any) -> str:
 
 
 @dataclass
-class Runner:
+class TorchRunner:
     """Calls an operation by plans."""
 
     operation: TorchRows
@@ -444,26 +444,41 @@ class Runner:
         """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
-            _, count, size = plan[0]
-            if count == size:
-                return call(samples, parameters)
-            return call(tuple(padded(one, size) for one in samples), parameters)[:count]
+            return whole_call(plan[0], call, samples, parameters)
         y = self.operation.empty(samples)
-        for start, count, size in plan:
-            part = tuple(one[start : start + count] for one in samples)
-            if count < size:
-                found = call(tuple(padded(one, size) for one in part), parameters)[:count]
-            elif y is None:
-                found = call(tuple(map(aligned, part)), parameters)
-            else:
-                out = room(y[start : start + count])
-                found = call(tuple(map(aligned, part)), parameters, out)
-                if found.data_ptr() == y[start].data_ptr():
-                    continue
-            if y is None:
-                y = found.new_empty((len(samples[0]), *found.shape[1:]))
-            y[start : start + count] = found
-        return y
+        return in_pieces([(piece, call, parameters) for piece in plan], samples, y)
+
+
+runner = TorchRunner
+
+
+def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
+    """Returns a call of all samples, which are filled up where it is of more."""
+    _, count, size = piece
+    if count == size:
+        return call(samples, held)
+    return call(tuple(padded(one, size) for one in samples), held)[:count]
+
+
+def in_pieces(
+    steps: Iterable[tuple[SizedCall, Callable[..., Any], Tensors]], samples: Tensors, y: Any
+) -> Any:
+    """Returns the calls of some samples each, one behind the other in ``y``, or in new memory."""
+    for (start, count, size), call, held in steps:
+        part = tuple(one[start : start + count] for one in samples)
+        if count < size:
+            found = call(tuple(padded(one, size) for one in part), held)[:count]
+        elif y is None:
+            found = call(tuple(map(aligned, part)), held)
+        else:
+            out = room(y[start : start + count])
+            found = call(tuple(map(aligned, part)), held, out)
+            if found.data_ptr() == y[start].data_ptr():
+                continue  # it was written where it belongs
+        if y is None:
+            y = found.new_empty((len(samples[0]), *found.shape[1:]))
+        y[start : start + count] = found
+    return y
 
 
 def room(out: Any) -> Any:

@@ -141,12 +141,12 @@ class TorchOperations:
         ]
         nothing = any(each and not any(one.numel() for one in each) for each in both)
         if not nothing and not self._of_parameters(args, kwargs):
-            every = [one for one in tree_leaves((args, kwargs, found)) if torch.is_tensor(one)]
-            first = len(every[0]) if every and every[0].dim() else 0
+            every = [one for each in both for one in each if not one.is_nested and one.dim()]
+            first = len(every[0]) if every else 0
             todo = OUTSIDE
             if any(map(torch.is_complex, every)):
                 todo = PARTS
-            elif any(_whole(one) and one.dim() and len(one) == first for one in both[0]):
+            elif any(_whole(one) and len(one) == first for one in every[: len(both[0])]):
                 todo = ONE_HOT
             why = f"{UNKNOWN}: {todo}"
             self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")

@@ -125,7 +125,7 @@ class _Opened:
 def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
-    ``operation``: a ``whole.Whole``; ``sizes``: those in use.
+    ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
     """
     if operation.program.watched is None:
         return f"not certified: {UNWATCHED}"
@@ -169,10 +169,10 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
 
 def _graph(operation: Any, largest: int, place: int) -> Any:
     """Returns the program padded along its batch, with content from a place on."""
-    from probe.padding.search import Graph
+    from probe.padding.search import PaddedModel
     from probe.recording.walk import CHANGED, watched
 
-    class Moved(Graph):
+    class Moved(PaddedModel):
         """Content of the full run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
