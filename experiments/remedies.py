@@ -20,8 +20,9 @@ from lib import frame
 from lib.chains.description import nine_layers
 from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, schema, shard
+from probe.invariant.mitigated_cases import Sessions, measure
+from probe.invariant.mitigations import Measured, advise, rows
 from probe.printing import Output, table
-from probe.remedies import Measured, Sessions, advise, measure, rows
 
 NAME = "remedies"
 

@@ -23,10 +23,10 @@ from lib.chains.running import Runner, content, padded
 from lib.chains.safe import SafeLengths
 from probe import floats, ulp
 from probe.errors import InputError, TargetError
+from probe.invariant.mitigated_cases import Sessions, Timers, Work, few
+from probe.invariant.mitigations import CHUNKS, Found, Measured, Remedy
 from probe.launch import InlineSession
 from probe.progress import Tell
-from probe.remedies.cases import Sessions, Timers, Work, few
-from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy
 from probe.target import Target
 
 
