@@ -22,7 +22,7 @@ from probe.padding import between
 from probe.padding.between import Between
 from probe.padding.search import Graph
 from probe.progress import Tell
-from probe.recording.recording import Run, recorded
+from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, replayed
 from probe.recording.subject import opened
 from probe.recording.walk import Walk, compared
@@ -382,7 +382,7 @@ class _Rows:
         padding between the layers, its own."""
         plan = self.plan(x.shape[AXIS]) if variant == "layerwise" else None
         if plan is None:
-            return recorded(self.target.opened.recorder(padded(x, to))), to
+            return self.target.base(padded(x, to)), to
         return between.spliced(self.graph, plan, padded(x, plan.size)), plan.size
 
     def _as_used(self, run: Run) -> np.ndarray:
