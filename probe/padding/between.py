@@ -135,13 +135,14 @@ class _Sizes:
             right, natural, doubt = self._right(one, [self.sizes[n] for n in one.operands])
             if any(right[n] < self.kept[n] for n in one.gives):
                 return None
-            doubts += doubt[:1] if doubt and doubt[0][1] else []
-            made.certified &= not doubt or doubt[0][2]
+            for name, why, certified in doubt:
+                doubts += [(name, why)] * bool(why)
+                made.certified &= certified
             self._splice(made, one, right, natural)
         made.sizes = self.sizes
         if doubts:
             made.by_order, made.certified = "unknown", False
-            made.in_the_way, made.why = doubts[0][:2]
+            made.in_the_way, made.why = doubts[0]
         return made
 
     def _splice(

@@ -304,7 +304,7 @@ class _Joined:
         whole_form = _index(to).transpose(order).reshape(sizes)
         count = 0 if behind is None else behind.shape[axis]
         step, kept = self.forms[one][0], to[axis] - count
-        spec = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
+        spec: dict[str, Any] = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
         spec |= {"dtype": self.dtype(), "channels": form.shape[-1]}
         tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container(self.dtype()))
         if behind is not None:

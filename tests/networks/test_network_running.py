@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import probe
 from lib import nine_layers
 from lib.nine_layers import NineLayers
 from lib.padding import Request, content, graph_of, measure, padded
@@ -174,3 +175,18 @@ def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     pairs = zip(found["default"].sizes, found["pad"].sizes, strict=True)
     assert all(least < safe for least, safe in pairs)
     assert found["float64"].error_rms < found["default"].error_rms
+
+
+def test_users_try_what_their_target_has_on_a_model(tmp_path):
+    path = nine_layers.onnx_model(tmp_path / "small.onnx", width=2, blocks=2)
+    words = {"fixed": 120, "shapes": {"x": (1, 1, 1, 120)}, "content": 12}
+    only = ["chunks=12", "layerwise"]
+    told = probe.remedies(str(path), [1, 12], SWITCHING, only=only, **words).to_json()
+    found = {one["name"]: one for one in told["remedies"]}
+    assert set(found) == {"default", *only} and told["invariant"] is None
+    assert found["default"]["verdict"] == "differs"
+    tried = [found[name] for name in only]
+    assert all(one["verdict"] == "exact" and one["certified"] for one in tried)
+    assert all(one["of_fixed"] > 0 and one["keeps"] for one in tried)
+    with pytest.raises(InputError, match="only=onednn=1: there is no such remedy of reference"):
+        probe.remedies(str(path), [1], SWITCHING, only=["onednn=1"], **words)
