@@ -21,7 +21,7 @@ from lib import frame
 from lib.nine_layers import NineLayers
 from lib.padding import content, graph_of, padded
 from probe import Case, Store, Target, schema, shard
-from probe.invariant.mitigated_cases import Sessions, measure
+from probe.invariant.mitigated_cases import RemedySessions, measure
 from probe.invariant.mitigated_models import MitigatedGraph
 from probe.invariant.mitigations import Measured, advise, rows
 from probe.printing import Output, table
@@ -143,7 +143,7 @@ def measured_on(
 ) -> None:
     """Stores what isn't stored, each as soon as it is known, and adds it to ``found``."""
     where, done = Target.parse(target), stored(store)
-    with Sessions() as sessions:
+    with RemedySessions() as sessions:
         for one in subjects:
             if (where.text, *key_of(one)) in done:
                 continue
@@ -162,7 +162,7 @@ def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
     return one.network.id, one.fixed
 
 
-def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> Measured:
+def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySessions) -> Measured:
     """Returns every remedy of a subject that is asked for."""
     if isinstance(one, Case):
         return measure(one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions)
@@ -179,7 +179,7 @@ def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> 
 
 
 def of_network(
-    network: NineLayers, where: Target, only: tuple[str, ...], sessions: Sessions
+    network: NineLayers, where: Target, only: tuple[str, ...], sessions: RemedySessions
 ) -> Measured:
     """Returns what keeps the bits of a network, whose ONNX model is replayed on the target."""
     at = max(network.fixed // 10, 1)

@@ -13,14 +13,14 @@ import numpy as np
 from lib import nine_layers
 from lib.nine_layers import NineLayers
 from probe import floats, ulp
-from probe.campaign import Campaign, Part, Row, Tally
+from probe.campaign import Campaign, CampaignPart, Row, Tally
 from probe.comparison import decisions
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.operands import normal
 from probe.padding import between
 from probe.padding.between import Between
-from probe.padding.search import Graph
+from probe.padding.search import PaddedModel
 from probe.progress import Tell
 from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, replayed
@@ -102,7 +102,7 @@ class _Measuring(Campaign[Request]):
         self.programs = {key[:3] for key in store.done_keys("programs")}
         self.timed = {key[:2] for key in store.done_keys("measurements")}
 
-    def ask(self, part: Part[Request], question: Request) -> None:
+    def ask(self, part: CampaignPart[Request], question: Request) -> None:
         """Measures one network, unless it is stored."""
         network = question.network
         part.tell(0, network.name)
@@ -155,7 +155,7 @@ AXIS = 3
 """The padded axis: arrays are (1, channels, 1, positions)."""
 
 
-def graph_of(network: NineLayers, session: AnySession, folder: Path) -> Graph:
+def graph_of(network: NineLayers, session: AnySession, folder: Path) -> PaddedModel:
     """Returns the network on a target, operation by operation, its input padded.
 
     ``folder``: for its file. It is recorded unoptimised, so that each layer is an operation.
@@ -164,7 +164,7 @@ def graph_of(network: NineLayers, session: AnySession, folder: Path) -> Graph:
     path = nine_layers.onnx_model(folder / f"{network.id}.onnx", **words)
     model = opened(path, switches={"optimisation": "none"})
     x = {"x": content(network.fixed)}
-    return Graph(OnTarget(model, session), x, {"x": AXIS}, network.fixed, seconds=SECONDS)
+    return PaddedModel(OnTarget(model, session), x, {"x": AXIS}, network.fixed, seconds=SECONDS)
 
 
 SECONDS = 3600.0

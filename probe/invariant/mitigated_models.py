@@ -21,31 +21,31 @@ import numpy as np
 from probe import ulp
 from probe.arguments import count
 from probe.errors import InputError, ProbeError, TargetError
-from probe.invariant.mitigated_cases import Sessions, Timers, Work, few
+from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few
 from probe.invariant.mitigations import (
     DOC,
     INVARIANT,
     NAMES,
-    Found,
     Measured,
     Remedy,
+    RemedyResult,
     candidates,
 )
 from probe.padding import between
 from probe.padding.between import Between
 from probe.padding.kept import apart, index
-from probe.padding.search import SETS, Graph, Serves, Sized
+from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
 from probe.progress import Tell
 from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, Port, replayed
-from probe.recording.subject import Called, leaves, of_function
+from probe.recording.subject import FunctionSubject, leaves, of_function
 from probe.target import Target
 
 APART = "the model runs in a process of its own"
 
 
 @dataclass
-class Invariant:
+class InvariantResult:
     """What became of it. ``refusal``: why there is none, or why its verdict is not known.
 
     ``report``: the mode's own, None where it could not be made. ``differing``: kept outputs with
@@ -83,8 +83,8 @@ class Invariant:
 
 
 def of_graph(
-    graph: Graph, sizes: Sequence[Sized], model: Any, table: str | Path | None = None
-) -> Invariant:
+    graph: PaddedModel, sizes: Sequence[SafeSize], model: Any, table: str | Path | None = None
+) -> InvariantResult:
     """Makes a model invariant over the contents and the full size, and compares its runs.
 
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
@@ -94,20 +94,20 @@ def of_graph(
     try:
         taken = _taken(graph, model, given)
         invariant = import_module("probe.stable").invariant
-        wrapped = isinstance(graph.opened, Called) and taken is not graph.opened.function
+        wrapped = isinstance(graph.opened, FunctionSubject) and taken is not graph.opened.function
         arrays = wrapped and not graph.opened.torch
         example = tuple(given.values()) if arrays else _example(taken, given)
         made = invariant(taken, wanted, example=example, table=table)
-        found = Invariant(model=made[0], report=made[1], of_arrays=arrays)
+        found = InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
         _compare(found, graph, sizes)
     except InputError as error:
         if error.name in ("table", "sizes"):
             raise
-        return Invariant(f"{error.why}; {error.todo}" if error.todo else error.why)
+        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
     except ProbeError as error:
-        return Invariant(str(error))
+        return InvariantResult(str(error))
     except Exception as error:  # a library refuses what it likes
-        return Invariant(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     _doubt(found, "length" in wanted)
     if table is not None:
         found.report.save(table)
@@ -115,22 +115,22 @@ def of_graph(
 
 
 def call(
-    found: Invariant, graph: Graph, content: int, size: int, seed: int = 0
+    found: InvariantResult, graph: PaddedModel, content: int, size: int, seed: int = 0
 ) -> Callable[[], list[np.ndarray]]:
-    """Returns what runs it, again and again; as ``Graph.call``."""
+    """Returns what runs it, again and again; as ``PaddedModel.call``."""
     given = graph.inputs(content, size, seed)
     runs: Callable[[], list[np.ndarray]]
     try:
         if found.of_arrays:
             runs = of_function(lambda: found.model(*given.values())).plain
         else:
-            runs = Called(found.model).recorder(given).plain
+            runs = FunctionSubject(found.model).recorder(given).plain
         return runs
     except InputError:  # what it gives are NumPy's arrays
         return lambda: [np.asarray(one) for one in leaves(found.model(*given.values()))]
 
 
-def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
+def _sizes(graph: PaddedModel, sizes: Sequence[SafeSize]) -> dict[str, list[int]]:
     """Returns the sizes that the mode is made for."""
     contents = sorted({*(one.content for one in sizes), graph.fixed})
     if set(graph.along.values()) == {0}:
@@ -139,11 +139,11 @@ def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
     return {"batch": sorted(batches), "length": contents}
 
 
-def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
+def _taken(graph: PaddedModel, model: Any, given: Mapping[str, np.ndarray]) -> Any:
     """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(graph.opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
-    if not isinstance(graph.opened, Called):
+    if not isinstance(graph.opened, FunctionSubject):
         return model
     if graph.opened.torch:
         return graph.opened.function
@@ -157,22 +157,22 @@ def _as_module(function: Callable[..., Any]) -> Any:
     """Returns a PyTorch module that calls a function of arrays."""
     torch = import_module("torch")
 
-    class Function(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class MeasuredFunction(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, *arrays: Any) -> Any:
             return function(*arrays)
 
-    return Function().eval()
+    return MeasuredFunction().eval()
 
 
 def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     """Returns inputs of the full size: tensors for a module of PyTorch that takes some."""
-    if not callable(model) or not Called(model).torch:
+    if not callable(model) or not FunctionSubject(model).torch:
         return tuple(given.values())
     torch = import_module("torch")
     return tuple(torch.from_numpy(np.array(one)) for one in given.values())
 
 
-def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
+def _compare(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSize]) -> None:
     """Runs every content at its least size and at the full one, and the unchanged model there."""
     found.keeps = True
     for one in sizes:
@@ -187,7 +187,7 @@ def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
             found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
 
 
-def _doubt(found: Invariant, along_length: bool) -> None:
+def _doubt(found: InvariantResult, along_length: bool) -> None:
     """Notes what keeps a verdict from being known, and what did not hold of a table."""
     told = found.report.to_json()
     left, limited = dict(told.get("left", {})), dict(told.get("limited", {}))
@@ -208,7 +208,7 @@ DOCS = {
 
 
 def judged(
-    graph: Graph, sizes: Sequence[Sized], at: int, invariant: Invariant | None = None
+    graph: PaddedModel, sizes: Sequence[SafeSize], at: int, invariant: InvariantResult | None = None
 ) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
 
@@ -262,7 +262,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
     }
 
 
-def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
+def _of_mode(found: InvariantResult, sizes: Sequence[SafeSize]) -> dict[str, Any]:
     """Returns the invariant mode as a way."""
     why = found.refusal
     if found.differing:
@@ -316,7 +316,11 @@ def _timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
 
 
 def tried(
-    graph: Graph, sizes: Sequence[Sized], at: int, names: Sequence[str], tell: Tell | None = None
+    graph: PaddedModel,
+    sizes: Sequence[SafeSize],
+    at: int,
+    names: Sequence[str],
+    tell: Tell | None = None,
 ) -> list[dict[str, Any]]:
     """Judges and times mitigations by name, as of ``judged``: switches of the target, chunks,
     float64, constants between the operations. The model is recorded and replayed with each.
@@ -330,7 +334,7 @@ def tried(
         if name not in known:
             todo = f"use {', '.join(known)}"
             raise InputError("only", name, f"there is no such remedy of {where.text}", todo)
-    with Sessions() as sessions:
+    with RemedySessions() as sessions:
         contents = tuple(one.content for one in sizes)
         work = MitigatedGraph(graph, contents, at, where, sessions, names)
         found = work.measured(chunks, tell)
@@ -359,11 +363,11 @@ class MitigatedGraph(Work):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: PaddedModel,
         contents: tuple[int, ...],
         at: int,
         where: Target,
-        sessions: Sessions,
+        sessions: RemedySessions,
         only: Iterable[str] | None,
         true: np.ndarray | None = None,
     ) -> None:
@@ -375,11 +379,11 @@ class MitigatedGraph(Work):
         self.dtype = run.values[run.outputs[0]].dtype
         base = graph.opened
         self.base = base.opened if isinstance(base, OnTarget) else base
-        self.graphs: dict[str, Graph] = {}
+        self.graphs: dict[str, PaddedModel] = {}
         self.plans: dict[tuple[str, int], Between] = {}
         self.least = tuple(self.of(Remedy("default", where, "")).sized(n).least for n in contents)
 
-    def of(self, remedy: Remedy) -> Graph:
+    def of(self, remedy: Remedy) -> PaddedModel:
         """Returns the model with a mitigation."""
         name = remedy.name.removeprefix("layerwise").strip(",") or "default"
         name = "default" if name == "pad" else name
@@ -387,14 +391,14 @@ class MitigatedGraph(Work):
             session = self.sessions.with_remedy(remedy, convolutions=True)
             one = self.given
             words = one.arrays, one.along, one.fixed, one.value, one.seconds
-            self.graphs[name] = Graph(OnTarget(self.base, session), *words)
+            self.graphs[name] = PaddedModel(OnTarget(self.base, session), *words)
         return self.graphs[name]
 
-    def judged(self, remedy: Remedy, **known: Any) -> Found:
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
         """Returns one remedy at the least padded sizes."""
         return super().judged(remedy, sizes=self.least, **known)
 
-    def judge(self, found: Found) -> None:
+    def judge(self, found: RemedyResult) -> None:
         """Counts the contents that the least padding changes."""
         both = zip(self.contents, self.least, strict=True)
         try:
@@ -404,7 +408,7 @@ class MitigatedGraph(Work):
             where = found.remedy.where.text
             raise TargetError(where, "unsupported", f"{error.value}: {error.why}") from None
 
-    def _told(self, found: Found, told: Sequence[Serves]) -> None:
+    def _told(self, found: RemedyResult, told: Sequence[Serves]) -> None:
         words = [_verdict(one) for one in told]
         found.compared, found.differing = len(told), words.count("differs")
         found.unknown = words.count("not known")
@@ -412,7 +416,7 @@ class MitigatedGraph(Work):
         doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) == "not known"]
         found.refusal = doubts[0] if doubts else ""
 
-    def more(self, found: Found) -> Iterator[Found]:
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
         """Yields padding to safe sizes and between the operations, the latter compiled as well."""
         names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
         for name in names.get(found.remedy.name, ()):
@@ -423,15 +427,17 @@ class MitigatedGraph(Work):
             sizes = tuple(one.safe for one in sized)
             doc = f"zeros up to {few(sizes)} positions"
             if name == "pad":
-                made = Found(Remedy("pad", self.where, doc), sizes=sizes)
+                made = RemedyResult(Remedy("pad", self.where, doc), sizes=sizes)
                 self._told(made, [one.at_safe for one in sized])
             else:
                 made = self._layerwise(replace(found.remedy, name=name), graph, sized)
             yield made
 
-    def _layerwise(self, remedy: Remedy, graph: Graph, sized: Sequence[Sized]) -> Found:
+    def _layerwise(
+        self, remedy: Remedy, graph: PaddedModel, sized: Sequence[SafeSize]
+    ) -> RemedyResult:
         doc = "constants inserted behind operations, the input padded as far as they need"
-        made = Found(replace(remedy, doc=doc), certified=True, compared=len(sized))
+        made = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
         sizes = []
         for one in sized:
             plan = between.sought(graph, one.content, one.safe)
@@ -455,7 +461,7 @@ class MitigatedGraph(Work):
         graph = self.of(remedy)
         return self._as_used(graph, self._run(remedy, graph.fixed, graph.fixed))
 
-    def other_bits(self, found: Found) -> int:
+    def other_bits(self, found: RemedyResult) -> int:
         """Runs all contents on fresh operands."""
         count = 0
         for one, size in zip(self.contents, found.sizes, strict=True):
@@ -482,14 +488,14 @@ class MitigatedGraph(Work):
         given = graph.inputs(content, size, seed)
         return graph.opened.base(given) if plan is None else between.spliced(graph, plan, given)
 
-    def _as_used(self, graph: Graph, run: Run) -> np.ndarray:
+    def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
         output, _, _ = graph.opened.port.end_to_end(run)
         if output is None:
             output = replayed(run, graph.opened.port).outputs[0]
         assert output is not None
         return output
 
-    def timers(self, ready: Sequence[Found]) -> Timers:
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
         """Returns whole programs: content at its padded size, and full runs; where the target has
         no program of the whole, all operations one by one."""
         calls = {}

@@ -21,10 +21,10 @@ import numpy as np
 from probe.errors import InputError
 from probe.padding.kept import Box, apart, index
 from probe.padding.positions import At, Linked, NotDerived
-from probe.padding.search import Graph
+from probe.padding.search import PaddedModel
 from probe.recording.contract import CONSTANT, Operation
 from probe.recording.recording import Run, Value
-from probe.recording.store import Kept, digest
+from probe.recording.store import ProcessStore, digest
 from probe.semantics import Joins, Picks, Step, Steps
 
 SETS = 3
@@ -83,9 +83,9 @@ class Between:
         return found
 
 
-def sought(graph: Graph, content: int, below: int, cut: float = CUT) -> Between | None:
+def sought(graph: PaddedModel, content: int, below: int, cut: float = CUT) -> Between | None:
     """Returns a cheap way to run content with constants put in, whose inputs take less than
-    ``below``; None: there is none. ``cut``: as of ``CUT``. Errors as of ``Graph``."""
+    ``below``; None: there is none. ``cut``: as of ``CUT``. Errors as of ``PaddedModel``."""
     if graph.positions is None:
         return None
     for each in dict.fromkeys((cut, 0)):  # no saving is worth a cut of small models
@@ -101,7 +101,7 @@ def sought(graph: Graph, content: int, below: int, cut: float = CUT) -> Between 
 class _Sizes:
     """The sizes of all values for content: see ``between``."""
 
-    def __init__(self, graph: Graph, content: int, cut: float) -> None:
+    def __init__(self, graph: PaddedModel, content: int, cut: float) -> None:
         assert graph.positions is not None
         self.graph, self.content, self.cut = graph, content, cut
         self.positions, self.operations = graph.positions, graph.positions.run.operations
@@ -241,13 +241,13 @@ class _Sizes:
         return float(max([*weights, *given]))
 
 
-def spliced(graph: Graph, found: Between, given: Mapping[str, np.ndarray]) -> Run:
+def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray]) -> Run:
     """Runs content with the constants put in, operation by operation; what was run, of which each
     splice is an operation. ``given``: content padded to the size, by inputs' names. Errors: what an
     operation raises."""
     assert graph.positions is not None
     full, positions = graph.positions.full, graph.positions
-    run, store = full.recording, Kept(full.store)
+    run, store = full.recording, ProcessStore(full.store)
     values, operations = list(run.values), list[Operation]()
     arrays: dict[int, np.ndarray] = {}
     named = {digest(array): name for name, array in graph.inputs(graph.fixed, graph.fixed).items()}
@@ -280,7 +280,7 @@ def spliced(graph: Graph, found: Between, given: Mapping[str, np.ndarray]) -> Ru
     return replace(full, recording=recording, store=store, alone=None)
 
 
-def _given(graph: Graph, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
+def _given(graph: PaddedModel, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
     assert graph.positions is not None
     own = [sizes[n] for n in one.operands]
     if own == [graph.positions.length(n) for n in one.operands]:
@@ -300,7 +300,7 @@ def _cut(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _valued(value: Value, array: np.ndarray, store: Kept, given: int) -> Value:
+def _valued(value: Value, array: np.ndarray, store: ProcessStore, given: int) -> Value:
     return replace(
         value,
         shape=array.shape,
@@ -318,7 +318,7 @@ def _put(
     arrays: dict[int, np.ndarray],
     values: list[Value],
     operations: list[Operation],
-    store: Kept,
+    store: ProcessStore,
 ) -> int:
     """Adds a splice as an operation that reads the value and the constants; the result's number."""
     before, axis = arrays[one.value], one.axis
@@ -348,7 +348,7 @@ def _spliced(start: int, axis: int) -> Callable[[Sequence[np.ndarray]], list[np.
     return again
 
 
-def _proved(graph: Graph, found: Between) -> bool:
+def _proved(graph: PaddedModel, found: Between) -> bool:
     """Runs it on several contents: whether each gives the full run's bits."""
     numbers = [one.value for one in found.splices]
     padding = graph.nothing.arrays(numbers)
@@ -366,7 +366,7 @@ def _proved(graph: Graph, found: Between) -> bool:
     return True
 
 
-def _agrees(graph: Graph, found: Between, short: list[np.ndarray], seed: int) -> bool:
+def _agrees(graph: PaddedModel, found: Between, short: list[np.ndarray], seed: int) -> bool:
     whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content).recording
     for number, box in enumerate(found.boxes):
         if box is None:

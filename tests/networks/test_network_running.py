@@ -10,7 +10,7 @@ from lib.padding import Request, content, graph_of, measure, padded
 from probe import Store, Target, load, ulp
 from probe.comparison import decisions
 from probe.errors import InputError
-from probe.invariant.mitigated_cases import Sessions
+from probe.invariant.mitigated_cases import RemedySessions
 from probe.invariant.mitigated_models import MitigatedGraph
 from probe.launch import InlineSession
 from probe.padding import between
@@ -164,7 +164,7 @@ def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     network = NineLayers(2, blocks=2, fixed=120)
     graph, where = graph_of(network, switching, tmp_path), Target.parse(SWITCHING)
     true = network.exact(padded(content(120), 120)["x"])
-    with Sessions(inline=True) as sessions:
+    with RemedySessions(inline=True) as sessions:
         only = ["pad", "layerwise", "chunks=12", "float64"]
         work = MitigatedGraph(graph, (1, 5, 12), 12, where, sessions, only, true)
         found = {one.remedy.name: one for one in work.measured((12,), None)}
