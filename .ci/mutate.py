@@ -42,6 +42,20 @@ MODULES = {
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
 folders of tests that are to notice."""
 
+LIBRARIES = (
+    "jax",
+    "litert",
+    "onnx",
+    "opencv",
+    "tensorflow",
+    "torch",
+    "whole",
+    "matrix",
+    "matching",
+)
+"""Words in the names of test files that go through all that a library has: asked with ``--wide``
+alone."""
+
 ALONE = "# speed alone"
 
 PATIENCE = 180
@@ -174,7 +188,7 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     homes = next((MODULES[name] for name in MODULES if path.startswith(name)), ("tests",))
     ranks: dict[str, tuple[int, int]] = {}
     for name, text in texts.items():
-        if not name.startswith(homes):
+        if not name.startswith(homes) or (not wide and any(word in name for word in LIBRARIES)):
             continue
         imports = [line for line in text.splitlines() if line.startswith(("from ", "import "))]
         rank = 3
