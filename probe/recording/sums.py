@@ -83,7 +83,7 @@ class OperandPart:
 
 
 class Listed(NamedTuple):
-    """Windows, as of :class:`probe.geometry.WindowSizes`: what each output reads along each axis."""
+    """Windows, as of :class:`probe.geometry.WindowSizes`: what outputs read along each axis."""
 
     taken: tuple[np.ndarray, ...]
 
