@@ -94,7 +94,7 @@ def _replayed(where: Target, run: Run, tell: Say) -> Step:
             found = steadily(run, Port(session), f"the run on {where.text}")
     except (TargetError, Nondeterministic) as error:
         return Step(where.text, None, why=getattr(error, "why", str(error)))
-    return Step(where.text, _digest([one for one in found.outputs if one is not None]), found.said)
+    return Step(where.text, _digest([one for one in found.results if one is not None]), found.said)
 
 
 def _digest(outputs: list[Any]) -> str:

@@ -514,7 +514,7 @@ class Watching:
         for number, key in enumerate(inner.keys):
             if key in live.keys:
                 operands.setdefault(live.keys[key], number)
-        made = composed.steps(live.recording, operands, len(inner.keys), live.recording.outputs)
+        made = composed.steps(live, operands, len(inner.keys), live.outputs)
         return made or Unknown("one of its nodes has values that labels can't describe")
 
 

@@ -190,7 +190,7 @@ class Trusted:
         assert run.made is not None
         where = f"{self.stored.folder.name}: its operations can't be run again"
         try:
-            found = Target.parse(run.recording.target)
+            found = Target.parse(run.target)
             if why := target.unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
             self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
@@ -198,9 +198,9 @@ class Trusted:
             run.made.notes.append(f"{where}: {error}")
         if self.session is None:
             return _running(run, {})
-        calls, values = dict[int, Isolated](), run.recording.values
+        calls, values = dict[int, Isolated](), run.values
         for n, (lines, imports) in self.stored.lines.items():
-            dtypes = [values[read].dtype for read in run.recording.operations[n].reads]
+            dtypes = [values[read].dtype for read in run.operations[n].reads]
             calls[n] = _Written(self.session, lines, imports, dtypes)
         return _running(run, calls)
 
@@ -213,12 +213,12 @@ def _running(run: Run, calls: Mapping[int, Isolated]) -> Run:
     """Returns a recording whose operations are run by these calls, and written by its lines."""
     assert isinstance(run.store, Stored)
     operations = []
-    for one in run.recording.operations:
+    for one in run.operations:
         known, imports = run.store.lines.get(one.number, ([], []))
         lines = partial(_renamed, known) if known else None
         again = calls.get(one.number)
         operations.append(replace(one, again=again, lines=lines, imports=imports))
-    return replace(run, recording=replace(run.recording, operations=operations), untried="")
+    return replace(run, operations=operations, untried="")
 
 
 def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
@@ -435,14 +435,14 @@ class Recording(child.Worker):
             inner.gradients = True
         with begun(out) as store:
             run, notes = watched(recorder, request["what"], store)
-            told = replace(run.recording, target=request["target"])
-            write(replace(run, recording=told), out, named, request["most"], notes)
+            told = replace(run, target=request["target"])
+            write(told, out, named, request["most"], notes)
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
-        every = self.operations[request["out"]] = run.recording.operations
+        every = self.operations[request["out"]] = run.operations
         return {
             "gradients": getattr(inner, "gradients", None),
-            "library": run.recording.target.partition(",")[0],
+            "library": run.target.partition(",")[0],
             "able": [one.number for one in every if one.again is not None],
             "done": True,
         }, {}

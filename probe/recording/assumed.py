@@ -69,10 +69,10 @@ def unlike(found: Difference, same: bool) -> bool:
     )
 
 
-def by_closeness(left: Run, right: Run, found: Difference, same: bool) -> Difference:
+def by_closeness(found: Difference, same: bool) -> Difference:
     """Returns the comparison with close values taken for the same; where not both sides take all of
     the same inputs (``same``) only if all outputs are close then."""
-    told = paired(left, right, found)
+    told = paired(found)
     ours = found.left.values
     close = (one.selection.whole and near(one, ours[one.left].dtype) for one in told.outputs)
     return told if same or all(close) else found
@@ -96,22 +96,24 @@ def places(found: Difference, same_inputs: bool) -> str:
     )
 
 
-def paired(left: Run, right: Run, found: Difference) -> Difference:
+def paired(found: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
     ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
     at samples of the values that have no counterpart, and at all of those that are close there.
     """
     every = dict[int, int]()
-    ours, theirs = (_sampled(run, _loose(found, n)) for n, run in enumerate((left, right)))
+    ours, theirs = (
+        _sampled(run, _loose(found, n)) for n, run in enumerate((found.left, found.right))
+    )
     for (shape, dtype), some in ours.items():
         others = theirs.get((shape, dtype), {})
         for n, m in _closest(found, some, others, dtype) if some and others else ():
             one = Pair.of_all(n, m, prod(shape))
-            judge(left, right, [one])  # all of two values, and not their samples alone
+            judge(found.left, found.right, [one])  # all of two values, and not their samples alone
             if near(one, dtype):
                 every[n] = m
-    return compare(left, right, every) if every else found
+    return compare(found.left, found.right, every) if every else found
 
 
 def _loose(found: Difference, side: int) -> set[int]:
@@ -144,7 +146,7 @@ def _sampled(side: Run, wanted: set[int]) -> dict[tuple[tuple[int, ...], str], S
     """Returns some elements of values, evenly among all, by the values' shape and format."""
     found: dict[tuple[tuple[int, ...], str], Samples] = {}
     for n in sorted(wanted):
-        value = side.recording.values[n]
+        value = side.values[n]
         some = found.setdefault((value.shape, value.dtype), {})
         if len(some) < MOST:
             size = prod(value.shape)

@@ -18,7 +18,7 @@ from probe.recording.difference import Aligned, Pair
 from probe.recording.judging import Judged, settled
 from probe.recording.labelling import Both, given_labels, labels_of
 from probe.recording.matching import Runs, align, matched
-from probe.recording.recording import Operation, Recording, Run
+from probe.recording.recording import Operation, Run
 from probe.semantics.labels import Labels, joined, tag, told_apart
 
 Judge = Callable[[Aligned], Judged]
@@ -49,12 +49,11 @@ class Followed:
 def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
     that read the same and were computed alike before; None: what is read decides alone."""
-    ours, theirs = left.recording, right.recording
     found = Followed(*labels_of(left, right))
     if judge is None:
         return found
     changed: set[int] = set()
-    runs, labels = (ours, theirs), (found.left, found.right)
+    runs, labels = (left, right), (found.left, found.right)
     pairs = align(*runs)
     if strict := any(mine != other for mine, other in pairs):
         # a loop that is run step by step: what is not told to be the counterpart's is different
@@ -62,9 +61,9 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     for mine, other in pairs:
         if mine is None:
             continue
-        op = ours.operations[mine]
+        op = left.operations[mine]
         if changed.intersection(op.reads):
-            relabelled(ours, op, found.left, changed)
+            relabelled(left, op, found.left, changed)
         if settled(op.meaning):
             continue
         if other is None:
@@ -89,7 +88,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     return found
 
 
-def relabelled(run: Recording, op: Operation, labels: list[Labels], changed: set[int]) -> None:
+def relabelled(run: Run, op: Operation, labels: list[Labels], changed: set[int]) -> None:
     """Labels what an operation gives anew, where something that it reads has another label."""
     given = given_labels(run, op, labels)
     for number, label in zip(op.gives, given, strict=True):

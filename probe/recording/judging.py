@@ -83,7 +83,7 @@ def one_call(one: Aligned, left: Run, right: Run) -> bool:
     assert one.left is not None and one.right is not None
     calls = []
     for side, number in ((left, one.left), (right, one.right)):
-        op, values = side.recording.operations[number], side.recording.values
+        op, values = side.operations[number], side.values
         ends = [values[n] for n in (*op.reads, *op.gives)]
         calls.append(([(v.shape, v.dtype, begins(v.address)) for v in ends], repr(op.attributes)))
     return calls[0] == calls[1] and all(
@@ -99,7 +99,7 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     calls alone where the sides hold its operands.
     """
     assert one.left is not None and one.right is not None
-    op, values = left.recording.operations[one.left], left.recording.values
+    op, values = left.operations[one.left], left.values
     meaning, why = op.meaning, ""
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
@@ -140,7 +140,7 @@ def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
     # a mean's division is nothing that certificates ask about
-    budget = BUDGET if weighted(left.recording.operations[one.left].meaning) else 0
+    budget = BUDGET if weighted(left.operations[one.left].meaning) else 0
     made = Judged("order", certified=True)
     for output, pair in enumerate(one.gives):
         if not pair.compared:
@@ -188,7 +188,7 @@ def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: 
 def _changing(side: Alone, number: int) -> bool:
     """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
     computed from integers alone (masks)."""
-    value = side.side.recording.values[side.operation.reads[number]]
+    value = side.side.values[side.operation.reads[number]]
     fixed = value.given < 0 and value.role in (WEIGHT, CONSTANT)
     return value.dtype in floats.FORMATS and not fixed and not value.plain
 
@@ -260,17 +260,16 @@ class ByOrder:
     certified: bool = False
 
 
-def by_order(
-    difference: Difference, left: Run, right: Run, known: Known, seconds: float = SECONDS
-) -> ByOrder:
+def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> ByOrder:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
     the next operation is in the way. Stops at the first operation that adds differently.
     """
     begun, found = time.monotonic(), ByOrder("same", certified=True)
+    left, right = difference.left, difference.right
     for one in difference.operations:
-        side = difference.left if one.left is not None else difference.right
+        side = left if one.left is not None else right
         number = one.left if one.left is not None else one.right
         meaning = side.operations[number or 0].meaning
         why = _in_the_way(one, meaning)

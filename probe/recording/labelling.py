@@ -15,7 +15,7 @@ import numpy as np
 
 from probe import floats
 from probe.recording.matching import align
-from probe.recording.recording import WEIGHT, Operation, Recording, Run, Value, digest
+from probe.recording.recording import WEIGHT, Operation, Run, Value, digest
 from probe.semantics import Unknown
 from probe.semantics.labels import Labels, agreeing, of_content, of_digest, tag
 
@@ -35,7 +35,7 @@ Known = Mapping[int, Labels]
 
 def labels_of(left: Run, right: Run) -> tuple[list[Labels], list[Labels]]:
     """Returns the labels of every value of both runs."""
-    return matched_labels((left.recording, right.recording), known(left, right), {})[0]
+    return matched_labels((left, right), known(left, right), {})[0]
 
 
 def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
@@ -50,10 +50,10 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     # PyTorch as (filters, inputs) would have nothing in common, and no layer behind it. The numbers
     # of every weight: then nothing can be left out along channels, and a product of (n, 4096) by
     # (4096, 4096) mixes 16 million pairs of labels a row, some 0.3 s, where a digest takes one.
-    keys = [{v.key for v in side.recording.values if _as_one(v)} for side in sides]
-    one_sided = _one_sided(left.recording, right.recording)
+    keys = [{v.key for v in side.values if _as_one(v)} for side in sides]
+    one_sided = _one_sided(left, right)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
-        values = side.recording.values
+        values = side.values
         given = {n for n, v in enumerate(values) if v.given < 0}
         shared = {n for n in given if _as_one(values[n]) and values[n].key in theirs}
         missing = {n for n in given - shared if values[n].content is None}
@@ -73,7 +73,7 @@ Like = Mapping[int, "Otherwise"]
 
 
 def matched_labels(
-    runs: tuple[Recording, Recording],
+    runs: tuple[Run, Run],
     given: tuple[Known, Known],
     close: Mapping[int, int],
     like: Like | None = None,
@@ -97,7 +97,7 @@ class _Matched:
 
     def __init__(
         self,
-        runs: tuple[Recording, Recording],
+        runs: tuple[Run, Run],
         given: tuple[Known, Known],
         close: Mapping[int, int],
         like: Like,
@@ -165,7 +165,7 @@ class _Matched:
         self.found[side][number] = label
 
 
-def given_labels(run: Recording, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
+def given_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
     """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [run.values[n].shape for n in one.gives]
@@ -214,7 +214,7 @@ def _as_one(one: Value) -> bool:
     return large and one.given < 0 and one.floating and prod(one.shape) > 1
 
 
-def _one_sided(ours: Recording, theirs: Recording) -> tuple[set[int], set[int]]:
+def _one_sided(ours: Run, theirs: Run) -> tuple[set[int], set[int]]:
     """Returns computed values of either run whose content is kept there, and not in the other.
 
     A batch of 16 may have too many integers to be kept where a batch of 1 has not: a label by

@@ -16,12 +16,12 @@ from math import prod
 
 import numpy as np
 
-from probe.recording.recording import Operation, Recording
+from probe.recording.recording import Operation, Run
 from probe.semantics import Exact, Unknown, mixing
 from probe.semantics.labels import ZERO, Labels, agreeing
 
 Numbers = tuple[int | None, int | None]
-Runs = tuple[Recording, Recording]
+Runs = tuple[Run, Run]
 
 MOST, IN_ALL = 1 << 16, 1 << 22
 """Elements of a value up to which all of its labels are written out, and of all such values."""
@@ -51,7 +51,7 @@ class Match:
         self.values[1].setdefault(other, mine)
 
 
-def align(left: Recording, right: Recording) -> list[Numbers]:
+def align(left: Run, right: Run) -> list[Numbers]:
     """Pairs the operations of two runs by names and order: the longest common parts."""
     ours, theirs = ([(one.op, one.path) for one in side.operations] for side in (left, right))
     if ours == theirs:
@@ -160,7 +160,7 @@ def _counterparts(
             break
 
 
-def _known(side: Recording, number: int) -> bool:
+def _known(side: Run, number: int) -> bool:
     """Returns whether a value was computed, and is no number that is known by its content."""
     value = side.values[number]
     if value.given < 0 or value.content is not None or not value.floating:
@@ -171,7 +171,7 @@ def _known(side: Recording, number: int) -> bool:
 class _Index:
     """The computed values of a side by their labels: as they are, and written out if need be."""
 
-    def __init__(self, side: Recording, labels: Sequence[Labels]) -> None:
+    def __init__(self, side: Run, labels: Sequence[Labels]) -> None:
         self.tables = [_tables(side, labels, False)]
         self.rest = side, labels
 
@@ -203,7 +203,7 @@ Table = tuple[np.ndarray, np.ndarray, dict[int, int]]
 """Labels, sorted; the value that has each; how many each value has."""
 
 
-def _tables(side: Recording, labels: Sequence[Labels], full: bool) -> dict[object, Table]:
+def _tables(side: Run, labels: Sequence[Labels], full: bool) -> dict[object, Table]:
     """Returns the labels of all computed values, by what is left out."""
     lines: dict[object, dict[int, np.ndarray]] = {}
     rest = IN_ALL
@@ -248,7 +248,7 @@ def read_alike(
     return turned if meets == [False, True] else plain
 
 
-def named(side: Recording, numbers: Sequence[int]) -> str:
+def named(side: Run, numbers: Sequence[int]) -> str:
     """Returns the operations of a region in words, without those that only move elements."""
     names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
     names = names or [side.operations[n].op for n in numbers]

@@ -24,7 +24,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import Windows as Framed
 from probe.recording.contract import CONSTANT, WEIGHT
-from probe.recording.recording import Operation, Recording
+from probe.recording.recording import Operation, Run
 from probe.recording.sums import Part, Shape, behind_of, fits, sum_of
 from probe.semantics import (
     Broadcasts,
@@ -106,17 +106,17 @@ class Frame:
 class Ports:
     """The operations of a recording as stages. ``axes``: by value, which axis is the channels'."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self.known: dict[tuple[int, tuple[Shape, ...]], list[Stage]] = {}
-        self.axes = _channels(recording)
-        self.used = {*recording.outputs, *(n for one in recording.operations for n in one.reads)}
-        self.fixed = [False] * len(recording.values)
-        for number, value in enumerate(recording.values):
+        self.axes = _channels(run)
+        self.used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
+        self.fixed = [False] * len(run.values)
+        for number, value in enumerate(run.values):
             if value.given < 0:
                 self.fixed[number] = value.role in (WEIGHT, CONSTANT) or prod(value.shape) == 1
             else:
-                reads = recording.operations[value.given].reads
+                reads = run.operations[value.given].reads
                 self.fixed[number] = all(self.fixed[n] for n in reads)
 
     def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
@@ -135,7 +135,7 @@ class Ports:
         return _stages_or_computed(one.meaning, self._frame(one))
 
     def _frame(self, one: Operation) -> Frame:
-        values = self.recording.values
+        values = self.run.values
         if not one.gives or self.used.intersection(one.gives[1:]):
             raise _refused(one.op, f"it gives {len(one.gives)} results")
         number = one.gives[0]
@@ -171,12 +171,12 @@ def _refused(op: str, why: str) -> InputError:
     return InputError("operation", op, why, "")
 
 
-def _channels(recording: Recording) -> dict[int, int]:
+def _channels(run: Run) -> dict[int, int]:
     """Returns the axis of the channels of those values of which a convolution or a pool says it, or
     an operation between that keeps the shape."""
     found: dict[int, int] = {}
-    values = recording.values
-    for one in recording.operations:
+    values = run.values
+    for one in run.operations:
         first = getattr(one.meaning, "steps", ())[:1]
         meaning: Any = first[0].meaning if first else one.meaning
         inner = meaning.windows if isinstance(meaning, Convolution) else meaning
@@ -184,7 +184,7 @@ def _channels(recording: Recording) -> dict[int, int]:
             turned = getattr(meaning, "turned", range(len(values[one.reads[inner.reads[0]]].shape)))
             found[one.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
             found[one.gives[0]] = inner.channels
-    for some in (recording.operations, recording.operations[::-1], recording.operations):
+    for some in (run.operations, run.operations[::-1], run.operations):
         for one in some:
             if not isinstance(one.meaning, Each | Normalises | Same | Pads | Joins):
                 continue

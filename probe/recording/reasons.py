@@ -14,7 +14,7 @@ from probe.printing import counted
 from probe.recording import recording
 from probe.recording.difference import NAMES, Aligned, Difference, Pair
 from probe.recording.matching import computes
-from probe.recording.recording import Recording
+from probe.recording.recording import Run
 from probe.semantics import Meaning, Unknown
 
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
@@ -101,7 +101,7 @@ def _told(roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]) -> 
 LIMIT = "it has"
 
 
-def _roots(run: Recording) -> dict[int, Reason]:
+def _roots(run: Run) -> dict[int, Reason]:
     """Returns of each value that is not understood where that begins, by number."""
     found: dict[int, Reason] = {}
     integers: set[int] = set()  # what comes from integers and single numbers alone

@@ -13,7 +13,7 @@ from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT
 from probe.recording.difference import Difference, near
 from probe.recording.matching import align
-from probe.recording.recording import Recording, Value, digest
+from probe.recording.recording import Run, Value, digest
 from probe.semantics.labels import agreeing, of_content
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
@@ -40,7 +40,7 @@ Met = list[tuple[Value, Value, str]]
 """Pairs of values that no operation gave, where both runs read them, with the operation's name."""
 
 
-def related(left: Recording, right: Recording) -> Related:
+def related(left: Run, right: Run) -> Related:
     """Returns what two runs have in common.
 
     InputError: inputs that have nothing in common, other outputs, or the same operations with
@@ -70,21 +70,21 @@ def related(left: Recording, right: Recording) -> Related:
     return Related(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
 
 
-def inputs_of(run: Recording) -> list[int]:
+def inputs_of(run: Run) -> list[int]:
     """Returns the numbers of what a run is given besides weights and constants."""
     return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
 
 
-def input_bits(run: Recording) -> set[str]:
+def input_bits(run: Run) -> set[str]:
     """Returns digests of inputs that are more than a number."""
     return {run.values[n].digest for n in inputs_of(run) if prod(run.values[n].shape) > 1}
 
 
-def _weights(run: Recording) -> set[str]:
+def _weights(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def _other_weights(left: Recording, right: Recording, met: Met) -> InputError | None:
+def _other_weights(left: Run, right: Run, met: Met) -> InputError | None:
     """Returns the error of weights of one shape that are read on both sides, each by one side.
 
     A weight that the other side reads elsewhere is one of branches that ran in another order. A
@@ -100,14 +100,14 @@ def _other_weights(left: Recording, right: Recording, met: Met) -> InputError | 
     return None
 
 
-def folded(refused: InputError, left: Recording, found: Difference) -> str:
+def folded(refused: InputError, found: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
     of those where not all of them are, or where an operation has a counterpart that reads other
     weights: weights that were folded stand in other operations."""
     if _only_weights(found):
         raise refused
     for one in found.outputs:
-        value = left.values[one.left]
+        value = found.left.values[one.left]
         whole = one.compared == prod(value.shape)
         if not whole or value.dtype not in floats.FORMATS or not near(one, value.dtype):
             raise refused
@@ -145,7 +145,7 @@ def _only_weights(found: Difference) -> bool:
     return False
 
 
-def _same_inputs(left: Recording, right: Recording, met: Met) -> bool:
+def _same_inputs(left: Run, right: Run, met: Met) -> bool:
     ours, theirs = ([run.values[n] for n in inputs_of(run)] for run in (left, right))
     some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
     if some[0] == some[1] and (some[0] or len(ours) == len(theirs)):

@@ -50,7 +50,7 @@ class Replayed(Run):
     @property
     def said(self) -> str:
         """Returns how many of the operations ran on the target, and what did not."""
-        every = self.recording.operations
+        every = self.operations
         same = len(every) - len(self.there) - len(self.alone or {})
         told = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
         told += [f"{same} move elements or round once, as everywhere"] * bool(same)
@@ -59,7 +59,7 @@ class Replayed(Run):
         each = [why if count == 1 else f"{count} times {why}" for why, count in whys.items()]
         some = "; ".join(each[:4]) + f"; and {len(each) - 4} more" * (len(each) > 4)
         told += [f"{len(alone)} ran in the model's own library ({some})"] * bool(each)
-        return f"{self.recording.target}: {', '.join(told)}"
+        return f"{self.target}: {', '.join(told)}"
 
 
 class Port:
@@ -169,7 +169,7 @@ class There:
     def masked(self, asked: Sum) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
-        shapes = [self.ports.recording.values[n].shape for n in self.one.reads]
+        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
         for part in (asked.x, asked.w, asked.b):
             if part is not None:
                 shapes[part.number] = part.whole
@@ -195,11 +195,11 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
     InputError where an operation can't be run by itself, or its operands were left out.
     """
     port = port if isinstance(port, Port) else Port(port)
-    ports, text = Ports(run.recording), port.session.target.text
-    values, operations = list(run.recording.values), list[Operation]()
+    ports, text = Ports(run), port.session.target.text
+    values, operations = list(run.values), list[Operation]()
     store, changed = Kept(run.store), dict[int, np.ndarray]()
     there, alone = set[int](), dict[int, str]()
-    for one in run.recording.operations:
+    for one in run.operations:
         same = not any(n in changed for n in one.reads)
         found = None
         try:
@@ -230,9 +230,9 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
             values[one.gives[0]] = replace(
                 values[one.gives[0]], zeros=_noticed(run, one, values, changed)
             )
-    recording = replace(run.recording, target=text, values=values, operations=operations)
     return Replayed(
-        *(recording, store, frozenset(), "", run.made, run.keys, run.kinds, alone),
+        *(text, run.note, values, operations, run.outputs, store),
+        *(frozenset(), "", run.made, run.keys, run.kinds, alone),
         there=frozenset(there),
     )
 
@@ -291,12 +291,12 @@ def _noticed(
 def steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
     where outputs do."""
-    found, again = replayed(run, port), Repeat(run.recording.values)
-    again.digests = [value.digest for value in replayed(run, port).recording.values]
+    found, again = replayed(run, port), Repeat(run.values)
+    again.digests = [value.digest for value in replayed(run, port).values]
     again.addresses = [None] * len(again.digests)
-    values = found.recording.values
+    values = found.values
     apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
-    if apart.intersection(found.recording.outputs):
+    if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
     return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
 
@@ -327,7 +327,7 @@ class OnTarget:
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
-        found = self.side(arrays).outputs
+        found = self.side(arrays).results
         return [np.array(one) for one in found if one is not None]
 
     def end_to_end(
@@ -347,21 +347,21 @@ class Reached(Trusted):
             return super().__enter__()
         assert run.made is not None
         try:
-            session: AnySession = open_session(Target.parse(run.recording.target)).__enter__()
+            session: AnySession = open_session(Target.parse(run.target)).__enter__()
         except ProbeError as error:
             where = f"{self.stored.folder.name}: its operations can't be run again"
             run.made.notes.append(f"{where}: {error}")
             return run
         self.session = session
-        ports, port, operations = Ports(run.recording), Port(session), list[Operation]()
-        for one in run.recording.operations:
+        ports, port, operations = Ports(run), Port(session), list[Operation]()
+        for one in run.operations:
             asked = None if one.number in run.alone else There(port, ports, one)
             try:
                 ports.stages(one)
             except InputError:
                 asked = None
             operations.append(replace(one, again=asked))
-        return replace(run, recording=replace(run.recording, operations=operations), untried="")
+        return replace(run, operations=operations, untried="")
 
 
 class Sides:

@@ -66,8 +66,12 @@ from probe.semantics.windows import Convolution, Windows
 MOVED = (Moves, Asked, Mapped)
 """Elements that are moved and copied by an index, however that is known."""
 
+MOVING = (*MOVED, Turns, Reshapes, Same)
+"""What an operation means that moves elements and computes none."""
+
 __all__ = [
     "MOVED",
+    "MOVING",
     "TRUE",
     "Accumulates",
     "Asked",

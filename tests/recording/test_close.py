@@ -23,7 +23,7 @@ UP = np.float32(1 + 2**-20)
 def compared(left: list[Step], right: list[Step]) -> Difference:
     """Two runs of doubles on one input, with what is close."""
     sides = [recorded(Doubles({"x": X}, steps)) for steps in (left, right)]
-    return paired(sides[0], sides[1], compare(sides[0], sides[1]))
+    return paired(compare(sides[0], sides[1]))
 
 
 def step(op: str, function: Any, *reads: str | int) -> Step:
@@ -189,7 +189,7 @@ def test_a_normalisation_that_is_folded_into_weights_is_the_source() -> None:
     found = probe.first_difference(lambda: model(PICTURE), lambda: folded(PICTURE))
     notes = " ".join(found.found.notes)
     assert "folded differently" in notes and "are assumed to mean the same, in 2 places" in notes
-    assert found.found.difference.outputs[0].compared == model(PICTURE).numel()
+    assert found.found.outputs[0].compared == model(PICTURE).numel()
     first = found.found.first
     assert first is not None and first.op.endswith("against aten.convolution")
     assert {one.verdict for one in found.found.operations if one.assumed} <= {

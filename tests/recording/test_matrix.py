@@ -1406,7 +1406,7 @@ def test_whatever_two_tables_build_is_compared():
     covered = set[str]()
     for row in ROWS.values():
         first = next(iter(row.recorders().values()))
-        for one in recorded(first()).recording.operations:
+        for one in recorded(first()).operations:
             covered.update(built.key(one.meaning))
     several = {word for word, count in counts.items() if count > 1}
     missing = several - covered - NOT_COMPARED.keys()
@@ -1417,7 +1417,7 @@ def test_whatever_two_tables_build_is_compared():
 def otherwise(name: str, live: Any) -> str:
     """Returns how a library computes a function that it has no operation for, in canonical words;
     empty where it has one, or where a word isn't canonical."""
-    every = [one.meaning for one in live.recording.operations]
+    every = [one.meaning for one in live.operations]
     words = [one.word for one in every if isinstance(one, Each)]
     if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():
         return ""
@@ -1442,9 +1442,7 @@ def test_equal_operands_have_equal_labels(name, library):
     share = agreed(sides)
     if ROWS[name].named and share < 1 and (words := otherwise(name, sides[1][0])):
         pytest.skip(f"{library} computes it by {words}")
-    assert share == 1, [
-        (one.op, one.meaning) for live, _, _ in sides for one in live.recording.operations
-    ]
+    assert share == 1, [(one.op, one.meaning) for live, _, _ in sides for one in live.operations]
 
 
 UNLIKE: dict[str, Row] = {
