@@ -38,12 +38,12 @@ from probe.enclosure import UNKNOWN, WITHIN, Enclosure, Rounding, of_operands, o
 from probe.enclosure.operations import Interval, enclosed
 from probe.errors import ProbeError
 from probe.launch import open_session
-from probe.order.replay import replay
-from probe.order.summation import Rounding as Rounded
-from probe.order.summation import Summation
-from probe.order.tree import Tree
 from probe.printing import Output
 from probe.semantics import operations
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding as Rounded
+from probe.summation.summation import Summation
+from probe.summation.tree import Tree
 
 NAME = "bug_or_rounding"
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from lib import frame
 from probe import Case, Store, Target
 from probe.printing import Output, table
-from probe.sweep import Difference, Summary, TargetSummary, sweep
+from probe.sweeps import Difference, Summary, TargetSummary, sweep
 
 REPORT = Case(
     op="conv2d",

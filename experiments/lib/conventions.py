@@ -17,10 +17,10 @@ from probe.campaign import Campaign, Part, Row, Tally, case_row
 from probe.case import Case
 from probe.comparison import outputs
 from probe.launch import AnySession, open_session
-from probe.order.masks import SessionOperator
-from probe.order.windows import as_windows, reveal_pool, reveal_windows
 from probe.progress import Tell
 from probe.store import Store
+from probe.summation.masks import SessionOperator
+from probe.summation.windows import as_windows, reveal_pool, reveal_windows
 from probe.target import Target
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from probe import ulp
 from probe.invariant.classes import Entry, Sizes, digest
 from probe.invariant.telling import products
-from probe.order.summation import ranges
+from probe.summation.summation import ranges
 
 SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""

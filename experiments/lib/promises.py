@@ -28,8 +28,8 @@ from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store, parquet
+from probe.switch_points import search
 from probe.target import Target
-from probe.thresholds import search
 from probe.window import Geometry
 
 REPEATED = 5

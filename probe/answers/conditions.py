@@ -22,9 +22,9 @@ from probe.recording.inputs import generated
 from probe.recording.recording import Run
 from probe.recording.replayed import Port, Sides, steadily
 from probe.recording.subject import is_function, opened
+from probe.switch_points.bisection import Step
+from probe.switch_points.conditions import Conditions, search
 from probe.target import Target
-from probe.thresholds.bisection import Step
-from probe.thresholds.conditions import Conditions, search
 
 CONTROLS = 2
 """Further runs in the same process: what does not repeat its bits has no condition to find."""

@@ -10,13 +10,13 @@ import numpy as np
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.comparison import Comparison
-from probe.explain import explain as explained
-from probe.explain.evidence import Evidence, checked, example, named
+from probe.explaining import explain as explained
+from probe.explaining.evidence import Evidence, checked, example, named
 from probe.launch import open_session
-from probe.order.certificate import BUDGET
-from probe.order.masks import SessionOperator
-from probe.order.reach import Reach, Reached, reveal_reach
-from probe.order.windows import reveal_windows
+from probe.summation.certificate import BUDGET
+from probe.summation.masks import SessionOperator
+from probe.summation.reach import Reach, Reached, reveal_reach
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 from probe.window import Geometry
 

@@ -13,9 +13,9 @@ from probe.case import Case, require_length
 from probe.comparison import Run, revealed
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.order import functions
-from probe.order.certificate import BUDGET
-from probe.order.summation import ranges
+from probe.summation import functions
+from probe.summation.certificate import BUDGET
+from probe.summation.summation import ranges
 from probe.target import Target
 
 if TYPE_CHECKING:

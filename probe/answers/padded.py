@@ -21,6 +21,8 @@ from probe.arguments import count
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.launch import AnySession, open_session
+from probe.mitigations import invariants, networks
+from probe.mitigations.invariants import Invariant
 from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.kept import Box
@@ -32,8 +34,6 @@ from probe.recording.inputs import axes
 from probe.recording.replayed import OnTarget, Replayed
 from probe.recording.subject import name_of, opened
 from probe.recording.walk import CHANGED, compared, watched
-from probe.remedies import invariants, networks
-from probe.remedies.invariants import Invariant
 from probe.semantics import Unknown
 from probe.target import Target
 
@@ -57,7 +57,7 @@ class Padded(Answer):
     ``walked``: the run at the least size that differs, against the full one, operation by
     operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
-    ``probe.remedies.networks``, where they were asked for. ``invariant``: that mode's runs.
+    ``probe.mitigations.networks``, where they were asked for. ``invariant``: that mode's runs.
     """
 
     found: list[Sized]

@@ -15,8 +15,8 @@ from probe.answers.explain import Explained
 from probe.case import Case
 from probe.comparison import Finding, Pairs, Run, revealed
 from probe.errors import InputError
-from probe.explain import explain as explained
-from probe.explain.evidence import checked, named
+from probe.explaining import explain as explained
+from probe.explaining.evidence import checked, named
 from probe.launch import open_session
 from probe.progress import Tell
 from probe.reproduction import emulate

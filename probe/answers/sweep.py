@@ -22,11 +22,11 @@ from probe.printing import up_to
 from probe.progress import Tell, silent
 from probe.shard import Shard, asking
 from probe.store import Store
-from probe.sweep import Plans, Summary, axis_values
-from probe.sweep import sweep as swept
+from probe.sweeps import Plans, Summary, axis_values
+from probe.sweeps import sweep as swept
+from probe.switch_points import by_order
+from probe.switch_points.by_order import ByOrder
 from probe.target import Target
-from probe.thresholds import by_order
-from probe.thresholds.by_order import ByOrder
 from probe.window import axis_of, number_of, shown
 
 if TYPE_CHECKING:

@@ -158,7 +158,7 @@ def _status(found: Comparison, fail_on: str | None) -> int:
 def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: Output) -> int:
     """Explains all differences of a store."""
     from probe.cli.show import explanation as show
-    from probe.explain.causes import explain_store
+    from probe.explaining.causes import explain_store
 
     with out.progress("explain") as tell:
         found = explain_store(store, workers, tell)

@@ -120,7 +120,7 @@ def reproduce(
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.evidence import checked
+    from probe.explaining.evidence import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 

@@ -27,7 +27,7 @@ from probe.cluster.nodes import Cluster, Node, Reply, misshapen, opened
 from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
 from probe.store import Store, parquet
-from probe.sweep import Plan, Summary, TargetSummary
+from probe.sweeps import Plan, Summary, TargetSummary
 from probe.target import Target
 
 SECONDS = 1.0
@@ -82,7 +82,7 @@ def _is_machine(part: str) -> bool:
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked of every target: a case, and how ``probe.sweep.sweep`` is to run it."""
+    """What is asked of every target: a case, and how ``probe.sweeps.sweep`` is to run it."""
 
     case: Case
     vary: str

@@ -32,10 +32,10 @@ from probe.comparison.runs import (
 from probe.enclosure import BEYOND, UNKNOWN, Accuracy, Rounding, of_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
-from probe.order import arithmetic
-from probe.order.pools import Pooled
-from probe.order.tree import BIAS
 from probe.progress import VOICE
+from probe.summation import arithmetic
+from probe.summation.pools import Pooled
+from probe.summation.tree import BIAS
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),

@@ -21,11 +21,11 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError
 from probe.launch import AnySession
-from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, Orders
-from probe.order.reach import reached_by
-from probe.order.summation import Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import Operands, Orders
+from probe.summation.reach import reached_by
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree
 
 if TYPE_CHECKING:
     from probe.comparison.judged import Pairs

@@ -17,13 +17,13 @@ from probe.comparison.operands import settle
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
-from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, Orders, reveal
-from probe.order.pools import Pooled, reveal_ways
-from probe.order.reach import Reach
-from probe.order.summation import Summation
-from probe.order.windows import reveal_windows
 from probe.progress import VOICE
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import Operands, Orders, reveal
+from probe.summation.pools import Pooled, reveal_ways
+from probe.summation.reach import Reach
+from probe.summation.summation import Summation
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]

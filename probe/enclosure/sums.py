@@ -24,8 +24,8 @@ import numpy as np
 
 from probe import floats
 from probe.enclosure.enclosure import Enclosure
-from probe.order.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
-from probe.order.orders import Operands
+from probe.summation.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
+from probe.summation.orders import Operands
 
 WIDER = {
     "float16": ("float16", "float32", "float64"),

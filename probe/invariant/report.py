@@ -20,8 +20,8 @@ from probe.errors import ProbeError
 from probe.invariant.classes import Entry
 from probe.invariant.table import Table
 from probe.launch import InlineSession
-from probe.order import certificate
-from probe.order.orders import Orders, reveal
+from probe.summation import certificate
+from probe.summation.orders import Orders, reveal
 from probe.target import Target
 
 AT_MOST = 32  # the size of the larger call

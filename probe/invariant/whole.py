@@ -38,8 +38,8 @@ from probe.invariant.programs import (
 )
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, variables
-from probe.order import certificate
 from probe.recording.contract import Recorder
+from probe.summation import certificate
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
 DRAWN = 1 << 20  # numbers of their inputs

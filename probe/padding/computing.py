@@ -18,9 +18,6 @@ from probe import comparison, window
 from probe.comparison import Revealer
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession
-from probe.order.certificate import BUDGET, certify
-from probe.order.masks import Masks, SessionOperator
-from probe.order.tree import BIAS
 from probe.padding.positions import At, Linked, Positions
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same
@@ -32,6 +29,9 @@ from probe.recording.replayed import There
 from probe.recording.store import Kept
 from probe.semantics import Meaning, Steps
 from probe.semantics.labels import Selection
+from probe.summation.certificate import BUDGET, certify
+from probe.summation.masks import Masks, SessionOperator
+from probe.summation.tree import BIAS
 
 WHOLE = Selection((), None, None, ((), ()))
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from probe import comparison
 from probe.comparison import Comparison, Pairs, Revealer
-from probe.order.reveal import SHORT
-from probe.order.summation import Summation
-from probe.order.tree import BIAS
 from probe.recording.alone import Alone
 from probe.recording.sums import Session
+from probe.summation.reveal import SHORT
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS
 
 FEW = 64
 """Differing outputs of a long sum that are revealed before these are replayed on the others."""

@@ -15,11 +15,11 @@ from probe import floats, window
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Rounding, of_operands
 from probe.enclosure.operations import Interval, enclosed, product
 from probe.errors import InputError
-from probe.order.orders import Operands
 from probe.recording.alone import Alone, unequal
 from probe.recording.recording import Operation, Run
 from probe.recording.sums import sum_of
 from probe.semantics import Each, Meaning, Unknown
+from probe.summation.orders import Operands
 
 MOST = 1 << 27
 """Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""

@@ -22,7 +22,6 @@ from probe import floats
 from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
-from probe.order.certificate import BUDGET
 from probe.recording import adding, place
 from probe.recording.adding import Known, begins
 from probe.recording.alone import Alone, unequal
@@ -39,6 +38,7 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
+from probe.summation.certificate import BUDGET
 
 SETS = 6
 """Sets of operands on which operations are compared that have no order."""

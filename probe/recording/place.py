@@ -22,10 +22,10 @@ import numpy as np
 
 from probe import floats
 from probe.operands import normal
-from probe.order.reveal import column_labels
 from probe.recording.alone import Alone, same
 from probe.recording.cause import Cause
 from probe.semantics import Normalises
+from probe.summation.reveal import column_labels
 
 MOST, LEAST = 128, 8
 """Differing outputs that are asked about, of small arrays and of large ones: a call a side each."""

@@ -16,8 +16,6 @@ import numpy as np
 
 from probe import floats
 from probe.errors import ProbeError
-from probe.order.summation import Summation
-from probe.order.tree import Tree
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
@@ -38,6 +36,8 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
+from probe.summation.summation import Summation
+from probe.summation.tree import Tree
 
 FORMATS = ("float32", "float64")
 """Of which NumPy rounds as a library does. float16 is added in float32 by some."""

@@ -24,8 +24,6 @@ from probe.case import Summed
 from probe.errors import InputError
 from probe.launch import Answer
 from probe.layout import CONTIGUOUS
-from probe.order.functions import OwnSession
-from probe.order.orders import Behind
 from probe.recording.contract import Isolated
 from probe.semantics import (
     Contracts,
@@ -40,6 +38,8 @@ from probe.semantics import (
     Steps,
     Windows,
 )
+from probe.summation.functions import OwnSession
+from probe.summation.orders import Behind
 
 Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]

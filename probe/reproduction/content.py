@@ -16,8 +16,7 @@ from probe import floats, machine
 from probe.case import Case
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, StoreError
-from probe.explain.evidence import Added, Evidence
-from probe.order.tree import BIAS, product
+from probe.explaining.evidence import Added, Evidence
 from probe.reproduction import proof
 from probe.reproduction.code import title
 from probe.reproduction.failing import Effect
@@ -25,6 +24,7 @@ from probe.reproduction.proof import Ran
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
 from probe.store.results import load
+from probe.summation.tree import BIAS, product
 from probe.target import Target
 
 if TYPE_CHECKING:

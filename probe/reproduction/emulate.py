@@ -22,11 +22,11 @@ import numpy as np
 from probe import floats
 from probe.comparison import Comparison, Pairs, Run
 from probe.errors import InputError
-from probe.explain.evidence import Added, Evidence, example, without_zeros
-from probe.order.orders import Orders
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, product
+from probe.explaining.evidence import Added, Evidence, example, without_zeros
 from probe.reproduction.evaluator import NOTHING_READ
+from probe.summation.orders import Orders
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, product
 from probe.window import Geometry
 
 LARGEST = 1 << 28

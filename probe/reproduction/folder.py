@@ -11,7 +11,7 @@ from typing import Any
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError
-from probe.explain.evidence import Evidence, example, without_zeros
+from probe.explaining.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
 from probe.printing import plain
 from probe.progress import Say, silent

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats, machine
 from probe.errors import InputError, NotReproduced
-from probe.explain.evidence import example
+from probe.explaining.evidence import example
 from probe.printing import plain
 from probe.recording.alone import Alone, unequal
 from probe.recording.cause import Cause

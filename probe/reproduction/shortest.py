@@ -20,7 +20,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.explain.evidence import Evidence, value_of
+from probe.explaining.evidence import Evidence, value_of
 from probe.reproduction import code, proof
 from probe.reproduction.code import Library, of_case
 from probe.target import Target

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from probe.remedies import cases
+from probe.mitigations import cases
 from tests.experiments.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]

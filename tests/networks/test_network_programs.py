@@ -16,8 +16,8 @@ from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
 from probe.launch import InlineSession
-from probe.remedies.cases import Remedied
-from probe.remedies.remedy import candidates
+from probe.mitigations.cases import Remedied
+from probe.mitigations.remedy import candidates
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {

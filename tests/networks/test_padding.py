@@ -13,12 +13,12 @@ import probe
 from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
+from probe.mitigations import networks
 from probe.padding.kept import index
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
 from probe.recording.replayed import OnTarget
 from probe.recording.subject import opened
-from probe.remedies import networks
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
 FIXED, CHANNELS = 24, 3

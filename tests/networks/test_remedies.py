@@ -14,10 +14,10 @@ from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, Session
-from probe.remedies import Remedied, advise, candidates, measure
-from probe.remedies import cases as of_cases
-from probe.remedies.cases import ROUNDS, Sessions, exact_sums
-from probe.remedies.remedy import report, rows
+from probe.mitigations import Remedied, advise, candidates, measure
+from probe.mitigations import cases as of_cases
+from probe.mitigations.cases import ROUNDS, Sessions, exact_sums
+from probe.mitigations.remedy import report, rows
 from probe.target import unavailable
 from probe.ulp import equal
 from tests.networks.convolutions import cases

@@ -15,11 +15,11 @@ from probe.cli import shell
 from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
 from probe.launch import InlineSession
+from probe.mitigations import Remedied, advise, measure, networks
+from probe.mitigations import cases as of_cases
+from probe.mitigations.cases import Sessions
+from probe.mitigations.remedy import report, rows
 from probe.printing import Output
-from probe.remedies import Remedied, advise, measure, networks
-from probe.remedies import cases as of_cases
-from probe.remedies.cases import Sessions
-from probe.remedies.remedy import report, rows
 from probe.ulp import equal
 
 DENSE = Case("dense", None, 33, 4)

@@ -13,12 +13,12 @@ from probe.backends.contract import Backend, Operator, Unsupported
 from probe.comparison import Comparison, Finding, Pairs, Shapes, compared, run
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
-from probe.order.functions import FunctionSession, Own
-from probe.remedies.cases import exact_sums
-from probe.remedies.remedy import Measured
+from probe.mitigations.cases import exact_sums
+from probe.mitigations.remedy import Measured
 from probe.schema.measurements import LAYOUTS
+from probe.summation.functions import FunctionSession, Own
+from probe.switch_points import by_order, search
 from probe.target import Target, unavailable
-from probe.thresholds import by_order, search
 
 EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
 

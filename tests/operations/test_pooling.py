@@ -14,11 +14,11 @@ from probe.backends import pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
-from probe.explain import explain
+from probe.explaining import explain
 from probe.launch import InlineSession
-from probe.order import pools
-from probe.order.orders import reveal
-from probe.order.windows import reveal_pool
+from probe.summation import pools
+from probe.summation.orders import reveal
+from probe.summation.windows import reveal_pool
 from probe.target import Target
 
 TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")

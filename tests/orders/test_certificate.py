@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.order import certificate
-from probe.order.certificate import certify
-from probe.order.masks import Masks
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation import certificate
+from probe.summation.certificate import certify
+from probe.summation.masks import Masks
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from tests.orders.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
 
 PLACES = 3, 4  # positions, filters

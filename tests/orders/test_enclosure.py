@@ -16,10 +16,10 @@ from probe.case import Case
 from probe.comparison import Revealer, Shapes, compared, revealed
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.sums import FEW, WIDER
-from probe.explain import explain
+from probe.explaining import explain
 from probe.launch import open_session
-from probe.order.arithmetic import fma_float64, to_odd, two_sum
 from probe.reproduction import content
+from probe.summation.arithmetic import fma_float64, to_odd, two_sum
 from probe.target import Target
 
 REFERENCE = Target.parse("reference")

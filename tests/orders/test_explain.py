@@ -12,9 +12,9 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import Revealer, Shapes, compared, run
 from probe.errors import InputError
-from probe.explain import explain
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.explaining import explain
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.orders.synthetic import planted
 

@@ -13,12 +13,12 @@ from probe import window
 from probe.case import Case, require_length
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
-from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, _Work, reveal
-from probe.order.reveal import ASKED, Answers
-from probe.order.summation import Summation
-from probe.order.tree import BIAS, Tree, fprev_calls
-from probe.order.windows import reveal_windows
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import Operands, _Work, reveal
+from probe.summation.reveal import ASKED, Answers
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree, fprev_calls
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 
 
@@ -164,7 +164,7 @@ class ByFilter(InlineSession):
 
 @pytest.mark.parametrize("algorithm", ["pairwise", "reversed", "blocked"])
 def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkeypatch):
-    monkeypatch.setattr("probe.order.reveal.SIGNATURE_PAIRS", 1)
+    monkeypatch.setattr("probe.summation.reveal.SIGNATURE_PAIRS", 1)
     orders = reveal(ByFilter(algorithm), conv())
     assert orders.replayed.all() and len(orders.summations) == 2
     assert (orders.index[:, :2] == orders.index[0, 0]).all()

@@ -8,12 +8,12 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.launch import InlineSession, open_session
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.switch_points import recognition
+from probe.switch_points.periodic import Periodic
+from probe.switch_points.recognition import UNKNOWN, Recogniser
 from probe.target import Target
-from probe.thresholds import recognition
-from probe.thresholds.periodic import Periodic
-from probe.thresholds.recognition import UNKNOWN, Recogniser
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4}

@@ -11,10 +11,10 @@ from probe import floats, ulp
 from probe.case import Case
 from probe.comparison import Revealer, Shapes, compared
 from probe.launch import InlineSession
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.reproduction import evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.numbers.exact import rounded
 from tests.orders.test_reveal import Known, everywhere, revealed

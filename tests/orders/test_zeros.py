@@ -12,10 +12,10 @@ from probe.case import Case
 from probe.cli import shell
 from probe.comparison import Revealer, Shapes, compared
 from probe.launch import InlineSession
-from probe.order import zero
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
+from probe.summation import zero
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 from probe.target import Target
 
 CASE = Case("matmul", in_channels=6, filters=4, length=3)

@@ -17,10 +17,10 @@ from probe.case import Case
 from probe.comparison import Pairs, Run, Shapes, revealed
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.reproduction import emulate, evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.numbers.exact import awkward
 from tests.orders.test_replay import roundings

@@ -13,9 +13,9 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.store import Store
 from probe.store.results import load
+from probe.switch_points import bisection
+from probe.switch_points.bisection import Question, Step, bisect, first_change, releases_between
 from probe.target import Target
-from probe.thresholds import bisection
-from probe.thresholds.bisection import Question, Step, bisect, first_change, releases_between
 
 CASE = Case(op="conv1d", kernel=5, operands="cancel")
 

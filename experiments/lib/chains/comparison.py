@@ -27,10 +27,10 @@ from probe import comparison, floats, ulp
 from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
 from probe.launch import AnySession
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
 from probe.recording import place
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 

@@ -24,9 +24,9 @@ from lib.chains.safe import SafeLengths
 from probe import floats, ulp
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
+from probe.mitigations.cases import Sessions, Timers, Work, few
+from probe.mitigations.remedy import CHUNKS, Found, Measured, Remedy
 from probe.progress import Tell
-from probe.remedies.cases import Sessions, Timers, Work, few
-from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy
 from probe.target import Target
 
 

@@ -19,8 +19,8 @@ from lib.chains.chain import Network
 from probe import operation
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
+from probe.mitigations.cases import Changed
 from probe.operands import normal
-from probe.remedies.cases import Changed
 
 _KEYS = itertools.count()
 

@@ -13,13 +13,13 @@ from rich.text import Text
 from probe import floats
 from probe.cli.show import orders
 from probe.comparison import Comparison, Run
-from probe.explain.evidence import Added, Evidence
+from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
-from probe.order import certificate, notation
-from probe.order.replay import PartialSum
-from probe.order.summation import Summation
-from probe.order.tree import product
 from probe.printing import counted, differ, next_commands, table
+from probe.summation import certificate, notation
+from probe.summation.replay import PartialSum
+from probe.summation.summation import Summation
+from probe.summation.tree import product
 
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",

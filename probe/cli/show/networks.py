@@ -12,13 +12,13 @@ from probe.answers.padded import OnTargets, Padded
 from probe.case import Case
 from probe.cli.show.walks import walked
 from probe.floats import rounded_text
+from probe.mitigations import Measured, advise
+from probe.mitigations.invariants import Invariant
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
 from probe.padding.search import Serves, Sized
 from probe.printing import counted, ranges, table
-from probe.remedies import Measured, advise
-from probe.remedies.invariants import Invariant
-from probe.thresholds.switches import threads_text
+from probe.switch_points.switches import threads_text
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""

@@ -13,12 +13,12 @@ from rich.text import Text
 from probe.answers.explain import Windows
 from probe.case import Case
 from probe.comparison import Run
-from probe.order import certificate, notation
-from probe.order.summation import Summation
 from probe.printing import counted, next_commands, ranges
-from probe.thresholds import floors
-from probe.thresholds.recognition import Kind
-from probe.thresholds.switches import Thresholds, islands
+from probe.summation import certificate, notation
+from probe.summation.summation import Summation
+from probe.switch_points import floors
+from probe.switch_points.recognition import Kind
+from probe.switch_points.switches import Thresholds, islands
 
 Region = tuple[np.ndarray, ...]
 
@@ -94,7 +94,7 @@ REACHED = {
     "weights": "are reached by the weights of different filters",
     "padding": "multiply their padding: an infinite weight at padding gives NaN",
 }
-"""What ``probe.order.reach`` finds, of outputs."""
+"""What ``probe.summation.reach`` finds, of outputs."""
 
 
 def _reach(found: Windows) -> Iterator[Text]:
