@@ -15,7 +15,7 @@ class Cause:
 
     ``kind``: ``window``, ``reach``, ``order``, ``rounding``, ``precision``, ``flush`` (of sums,
     several joined by ``+``), ``place``, ``argument``, ``algorithm``, ``alignment``,
-    ``nondeterministic``, ``uninitialised``; empty where there is no word for it yet. ``why``: a
+    ``nondeterministic``, ``uninitialised``; empty where none of these explains it. ``why``: a
     sentence. ``examined``: differing outputs that were asked about, ``replayed``: those that came
     out again on both sides. ``causes``: examined outputs by cause; if not given those replayed.
     ``alone``: whether the operation alone gave its recorded bits on both sides. ``comparison``: of

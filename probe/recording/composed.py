@@ -12,17 +12,18 @@ This second run is not part of the recording; only the meanings of its operation
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from probe.recording.contract import Recorder
 from probe.recording.difference import Aligned
 from probe.recording.labelling import exact
 from probe.recording.matching import computes, named
-from probe.recording.recording import Operation, Run, between
+from probe.recording.recording import Operation, Run, between, recorded
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
 
@@ -192,14 +193,40 @@ def meaning(one: Operation, run: Run, plain: Run) -> Meaning:
     return steps(plain, operands, len(one.reads), wanted) or one.meaning
 
 
+class Uncompiled(Recorder, Protocol):
+    """A recorder of a compiled function's own source. ``keys``: once it has run, of what the
+    function reads, in order."""
+
+    keys: list[Hashable]
+
+
+def of_source(source: Uncompiled, known: Collection[int] | None = None) -> Steps | None:
+    """Returns the steps of a function that runs compiled, as its source is recorded once; None
+    where they aren't known. ``known``: as of ``steps``."""
+    plain = recorded(source, keep=False)
+    operands = dict[int, int]()
+    for number, key in enumerate(source.keys):
+        if key in plain.keys:
+            operands.setdefault(plain.keys[key], number)
+    return steps(plain, operands, len(source.keys), plain.outputs, known)
+
+
 def steps(
-    plain: Run, operands: Mapping[int, int], count: int, wanted: Sequence[int]
+    plain: Run,
+    operands: Mapping[int, int],
+    count: int,
+    wanted: Sequence[int],
+    known: Collection[int] | None = None,
 ) -> Steps | None:
     """Returns the steps of a run that give values, as one meaning; None where that isn't known.
 
     ``operands``: values of the run that are read, and their numbers among ``count``; ``wanted``:
-    values that are given.
+    values that are given; ``known``: those of ``count`` that come from integers alone, so that what
+    is computed from nothing else is known by its content; None: whichever hold integers.
     """
+    loose = {n for n, number in operands.items() if known is not None and number not in known}
+    for one in plain.operations if loose else ():
+        loose.update(one.gives if loose.intersection(one.reads) else ())
     needed, met, entries = set[int](), set(operands), list[Entry]()
     pending = list(wanted)
     while pending:
@@ -208,7 +235,7 @@ def steps(
             continue
         met.add(number)
         value = plain.values[number]
-        content = value.content
+        content = None if number in loose else value.content
         if content is not None and (value.given < 0 or exact(content, value.dtype)):
             entries.append((Step(Holds(content), (), value.shape), (), (number,)))
             continue  # labels know it by its content

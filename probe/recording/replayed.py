@@ -247,7 +247,7 @@ def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[
 
 def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
     if one.again is None:
-        why = "it can't be run alone, and what it reads has other bits on the target"
+        why = "it can't be run alone, and its operands have different bits on the target"
         raise InputError("operation", one.name, why, "give the model's own library as the target")
     with np.errstate(all="ignore"):
         return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
