@@ -24,10 +24,10 @@ from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
 from probe.recording.apart import before
-from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.folder import read
 from probe.recording.recording import Made, Run
+from probe.recording.related import ASSUMED
 from probe.recording.replayed import Reached
 from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import compared, walk

@@ -21,9 +21,8 @@ from probe.padding.computing import Asked
 from probe.padding.kept import Box, apart, index, where_kept
 from probe.padding.positions import NotDerived
 from probe.padding.search import Graph
-from probe.recording.followed import aligned, marked, reading, relabelled
-from probe.recording.judging import Judged, judged, settled
-from probe.recording.labelling import labels_of
+from probe.recording.judging import Judged, aligned, judged, marked, reading, relabelled, settled
+from probe.recording.matching import labels_of
 from probe.recording.recording import Run
 from probe.recording.store import digest
 from probe.semantics.labels import Labels, told_apart

@@ -19,7 +19,7 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.padding.reads import Marked, Reads, by_position, reads
-from probe.recording.labelling import labels_of
+from probe.recording.matching import labels_of
 from probe.recording.recording import Run
 from probe.semantics.labels import ZERO, Labels
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probe.recording.labelling import given_labels
+from probe.recording.matching import given_labels
 from probe.recording.recording import Run
 from probe.semantics.labels import ZERO, Labels, joined, mixed, tag
 

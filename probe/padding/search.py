@@ -34,9 +34,8 @@ from probe.padding.positions import NEVER, NotDerived, Positions
 from probe.recording.adding import Known
 from probe.recording.alone import unequal
 from probe.recording.difference import Aligned
-from probe.recording.followed import Followed, Told, follow, reading
-from probe.recording.judging import Judged, judged
-from probe.recording.labelling import labels_of
+from probe.recording.judging import Followed, Judged, Told, follow, judged, reading
+from probe.recording.matching import labels_of
 from probe.recording.recording import Run, recorded
 from probe.recording.store import digest
 from probe.semantics import (

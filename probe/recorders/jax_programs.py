@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from probe.semantics.call import Call, Operand
+from probe.semantics.contract import Call, Operand
 
 INNER = {
     **dict.fromkeys(("jit", "pjit", "checkpoint", "remat2", "shard_map"), "jaxpr"),

@@ -44,8 +44,8 @@ from probe.semantics import (
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import BITS, moved
-from probe.semantics.call import Call, Row, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
+from probe.semantics.contract import Call, Row, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 FUNCTIONS = named(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "

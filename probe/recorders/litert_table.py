@@ -22,12 +22,12 @@ from probe.semantics import (
     Steps,
     Unknown,
     Whole,
-    placed,
+    moving,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
+from probe.semantics.contract import Call, Row, chain, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
 """How a tensor's integers are meant: scales and zero points."""
@@ -168,7 +168,7 @@ def _written(c: Call) -> Meaning:
     ends = zip(c.integers(2), shape, part, strict=True)
     starts = [min(max(n, 0), whole - size) for n, whole, size in ends]
     index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
-    return placed.written(c, placed.flat(shape)[index], 1, into=0)
+    return moving.written(c, moving.flat(shape)[index], 1, into=0)
 
 
 def _resize(c: Call) -> Meaning:
@@ -250,12 +250,12 @@ TABLE: dict[str, Row] = {
     "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
     "PADV2": lambda c: moved(c, 0, 2),
     "EMBEDDING_LOOKUP": lambda c: reading(c, o.take(0, c.value(0)), 1),
-    "ONE_HOT": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
+    "ONE_HOT": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
     # what their subgraphs were given, and gave
     **rows("IF WHILE", lambda c: Passes(tuple(range(c["passed"])))),
     "DYNAMIC_UPDATE_SLICE": _written,
-    "SCATTER_ND": lambda c: placed.written(
-        c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
+    "SCATTER_ND": lambda c: moving.written(
+        c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
 }
 """What each operator computes."""

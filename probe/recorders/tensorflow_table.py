@@ -21,12 +21,12 @@ from probe.semantics import (
     Steps,
     Unknown,
     Whole,
-    placed,
+    moving,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
+from probe.semantics.contract import Call, Row, chain, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 
 def _words(names: str) -> dict[str, str]:
@@ -242,8 +242,8 @@ def _gathered(c: Call) -> Meaning:
 
 
 def _updated(c: Call, adds: bool) -> Meaning:
-    places = placed.points(c.value(1), c.shape())
-    return placed.written(c, places, updates=2, into=0, adds=adds)
+    places = moving.points(c.value(1), c.shape())
+    return moving.written(c, places, updates=2, into=0, adds=adds)
 
 
 def _select(c: Call) -> Meaning:
@@ -434,9 +434,9 @@ TABLE: dict[str, Row] = {
     "BroadcastTo": lambda c: o.expand(c.shape(), c.gives[0]),
     "Fill": lambda c: o.expand((), c.gives[0]),
     **rows("GatherV2 Gather ResourceGather", _gathered),
-    "OneHot": lambda c: placed.one_hot(c, c.value(0), c["axis"], on=2, off=3),
-    "ScatterNd": lambda c: placed.written(
-        c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
+    "OneHot": lambda c: moving.one_hot(c, c.value(0), c["axis"], on=2, off=3),
+    "ScatterNd": lambda c: moving.written(
+        c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
     "TensorScatterUpdate": lambda c: _updated(c, False),
     **rows("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),

@@ -14,11 +14,11 @@ from probe import semantics as s
 from probe.floats import FORMATS
 from probe.recorders.torch_calls import Call
 from probe.recorders.torch_values import Slot, dtype
-from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, placed
+from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, moving
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import meaning as by_table
-from probe.semantics.call import reading
+from probe.semantics.contract import meaning as by_table
+from probe.semantics.contract import reading
 
 Row = Callable[[Call], Meaning]
 
@@ -527,7 +527,7 @@ def _unpooled(c: Call) -> Meaning:
     index, plane = c.index("indices"), math.prod(c.gives[0][-rank:])
     start = np.arange(math.prod(index.shape[:-rank])) * plane
     places = index + start.reshape(*index.shape[:-rank], *(1,) * rank)
-    return placed.written(c, places, updates=0)
+    return moving.written(c, places, updates=0)
 
 
 def _embedding_bag(c: Call) -> Meaning:
@@ -571,7 +571,7 @@ def _folded(c: Call) -> Meaning:
     plane = torch.arange(1, math.prod(to) + 1, dtype=torch.float64).reshape(to)
     words = [c[name] for name in ("kernel_size", "dilation", "padding", "stride")]
     at = torch.ops.aten.im2col(plane, *words).numpy().astype(np.int64) - 1  # 0: of the padding
-    return placed.written(c, at, 0, adds=True)
+    return moving.written(c, at, 0, adds=True)
 
 
 def _halves(c: Call) -> Meaning:

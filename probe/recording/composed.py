@@ -21,8 +21,7 @@ import numpy as np
 
 from probe.recording.contract import Recorder
 from probe.recording.difference import Aligned
-from probe.recording.labelling import exact
-from probe.recording.matching import computes, named
+from probe.recording.matching import computes, exact, named
 from probe.recording.recording import Operation, Run, between, recorded
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 

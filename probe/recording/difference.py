@@ -20,8 +20,7 @@ from probe import floats, ulp
 from probe.enclosure import Rounding
 from probe.recording import arguments, matching
 from probe.recording.arguments import Argued
-from probe.recording.labelling import Both, Known, known, matched_labels
-from probe.recording.matching import Runs
+from probe.recording.matching import Both, Known, Runs, known, matched_labels
 from probe.recording.recording import Run, between
 from probe.semantics import MOVING, Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing

@@ -16,11 +16,10 @@ from math import prod
 
 import numpy as np
 
-from probe.recording.assumed import NOT_CLOSE, SAME_OUTPUTS
 from probe.recording.difference import NAMES, Difference, Pair, judge, near
 from probe.recording.matching import computes
 from probe.recording.recording import Operation, Run
-from probe.recording.related import input_bits, inputs_of
+from probe.recording.related import NOT_CLOSE, SAME_OUTPUTS, input_bits, inputs_of
 from probe.semantics import (
     MOVED,
     MOVING,

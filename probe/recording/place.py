@@ -23,7 +23,7 @@ import numpy as np
 from probe import floats
 from probe.operands import normal
 from probe.recording.alone import Alone, same
-from probe.recording.cause import Cause
+from probe.recording.reasons import Cause
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 

@@ -4,7 +4,8 @@ What a target's library can be asked for (:mod:`probe.recording.ported`) it comp
 release, an emulated processor, another library. What moves elements or rounds once has the same
 bits everywhere, and everything else runs by itself, in the library of the recording; both are run
 again where what they read has become different. So the result is a run like any other: comparing,
-judging and explaining put their questions to the target.
+judging and explaining put their questions to the target. What scripts print of it are the lines
+that a user of the target's library writes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from probe import floats
+from probe import backends, floats, program
+from probe.backends.contract import Unsupported
+from probe.backends.source import Shapes, Source, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
@@ -31,9 +34,8 @@ from probe.recording.contract import Operation
 from probe.recording.end_to_end import whole
 from probe.recording.ported import Called, Ports, Stage
 from probe.recording.recording import Made, Repeat, Run, recorded
-from probe.recording.scripted import Scripted, scripted
 from probe.recording.store import Kept, digest
-from probe.recording.sums import Sum
+from probe.recording.sums import Part, Sum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
@@ -427,3 +429,78 @@ class Sides:
             self.running.enter_context(session)
             self.ports[where.text] = Port(session)
         return self.ports[where.text]
+
+
+# as a user of the target's library writes it
+
+
+@dataclass(frozen=True, eq=False)
+class Scripted:
+    """The lines of one call, of NumPy's arrays: as of ``Operation.lines``. ``imports``: what they
+    need; ``setup``: what applies the target's switches."""
+
+    called: Called
+    source: Source
+    imports: tuple[str, ...]
+    setup: tuple[str, ...]
+
+    def __call__(self, names: Sequence[str], out: str) -> list[str]:
+        (x,) = self.called.inputs
+        lines = [*self.setup, *(f"{name} = np.asarray({name})" for name in names)]
+        lines += [f"x = {_as_taken(x, names)}"]
+        lines += [f"{name} = {_as_taken(part, names)}" for name, part in self.called.parts.items()]
+        source = self.source
+        lines += [*source.make, *source.enter, *source.load, *source.run]
+        return [*lines, f"{out} = {_as_put(self.called.output, source.leave)}"]
+
+
+def scripted(where: Target, version: str, called: Called) -> Scripted | None:
+    """Returns the lines of a call on a target whose library runs in this environment; None where
+    its backend writes none, builds a model in a format of its own, or the call is not one of
+    operands that the operation reads."""
+    backend: Any = backends.get(where.name)
+    if not issubclass(backend, Writing) or len(called.inputs) != 1 or called.folded is not None:
+        return None
+    if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
+        return None
+    (x,), spec = called.inputs, dict(called.spec)
+    steps = (program.Step(spec, (0,), {name: name for name in program.operands(spec)}),)
+    given = program.Program(steps, 1, called.case is None)
+    try:
+        made = backend().described(dict(where.switches), where.device, version)
+        source = made.emit(given, Shapes(given, x.shape))
+    except Unsupported:
+        return None
+    if source.hold is not None:
+        return None
+    imports = tuple(f"import {name}" for name in source.standard) + tuple(made.imports)
+    return Scripted(called, source, imports, tuple(made.setup()))
+
+
+def _as_taken(part: Part, names: Sequence[str]) -> str:
+    """Returns ``Part.taken`` as an expression; steps that change nothing are left out."""
+    text, name = "", names[part.number]
+    if part.pieces != part.whole:
+        text += f".reshape{_tuple(part.pieces)}"
+    if part.axes != tuple(range(len(part.axes))):
+        text += f".transpose{_tuple(part.axes)}"
+    turned = tuple(part.pieces[axis] for axis in part.axes)
+    return f"np.array({name}{text}{_reshaped(turned, part.shape)})"
+
+
+def _as_put(part: Part, name: str) -> str:
+    """Returns ``Part.put`` as an expression."""
+    turned = tuple(part.pieces[axis] for axis in part.axes)
+    text = _reshaped(part.shape, turned)
+    back = sorted(range(len(part.axes)), key=part.axes.__getitem__)
+    if back != list(range(len(back))):
+        text += f".transpose{_tuple(back)}"
+    return f"np.ascontiguousarray({name}){text}{_reshaped(part.pieces, part.whole)}"
+
+
+def _reshaped(have: Sequence[int], to: Sequence[int]) -> str:
+    return "" if tuple(have) == tuple(to) else f".reshape{_tuple(to)}"
+
+
+def _tuple(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})" if len(numbers) != 1 else f"({numbers[0]})"

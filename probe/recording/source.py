@@ -22,9 +22,9 @@ from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, as_source, same, unequal
-from probe.recording.cause import Cause
 from probe.recording.difference import Aligned, Pair, near
 from probe.recording.enclosed import rounding
+from probe.recording.reasons import Cause
 from probe.recording.recording import Run, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.recording.sums import first_of

@@ -19,9 +19,9 @@ from probe.errors import ProbeError
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
-from probe.recording.cause import Cause
 from probe.recording.difference import Pair
 from probe.recording.matching import named
+from probe.recording.reasons import Cause
 from probe.recording.recording import Operation, Run, between
 from probe.recording.sums import first_of
 from probe.semantics import (

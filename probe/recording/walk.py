@@ -20,7 +20,7 @@ from probe import budget, floats
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed, outputs, reasons, related
+from probe.recording import alone, outputs, reasons, related
 from probe.recording.contract import Recorder
 from probe.recording.difference import NAMES, Difference, compare
 from probe.recording.recording import (
@@ -223,11 +223,11 @@ def compared(
     whole = asked.same_inputs and not outputs.part_taken(found)
     same = whole and asked.same_weights
     some = asked.same_inputs or asked.shared_inputs
-    if some and not budget.spent() and assumed.unlike(found, whole):
+    if some and not budget.spent() and related.unlike(found, whole):
         tell("looking for values that are close")
-        found = assumed.by_closeness(found, whole)
+        found = related.by_closeness(found, whole)
     found.notes, found.same_inputs = list(notes), same
-    found.notes += filter(None, [assumed.places(found, asked.same_inputs)])
+    found.notes += filter(None, [related.places(found, asked.same_inputs)])
     found.notes += outputs.by_index(found, asked.same_inputs, same)
     found.notes += [
         f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"

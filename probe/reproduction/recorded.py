@@ -23,8 +23,8 @@ from probe.errors import InputError, NotReproduced
 from probe.explaining.evidence import example
 from probe.printing import plain
 from probe.recording.alone import Alone, unequal
-from probe.recording.cause import Cause
 from probe.recording.difference import Aligned
+from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import Region, explain
 from probe.reproduction import content, emulate, proof

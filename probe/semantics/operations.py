@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.semantics import functions
-from probe.semantics.call import Call, chain
-from probe.semantics.contract import Meaning, Step, Steps, Unknown
+from probe.semantics.contract import Call, Meaning, Step, Steps, Unknown, chain
 from probe.semantics.elementwise import Chooses, Each, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recording import assumed
-from probe.recording.assumed import paired
+from probe.recording import related
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import recorded
+from probe.recording.related import paired
 from probe.semantics import Joins, Unknown
 from tests.recording.doubles import Doubles, Step
 
@@ -134,7 +134,7 @@ def test_values_that_come_in_another_order_are_taken_too() -> None:
 
 def test_two_runs_are_compared_once_more_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(assumed, "compare", lambda *given: calls.append(given) or compare(*given))
+    monkeypatch.setattr(related, "compare", lambda *given: calls.append(given) or compare(*given))
     step_by_step = [step("cube", lambda x: x**3), step("tanh", np.tanh, 0)]
     compared(step_by_step, [step("product", lambda x: x * x * x * UP), step("tanh", np.tanh, 0)])
     assert len(calls) == 1

@@ -22,7 +22,7 @@ from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Operation  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
-from probe.recording.labelling import labels_of  # noqa: E402
+from probe.recording.matching import labels_of  # noqa: E402
 from probe.recording.recording import Run, Watch, digest, recorded  # noqa: E402
 from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.recording.labelling import given_labels, labels_of
+from probe.recording.matching import given_labels, labels_of
 from probe.recording.recording import Run, recorded
 from probe.semantics import Passes, Unknown, Windows
 from probe.semantics.labels import ZERO, Labels, agreeing, tag
