@@ -20,7 +20,8 @@ from lib import frame
 from lib.chains.description import nine_layers
 from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, schema, shard
-from probe.mitigations import Measured, Sessions, advise, measure, rows
+from probe.invariant.mitigated_cases import Sessions, measure
+from probe.invariant.mitigations import Measured, advise, rows
 from probe.printing import Output, table
 
 NAME = "remedies"

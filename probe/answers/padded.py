@@ -20,9 +20,9 @@ from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
+from probe.invariant import mitigated_models
+from probe.invariant.mitigated_models import Invariant
 from probe.launch import AnySession, open_session
-from probe.mitigations import invariants, networks
-from probe.mitigations.invariants import Invariant
 from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.kept import Box
@@ -57,7 +57,7 @@ class Padded(Answer):
     ``walked``: the run at the least size that differs, against the full one, operation by
     operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
-    ``probe.mitigations.networks``, where they were asked for. ``invariant``: that mode's runs.
+    ``invariant.mitigated_models``, where they were asked for. ``invariant``: that mode's runs.
     """
 
     found: list[Sized]
@@ -131,7 +131,7 @@ class Padded(Answer):
         if not self.remedies:
             return {}
         mode = None if self.invariant is None else self.invariant.to_json()
-        best = networks.recommended(self.remedies)
+        best = mitigated_models.recommended(self.remedies)
         return {"remedies": self.remedies, "recommended": best, "invariant": mode}
 
     def lines(self) -> tuple[str, str, str]:
@@ -141,7 +141,7 @@ class Padded(Answer):
             return what, f"{self.verdict}; pad {safe}", self.advice()
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
-        best = f"recommended: {networks.recommended(self.remedies)}; pad {safe}"
+        best = f"recommended: {mitigated_models.recommended(self.remedies)}; pad {safe}"
         return what, f"{'; '.join(told)} of the full size's time", best
 
     def advice(self) -> str:
@@ -293,11 +293,11 @@ def remedied(
     found = padded(model, lengths=every, fixed=fixed, **words)
     at = content or every[len(every) // 2]
     (words.get("progress") or silent)("the invariant mode")
-    found.invariant = invariants.of_graph(found.graph, found.found, model, table)
+    found.invariant = mitigated_models.of_graph(found.graph, found.found, model, table)
     if table is not None and found.invariant.report is not None:
         found.written.append(str(table))
     found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    found.remedies = networks.judged(found.graph, found.found, at, found.invariant)
+    found.remedies = mitigated_models.judged(found.graph, found.found, at, found.invariant)
     return found
 
 

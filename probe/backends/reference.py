@@ -50,7 +50,7 @@ class Arithmetic:
 
     def flushed(self, array):
         """Returns values of the format with zeros of their sign for subnormal ones."""
-        small = np.abs(array) < floats.tiny(self.name, "before")
+        small = np.abs(array) < floats.flushed_below(self.name, "before")
         return np.where(small, np.copysign(np.zeros_like(array), array), array)
 
     def add(self, a, b):
@@ -199,7 +199,7 @@ def flushing(*what):
             if "products" in what:
                 exact = x.astype(np.float64) * w.astype(np.float64)
                 kind = "before" if arithmetic.name == "float64" else None  # there it is rounded
-                small = np.abs(exact) < floats.tiny(arithmetic.name, kind)
+                small = np.abs(exact) < floats.flushed_below(arithmetic.name, kind)
                 term = np.where(small, np.copysign(np.zeros_like(term), term), term)
             total = term if total is None else arithmetic.add(total, term)
             if "sums" in what and leaf:

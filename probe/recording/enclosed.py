@@ -130,7 +130,7 @@ def _given(one: Alone) -> list[Interval]:
 def _flushed(one: Alone) -> float:
     """Returns how far off what a side gives may be where subnormal numbers become zero: what reads
     some may give anything that follows from that."""
-    tiny = floats.tiny(one.value.dtype)
+    tiny = floats.flushed_below(one.value.dtype)
     every = (end for each in _given(one) for end in each)
     subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
     return float(np.inf if subnormal else FLUSHED * tiny)
@@ -180,7 +180,7 @@ def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if made is None:
             return verdict, flush
         behind = made
-    both = _inside(behind, values, dtype, FLUSHED * (found.flushed + floats.tiny(dtype)))
+    both = _inside(behind, values, dtype, FLUSHED * (found.flushed + floats.flushed_below(dtype)))
     verdict[: len(first)], flush[: len(first)] = both
     return verdict, flush
 

@@ -39,7 +39,7 @@ from probe.semantics import (
 from probe.summation.summation import Summation
 from probe.summation.tree import Tree
 
-FORMATS = ("float32", "float64")
+STEPPED = ("float32", "float64")
 """Of which NumPy rounds as a library does. float16 is added in float32 by some."""
 
 LETTERS = "abcdefgh"
@@ -315,7 +315,7 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     for at, value, dtype in meaning.beside:
         used = [*used[:at], np.array(value, dtype), *used[at:]]
     dtype = step.value.dtype
-    if dtype not in FORMATS or set(step.dtypes) != {dtype} or len(used) != function.nin:
+    if dtype not in STEPPED or set(step.dtypes) != {dtype} or len(used) != function.nin:
         return None
     with np.errstate(all="ignore"):
         found = np.asarray(function(*used))
@@ -359,7 +359,7 @@ def _tree(one: Alone) -> Terms | None:
     """Returns how an operation adds what it reads; None where it does anything else."""
     meaning = one.operation.meaning
     count = len(one.operation.reads)
-    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in FORMATS:
+    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in STEPPED:
         return None
     steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
     if isinstance(meaning, Steps):

@@ -9,7 +9,7 @@ error-free steps could over- or underflow are done with ``fractions``.
 
 Processors can read subnormal operands as zeros and make zeros of subnormal results. A zero keeps
 the sign of what it stands for. Whether a result is subnormal is told before it is rounded to its
-format: ``floats.tiny`` says how.
+format: ``floats.flushed_below`` says how.
 """
 
 from __future__ import annotations
@@ -247,13 +247,13 @@ class Flush:
     def operands(self, values: Doubles, mask: np.ndarray | None, leaves: Pick) -> None:
         """Operands of leaves, where ``mask`` says that these are flushed."""
         if mask is not None:
-            below = np.abs(values) < floats.tiny(self.dtype, "before")
+            below = np.abs(values) < floats.flushed_below(self.dtype, "before")
             _zero(values, below & mask[leaves][:, None])
 
     def bias(self, values: Doubles) -> Doubles:
         """Returns the bias as it is added."""
         if self._bias:
-            _zero(values, np.abs(values) < floats.tiny(self.dtype, "before"))
+            _zero(values, np.abs(values) < floats.flushed_below(self.dtype, "before"))
         return values
 
     def products(
@@ -265,13 +265,13 @@ class Flush:
         if self.dtype == product_format == "float64":
             below = tiny_doubles([(x, np.broadcast_to(w, x.shape))], [], values, self.kind)
         else:
-            below = np.abs(values) < floats.tiny(product_format, self.kind)
+            below = np.abs(values) < floats.flushed_below(product_format, self.kind)
         _zero(values, below & self._products[leaves][:, None])
 
     def whole(self, values: Doubles, leaves: Pick) -> None:
         """Exact products that enter their addition; of float64 there are none here."""
         if self._whole is not None:
-            below = np.abs(values) < floats.tiny(self.dtype, "before")
+            below = np.abs(values) < floats.flushed_below(self.dtype, "before")
             _zero(values, below & self._whole[leaves][:, None])
 
     def factors(self, x: Doubles, w: Doubles, leaves: Pick) -> tuple[Doubles, Doubles]:
@@ -284,7 +284,7 @@ class Flush:
 
     def sums(self, values: Doubles, name: str) -> Doubles:
         """Sums before they are rounded to a format; in float64 they are exact if subnormal."""
-        _zero(values, np.abs(values) < floats.tiny(name, self.kind))
+        _zero(values, np.abs(values) < floats.flushed_below(name, self.kind))
         return values
 
 

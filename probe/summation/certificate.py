@@ -11,10 +11,10 @@ fusion of a summation, and counts the outputs that answered all of it. What is a
 - what subnormal numbers become: that nothing is flushed (``flush.flushing``), or every operand,
   every product and every sum that is said to be (``flush``, ``flushed``).
 
-Proved against all trees, nodes that add several exactly, and formats of up to ``WIDEST`` digits at
+Proved against all trees, nodes that add several exactly, and formats of up to ``widest`` digits at
 any node, rounded to nearest, for sums of products that add in one order whatever the operands are.
 A node that rounds twice, first to a few digits more (float32: up to 10, at the root 22; see
-``AFTER``), is refuted too, and one that does so in more digits is not. Taken from one product: that
+``after``), is refuted too, and one that does so in more digits is not. Taken from one product: that
 sums which round twice all do, and when a result counts as subnormal. All filters and
 positions answer the same questions at once, so
 a certificate costs as many calls as one output's would. A chain of n leaves takes about n / 3 of
@@ -36,7 +36,7 @@ from probe.progress import VOICE, Count
 from probe.summation import flush, fusion, rounding
 from probe.summation.fusion import Piece, fusion_operands
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks
-from probe.summation.questions import WIDEST, Keeping, Uncertifiable, flushed, separation
+from probe.summation.questions import Keeping, Uncertifiable, flushed, separation, widest
 from probe.summation.replay import replay
 from probe.summation.reveal import Found
 from probe.summation.summation import EVERY, Rounding, Summation
@@ -218,7 +218,7 @@ class _Questions:
             yield from asked.rounded(nodes)
             return
         precision = floats.format_of(str(given.accumulator_format)).precision
-        if precision > WIDEST[self.dtype]:
+        if precision > widest(self.dtype):
             raise Uncertifiable(f"sums of {given.accumulator_format} are too wide to be tested")
         if not given.rounded:
             yield from asked.kept(precision, nodes)

@@ -59,15 +59,13 @@ class Scale:
     big: float
     limit: int
 
-
-# float16 spans too few binades for a unit of 1, so its unit is the smallest subnormal: 2^15
-# swallows 2^11 of those in a float32 accumulator as well as in a float16 one.
-SCALES = {
-    "float64": Scale(1.0, 2.0**600, 2**50),
-    "float32": Scale(1.0, 2.0**100, 2**23),
-    "float16": Scale(2.0**-24, 2.0**15, 2**10),
-    "bfloat16": Scale(1.0, 2.0**100, 2**7),
-}
+    @classmethod
+    def of(cls, dtype: str) -> Scale:
+        """Returns the dtype's own masks: units of 1, or the smallest subnormal where 1 is too near
+        to ``big`` (see ``floats.FORMATS``)."""
+        form = floats.FORMATS[dtype]
+        unit = 1.0 if form.big > 2 * form.precision else 2.0**form.low
+        return cls(unit, 2.0**form.big, 2 ** (form.precision - 1))
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,11 @@ class Masks:
     """
 
     def __init__(self, operator: MaskedOperator, signed: bool = False) -> None:
-        if operator.dtype not in SCALES:
-            raise InputError(
-                "dtype", operator.dtype, "no masks are known for it", "use " + ", ".join(SCALES)
-            )
+        if operator.dtype not in floats.FORMATS:
+            known = ", ".join(floats.FORMATS)
+            raise InputError("dtype", operator.dtype, "no masks are known for it", f"use {known}")
         self.operator = operator
-        self.scale = SCALES[operator.dtype]
+        self.scale = Scale.of(operator.dtype)
         self.size = operator.summands + int(operator.bias)
         self.calls = 0
         self.flushing: np.ndarray | None = None
@@ -144,7 +141,7 @@ class Masks:
 
     def count_fewer(self) -> bool:
         """Counts no more units at once than bfloat16 counts exactly; False if it did so before."""
-        limit = SCALES["bfloat16"].limit
+        limit = Scale.of("bfloat16").limit
         if self.scale.limit <= limit or self.size <= limit:
             return False
         self.scale, self._counts = replace(self.scale, limit=limit), None
@@ -153,9 +150,9 @@ class Masks:
     def mask_smaller(self) -> bool:
         """Takes masks that fit formats of fewer bits; False if there are none, or it did before."""
         name = {"float32": "float16", "float64": "bfloat16"}.get(self.operator.dtype)
-        if name is None or self.scale.big == SCALES[name].big:
+        if name is None or self.scale.big == Scale.of(name).big:
             return False
-        self.scale, self._counts = SCALES[name], None
+        self.scale, self._counts = Scale.of(name), None
         return True
 
     def survivors(self, leaves: np.ndarray) -> np.ndarray:

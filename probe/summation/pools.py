@@ -147,7 +147,7 @@ class Average:
     def _read(self, values: np.ndarray) -> np.ndarray:
         if "operands" not in self.flushed:
             return values
-        small = np.abs(values) < floats.tiny(self.kept, "before")
+        small = np.abs(values) < floats.flushed_below(self.kept, "before")
         return np.where(small, np.copysign(0.0, values), values)
 
     def _gives(self, values: np.ndarray, form: str) -> np.ndarray:
@@ -156,7 +156,9 @@ class Average:
         found = floats.nearest(values, form)
         if "results" not in self.flushed:
             return found
-        return np.where(np.abs(values) < floats.tiny(form), np.copysign(0.0, values), found)
+        return np.where(
+            np.abs(values) < floats.flushed_below(form), np.copysign(0.0, values), found
+        )
 
     @property
     def text(self) -> str:
@@ -223,7 +225,7 @@ class Maximum:
         empty = np.full(met.shape[1], self.start not in first)
         shown, seen = best.copy(), met
         if self.flushed:
-            small = np.abs(met) < floats.tiny(dtype, "before")
+            small = np.abs(met) < floats.flushed_below(dtype, "before")
             seen = np.where(small, np.copysign(0.0, met), met)
         choose = CHOOSE[self.choose]
         for value, flushed, here in zip(met, seen, there | self.padded, strict=True):

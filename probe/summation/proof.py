@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import floats, operands
-from probe.summation.masks import ANSWERS_AT_ONCE, SCALES, Masks
+from probe.summation.masks import ANSWERS_AT_ONCE, Masks, Scale
 from probe.summation.tree import BIAS, Tree
 
 BATCH = 256  # calls whose values are chosen together
@@ -49,7 +49,7 @@ class Format:
     def of(cls, dtype: str, scales: bool) -> Format:
         """Of a dtype; sums of 16 bits are kept in float32 wherever ``scales`` can be used."""
         bits = floats.FORMATS[dtype].precision
-        return cls(dtype, SCALES[dtype].unit, bits, max(bits, 24) if scales else None)
+        return cls(dtype, Scale.of(dtype).unit, bits, max(bits, 24) if scales else None)
 
     @property
     def most(self) -> int:
@@ -75,7 +75,7 @@ class Format:
         if levels > 1 and self.kept is not None:
             least = self.units(levels, paths)[:, None] * 2.0 ** (self.kept + 2 + _log2(paths))
             return np.asarray(mantissa * least)
-        big = SCALES[self.dtype].big
+        big = Scale.of(self.dtype).big
         binades = 2 if self.dtype == "float16" else 16
         return np.asarray(mantissa * big * 2.0 ** -(1.0 + (chance[1] % np.uint64(binades))))
 

@@ -7,7 +7,7 @@ whether each node of the claimed one is one of the true tree and in which format
 What ``separation`` asks no other order of additions survives.
 
 The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
-two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are
+two at once, exactly, and keep their sums in any of the formats up to ``widest``. All questions are
 weights for a call with an input of ones.
 
 *A mask.* Leaves of a set get +1 each (times a large scale) and one of them minus all that: the sum
@@ -45,16 +45,11 @@ import numpy as np
 from probe import floats
 from probe.summation.tree import Tree
 
-WIDEST = {"float64": 53, "float32": 53, "float16": 24, "bfloat16": 24}
-"""Digits of the widest partial sums that questions about a dtype take into account."""
 
-EXPONENTS = {
-    "float64": (1000, -1000),
-    "float32": (124, -116),
-    "float16": (15, -24),
-    "bfloat16": (124, -116),
-}
-"""Binary exponents that masks stay below, and the unit's: normal numbers, but for float16's."""
+def widest(dtype: str) -> int:
+    """Returns the digits of the widest partial sums that questions about a dtype take into
+    account: those of the next wider format."""
+    return floats.FORMATS[(*floats.FORMATS[dtype].wider, dtype)[0]].precision
 
 
 class Uncertifiable(Exception):
@@ -95,14 +90,13 @@ class _Layout:
     @classmethod
     def of(cls, dtype: str, bits: int, span: int) -> _Layout | None:
         """For widths of ``2^bits`` leaves; None where the dtype has no room for them."""
-        highest, lowest = EXPONENTS[dtype]
-        precision, width = floats.FORMATS[dtype].precision, 1 << bits
-        drop = WIDEST[dtype] + 2 + bits + 3  # all that is smaller adds up to 2^(bits + 3) units
-        stages = (highest - lowest - bits - 2) // drop
-        if stages < 1 or bits + 1 > precision:
+        form, width = floats.FORMATS[dtype], 1 << bits
+        drop = widest(dtype) + 2 + bits + 3  # all that is smaller adds up to 2^(bits + 3) units
+        stages = (form.high - form.low - bits - 2) // drop
+        if stages < 1 or bits + 1 > form.precision:
             return None
-        most = min(2 ** (precision - 1), 2 ** (bits + 2))
-        return cls(width, span, stages, drop, lowest, most)
+        most = min(2 ** (form.precision - 1), 2 ** (bits + 2))
+        return cls(width, span, stages, drop, form.low, most)
 
 
 def separation(
@@ -256,7 +250,6 @@ def _branch_jobs(items: list[np.ndarray]) -> Iterator[_Job]:
 
 
 STEP = 3  # binades from one node to the next above it, where nothing should come out
-TOP = {"float64": 512, "float32": 100, "float16": 14, "bfloat16": 100}  # exponent of the first s
 
 
 @dataclass(frozen=True)
@@ -268,9 +261,13 @@ class Ask:
     rank: np.ndarray
 
 
-AFTER = {"float64": 12, "float32": 12, "float16": 3, "bfloat16": 3}
-"""Binary digits from an ulp to the last one that ``Keeping.rounded`` sets below it: a node that
-rounds twice, first to a format of so many digits less 2 more than the dtype's, is told."""
+def after(dtype: str) -> int:
+    """Returns the binary digits from an ulp to the last one that ``Keeping.rounded`` sets below it.
+
+    A node that rounds twice, first to a format of so many digits less 2 more than the dtype's, is
+    told. 12 tells x87's 64 bits from float64's 53; formats of 16 bits have room for 3.
+    """
+    return 12 if floats.FORMATS[dtype].bits > 16 else 3
 
 
 class Keeping:
@@ -287,7 +284,7 @@ class Keeping:
 
     In ``lost`` the little is half an ulp, a tie that goes down to an even s, and that one digit
     more would keep. In ``kept`` it is the last digit of the format, and all of a call together are
-    lost by a node of the dtype. In ``rounded`` it is half an ulp and some ``AFTER`` digits further
+    lost by a node of the dtype. In ``rounded`` it is half an ulp and some ``after`` digits further
     down one more, which a node that rounds to nearest makes a whole ulp, and one that truncates
     loses; one that rounds to a few digits more first is left with a tie, and loses it too.
 
@@ -302,8 +299,9 @@ class Keeping:
 
     def lost(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
         """Yields weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
-        top, lowest = TOP[self.dtype], EXPONENTS[self.dtype][1]
-        ranks = (top - precision - 1 - lowest) // STEP
+        form = floats.FORMATS[self.dtype]
+        top = min(form.big, form.emax - 1)  # of the first s: float16 must not overflow beside it
+        ranks = (top - precision - 1 - form.low) // STEP
         for each in self._batches(nodes, ranks, self.size):
             scale = 2.0 ** (top - STEP * each.rank)
             yield self._weights(each, scale, scale * 2.0**-precision), 0.0
@@ -318,14 +316,17 @@ class Keeping:
 
     def rounded(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
         """Yields weights of calls, and what comes out: these nodes round to the dtype's nearest."""
-        eps, after = floats.eps(self.dtype), AFTER[self.dtype]
+        eps, digits = floats.eps(self.dtype), after(self.dtype)
         # what came out of nodes below is added to the little, and has to fit beside it
-        most = 2 ** (floats.FORMATS[self.dtype].precision - after - 1)
+        most = 2 ** (floats.FORMATS[self.dtype].precision - digits - 1)
         for each in self._batches(nodes, self.size, most):
             # ties go to even, and what came from below may have made a sum odd: of 1 and 1 + eps
             # one is even with it
             for scale in (1.0, 1.0 + eps):
-                yield self._weights(each, scale, eps / 2 + eps * 2.0**-after), len(each.nodes) * eps
+                yield (
+                    self._weights(each, scale, eps / 2 + eps * 2.0**-digits),
+                    len(each.nodes) * eps,
+                )
 
     def root(self) -> np.ndarray:
         """Returns weights of a call that asks the root, whose sum is the output, how it rounds.

@@ -25,7 +25,6 @@ from probe.summation.reveal import Found, column_labels
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 
-WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
 SAMPLED = 2  # paths and nodes that are asked of every tree; all are where one is kept wider
 
 
@@ -181,7 +180,9 @@ def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Roundin
 
 def _kept_wider(rounding: Rounding, piece: Piece, dtype: str) -> Rounding:
     product_format = dtype if piece.found.tree.nodes else None
-    return replace(rounding, accumulator_format=WIDER[dtype], product_format=product_format)
+    return replace(
+        rounding, accumulator_format=floats.FORMATS[dtype].wider[0], product_format=product_format
+    )
 
 
 def _rounded(piece: Piece, trace: Traces, column: int) -> frozenset[int]:
@@ -282,7 +283,11 @@ def _read_twice(
     yes = leaf in rounding.fused and piece.answers["twice"][0, column] == 1
     if not yes or rounding.truncated:
         return rounding
-    return replace(rounding, intermediate_format=WIDER[dtype])
+    return replace(rounding, intermediate_format=floats.FORMATS[dtype].wider[0])
+
+
+def _wider(dtype: str) -> bool:
+    return bool(floats.FORMATS[dtype].wider)
 
 
 def _short(dtype: str) -> bool:
@@ -416,14 +421,14 @@ QUESTIONS = (
         "truncated",
         leaves=lambda piece, trace: trace.ends,
         question=truncated,
-        asked=lambda dtype, seen, alone: _short(dtype) or (dtype in WIDER and (seen or alone)),
+        asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and (seen or alone)),
         read=_read_truncated,
     ),
     Question(
         "twice",
         leaves=_fused_pair,
         question=rounded_twice,
-        asked=lambda dtype, seen, alone: _short(dtype) or (dtype in WIDER and alone),
+        asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and alone),
         read=_read_twice,
     ),
 )

@@ -321,7 +321,7 @@ class Summation(NamedTuple):
         rounding = self.rounding
         if rounding.flushed_sums:
             flushed = np.isin(nodes, list(rounding.flushed_sums)) | (EVERY in rounding.flushed_sums)
-            below = np.abs(values) < floats.tiny(dtype, rounding.tininess)
+            below = np.abs(values) < floats.flushed_below(dtype, rounding.tininess)
             below &= flushed.reshape(-1, *[1] * (values.ndim - 1))
             values = np.where(below, np.copysign(0.0, values), values)
         found = floats.round_to(values, dtype)

@@ -31,7 +31,6 @@ AT_ONCE = 1 << 16  # outputs replayed at once
 SEED = 0x5EA5
 
 SHORT = 32  # summands up to which sums agree by luck, so that more sets are tried
-WIDE = {"float32": (53, 1.0), "float16": (24, 2.0**-8), "bfloat16": (24, 1.0)}
 """Digits of the accumulators that ``wide`` sets are for, and what keeps their weights in range."""
 
 Columns = list[np.ndarray]  # for every group what each leaf meets, (leaves, windows)
@@ -68,7 +67,7 @@ class Periodic:
 
     def wide_for(self, read: Read) -> list[Weights]:
         """Returns the same for wider accumulators, and an input of ones; none for float64."""
-        if self.case.dtype not in WIDE or not self.case.weighted:
+        if not floats.FORMATS[self.case.dtype].wider or not self.case.weighted:
             return []
         return self._made(read, True)
 
@@ -101,7 +100,9 @@ class Periodic:
     def _wide_set(self, number: int, read: Read) -> Weights:
         """Returns one pair that cancels, and elsewhere what it swallows in that many digits."""
         seed, filters = SEED + 64 + number, self.case.filters
-        precision, scale = WIDE[self.case.dtype]
+        form = floats.FORMATS[self.case.dtype]
+        precision = floats.FORMATS[form.wider[0]].precision
+        scale = 2.0**-8 if form.emax < precision else 1.0  # float16's would overflow
         drawn = cancel_bias(seed, precision, (len(read) + 1, filters)) * scale
         small, bias = drawn[:-1], drawn[-1]
         if len(read) > 1:

@@ -15,9 +15,9 @@ from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
+from probe.invariant.mitigated_cases import Remedied
+from probe.invariant.mitigations import candidates
 from probe.launch import InlineSession
-from probe.mitigations.cases import Remedied
-from probe.mitigations.remedy import candidates
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {

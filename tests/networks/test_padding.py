@@ -13,7 +13,7 @@ import probe
 from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
-from probe.mitigations import networks
+from probe.invariant.mitigated_models import judged, recommended
 from probe.padding.kept import index
 from probe.padding.search import Graph
 from probe.recorders.ndarray import Recorder, operation
@@ -325,10 +325,10 @@ def test_ways_of_padding_are_judged_and_timed():
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
     one = Graph(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
-    ways = {each["name"]: each for each in networks.judged(one, [one.sized(4)], 4)}
+    ways = {each["name"]: each for each in judged(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
-    assert networks.recommended(list(ways.values())) == "pad"
+    assert recommended(list(ways.values())) == "pad"
     assert ways["fixed"]["of_fixed"] == 1
 
 

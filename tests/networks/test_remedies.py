@@ -13,11 +13,10 @@ from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
+from probe.invariant import mitigated_cases as of_cases
+from probe.invariant.mitigated_cases import ROUNDS, Remedied, Sessions, exact_sums, measure
+from probe.invariant.mitigations import advise, candidates, report, rows
 from probe.launch import InlineSession, Session
-from probe.mitigations import Remedied, advise, candidates, measure
-from probe.mitigations import cases as of_cases
-from probe.mitigations.cases import ROUNDS, Sessions, exact_sums
-from probe.mitigations.remedy import report, rows
 from probe.target import unavailable
 from probe.ulp import equal
 from tests.networks.convolutions import cases

@@ -14,11 +14,11 @@ from probe.backends import torch as in_mode
 from probe.cli import shell
 from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
+from probe.invariant import mitigated_cases as of_cases
+from probe.invariant.mitigated_cases import Remedied, Sessions, measure
+from probe.invariant.mitigated_models import recommended
+from probe.invariant.mitigations import advise, report, rows
 from probe.launch import InlineSession
-from probe.mitigations import Remedied, advise, measure, networks
-from probe.mitigations import cases as of_cases
-from probe.mitigations.cases import Sessions
-from probe.mitigations.remedy import report, rows
 from probe.printing import Output
 from probe.ulp import equal
 
@@ -197,7 +197,7 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
     assert (mode["verdict"], mode["keeps"]) == (verdict, keeps)
     assert bool(mode["refusal"]) == (verdict != "exact")
     if verdict != "exact":
-        assert networks.recommended(found.remedies) != "invariant"
+        assert recommended(found.remedies) != "invariant"
 
 
 def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
@@ -208,7 +208,7 @@ def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
     mode = ways(made)["invariant"]
     if made.invariant.report is None:  # no mode for plain NumPy so far
         assert mode["verdict"] == "not known" and mode["of_fixed"] is None and mode["refusal"]
-        assert networks.recommended(made.remedies) != "invariant"
+        assert recommended(made.remedies) != "invariant"
 
 
 def test_the_cheapest_exact_way_is_recommended():
@@ -218,14 +218,12 @@ def test_the_cheapest_exact_way_is_recommended():
     fixed = way("fixed", "exact", [9], 1.0)
     default, pad = way("default", "differs", [1], 0.1), way("pad", "exact", [4], 0.5)
     quick, slow = way("invariant", "exact", [1], 0.3), way("invariant", "exact", [1], 0.7)
-    assert networks.recommended([default, pad, fixed, quick]) == "invariant"
-    assert networks.recommended([default, pad, fixed, slow]) == "pad"
-    assert (
-        networks.recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
-    )
+    assert recommended([default, pad, fixed, quick]) == "invariant"
+    assert recommended([default, pad, fixed, slow]) == "pad"
+    assert recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
     unsure = way("invariant", "not known", [1], 0.1)
-    assert networks.recommended([default, pad, fixed, unsure]) == "pad"
-    assert networks.recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
+    assert recommended([default, pad, fixed, unsure]) == "pad"
+    assert recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from probe.backends.contract import Backend, Operator, Unsupported
 from probe.comparison import Comparison, Finding, Pairs, Shapes, compared, run
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
-from probe.mitigations.cases import exact_sums
-from probe.mitigations.remedy import Measured
+from probe.invariant.mitigated_cases import exact_sums
+from probe.invariant.mitigations import Measured
 from probe.schema.measurements import LAYOUTS
 from probe.summation.functions import FunctionSession, Own
 from probe.switch_points import by_order, search

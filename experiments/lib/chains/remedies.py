@@ -23,9 +23,9 @@ from lib.chains.running import Runner, content, padded
 from lib.chains.safe import SafeLengths
 from probe import floats, ulp
 from probe.errors import InputError, TargetError
+from probe.invariant.mitigated_cases import Sessions, Timers, Work, few
+from probe.invariant.mitigations import CHUNKS, Found, Measured, Remedy
 from probe.launch import InlineSession
-from probe.mitigations.cases import Sessions, Timers, Work, few
-from probe.mitigations.remedy import CHUNKS, Found, Measured, Remedy
 from probe.progress import Tell
 from probe.target import Target
 

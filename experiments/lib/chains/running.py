@@ -17,9 +17,9 @@ import numpy as np
 
 from lib.chains.chain import Network
 from probe import operation
+from probe.invariant.mitigated_cases import Changed
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
-from probe.mitigations.cases import Changed
 from probe.operands import normal
 
 _KEYS = itertools.count()

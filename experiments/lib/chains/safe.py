@@ -32,9 +32,9 @@ from lib.chains.geometry import lengths as lengths_of
 from lib.chains.places import Places
 from lib.chains.running import Runner, content, session_for
 from probe import operation, ulp, window
+from probe.invariant.mitigations import examined
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, TRANSPOSED
-from probe.mitigations.remedy import examined
 from probe.operands import normal
 from probe.summation.tree import BIAS
 from probe.switch_points.recognition import BUDGET, UNKNOWN, Pattern, Recogniser

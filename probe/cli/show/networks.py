@@ -12,8 +12,8 @@ from probe.answers.padded import OnTargets, Padded
 from probe.case import Case
 from probe.cli.show.walks import walked
 from probe.floats import rounded_text
-from probe.mitigations import Measured, advise
-from probe.mitigations.invariants import Invariant
+from probe.invariant.mitigated_models import Invariant
+from probe.invariant.mitigations import Measured, advise
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
 from probe.padding.search import Serves, Sized

@@ -18,10 +18,18 @@ from probe import campaign, floats, ulp
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.invariant import LIBRARIES
+from probe.invariant.mitigations import (
+    CHUNKS,
+    DOC,
+    INVARIANT,
+    Found,
+    Measured,
+    Remedy,
+    candidates,
+    unavailable,
+)
 from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
-from probe.mitigations import invariants
-from probe.mitigations.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
 from probe.progress import Tell, silent
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
@@ -289,7 +297,7 @@ class _OfCase(Work):
         found = [self._of_samples(one) for one in found]
         if self.where.name in LIBRARIES:
             spec = {"kind": "invariant", "sizes": list(self.lengths)}
-            found.append(Remedy(invariants.NAME, self.where, invariants.DOC, spec))
+            found.append(Remedy(INVARIANT, self.where, DOC, spec))
         return found
 
     def _of_samples(self, remedy: Remedy) -> Remedy:

@@ -35,7 +35,8 @@ SWITCHES = (
 )
 """Switches that people try, with what they mean."""
 
-NAMES = ("pad", "layerwise", "layerwise,xla=1", "invariant")
+INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes that add alike"
+NAMES = ("pad", "layerwise", "layerwise,xla=1", INVARIANT)
 """Remedies that ``measure`` adds when orders are known; ``layerwise`` of networks alone,
 ``invariant`` of cases along their batch."""
 
