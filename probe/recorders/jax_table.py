@@ -246,8 +246,13 @@ def _sort(c: Call) -> Meaning:
 
 
 def _fourier(c: Call) -> Meaning:
-    lengths = tuple(c["fft_lengths"])
-    return o.along("fft", c.rank(), range(-len(lengths), 0), (str(c["fft_type"]), lengths))
+    name = c["fft_type"].name
+    axes, inverse = range(-len(c["fft_lengths"]), 0), name.startswith("I")
+    return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
+
+
+FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "inverse real"}
+"""Kinds of transforms by JAX's names."""
 
 
 # stacks of matrices

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from math import prod
 
 from probe.semantics import (
-    Each,
     Exact,
     Made,
     Meaning,
@@ -209,8 +208,10 @@ TABLE: dict[str, Row] = {
     "RELU6": lambda c: FUSED[3],
     "RELU_N1_TO_1": lambda c: FUSED[2],
     "RELU_0_TO_1": lambda c: o.clip(0, 1),
-    "FAKE_QUANT": lambda c: Each("fake_quant", "", c.numbers()),
-    "BUCKETIZE": lambda c: Each("bucketize", "", tuple(c.get("boundaries") or ())),
+    "FAKE_QUANT": lambda c: o.fake_quantised(
+        c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
+    ),
+    "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
     "ZEROS_LIKE": lambda c: Made(0),
     "FILL": lambda c: reading(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
