@@ -20,8 +20,9 @@ from probe import Case, Store, Target, shard
 from probe.campaign import case_row, run_row
 from probe.launch import AnySession, open_session
 from probe.printing import Output
+from probe.summation.fprev import fprev_calls
 from probe.summation.orders import Orders, reveal
-from probe.summation.tree import Tree, fprev_calls
+from probe.summation.tree import Tree
 
 NAME = "reveal_cost"
 

@@ -233,6 +233,7 @@ class Flush:
 
     def __init__(self, rounding: Rounding, dtype: str, leaves: int) -> None:
         self.dtype, self.kind = dtype, rounding.tininess
+        self._below = floats.flushed_below(dtype, "before")
         self.inputs = _mask(rounding.flushed_inputs, leaves)
         self.weights = _mask(rounding.flushed_weights, leaves)
         self._products = _mask(rounding.flushed_products, leaves)
@@ -247,13 +248,13 @@ class Flush:
     def operands(self, values: Doubles, mask: np.ndarray | None, leaves: Pick) -> None:
         """Operands of leaves, where ``mask`` says that these are flushed."""
         if mask is not None:
-            below = np.abs(values) < floats.flushed_below(self.dtype, "before")
+            below = np.abs(values) < self._below
             _zero(values, below & mask[leaves][:, None])
 
     def bias(self, values: Doubles) -> Doubles:
         """Returns the bias as it is added."""
         if self._bias:
-            _zero(values, np.abs(values) < floats.flushed_below(self.dtype, "before"))
+            _zero(values, np.abs(values) < self._below)
         return values
 
     def products(
@@ -271,7 +272,7 @@ class Flush:
     def whole(self, values: Doubles, leaves: Pick) -> None:
         """Exact products that enter their addition; of float64 there are none here."""
         if self._whole is not None:
-            below = np.abs(values) < floats.flushed_below(self.dtype, "before")
+            below = np.abs(values) < self._below
             _zero(values, below & self._whole[leaves][:, None])
 
     def factors(self, x: Doubles, w: Doubles, leaves: Pick) -> tuple[Doubles, Doubles]:
@@ -298,7 +299,8 @@ def _mask(flushed: frozenset[int], leaves: int) -> np.ndarray | None:
 
 
 def _zero(values: Doubles, where: np.ndarray) -> None:
-    values[where] = np.copysign(0.0, values[where])
+    if where.any():  # speed alone: nearly always nothing is
+        values[where] = np.copysign(0.0, values[where])
 
 
 def tiny_doubles(

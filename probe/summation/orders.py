@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,16 +21,18 @@ from probe.case import Summed
 from probe.errors import Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.summation import zero
+from probe.summation.arithmetic import BLOCK
 from probe.summation.certificate import certify
 from probe.summation.flush import flushing
 from probe.summation.masks import Masks, SessionOperator
-from probe.summation.replay import replay
+from probe.summation.replay import Picked, replay
 from probe.summation.reveal import SHORT, Answers, Refused, reveal_trees
 from probe.summation.rounding import Revealed, reveal_roundings
 from probe.summation.summation import Row, Summation, ranges
 from probe.summation.tree import BIAS, Tree
 
-CHUNK = 4096  # outputs replayed at once
+CHUNK = 4096  # outputs replayed at once, and more where they have few leaves: speed alone
+WORDS = 1 << 23  # operands of those, 32 MiB of float32: speed alone
 ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
@@ -166,31 +168,71 @@ class Operands:
 
         Over their windows alone: an infinite weight that meets padding adds nothing.
         """
-        adds = self.b if BIAS in summation.tree.leaves else None
-        out = np.empty(len(positions), self.y.dtype)
-        per_group = self.case.filters // self.case.groups
-        for group, members in _by_group(filters, per_group):
-            for part in np.array_split(members, -(-len(members) // CHUNK)):
-                x = self.columns[group][:, positions[part]]
-                w = self.weights[:, filters[part]]
-                if self.padded is not None:
-                    w = np.where(self.padded[:, positions[part]], w.dtype.type(0), w)
-                bias = None if adds is None else adds[filters[part]]
-                out[part] = replay(summation, x, w, self.case.dtype, bias)
-        return out if self.behind is None else self.behind.apply(out, positions, filters)
+        return _replayed([self], summation, positions, filters)[0]
 
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
         """Returns where the replay gives the library's bits: one bool a pair."""
-        replayed = self.replay(summation, positions, filters)
-        return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype, self.zeros)
+        return agree([self], summation, positions, filters)
+
+    def met(self, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        """Returns the weights that meet the input, 0 where that is padding: (leaves, outputs)."""
+        w = self.weights[:, filters]
+        if self.padded is None:
+            return w
+        return np.where(self.padded[:, positions], w.dtype.type(0), w)
 
 
-def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.ndarray]]:
-    groups = filters // per_group
-    for group in np.unique(groups):
-        yield int(group), np.flatnonzero(groups == group)
+def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
+    """Returns these columns of every array, one array after the other."""
+    some, which = np.unique(columns, return_inverse=True)
+    starts = np.arange(len(arrays))[:, None] * len(some)
+    rows = np.concatenate([array[:, some] for array in arrays], axis=1)
+    return Picked(rows, (starts + which.reshape(-1)).reshape(-1))
+
+
+def agree(
+    sets: Sequence[Operands], summation: Summation, positions: np.ndarray, filters: np.ndarray
+) -> np.ndarray:
+    """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
+    alike = np.ones(len(positions), bool)
+    for one, y in zip(sets, _replayed(sets, summation, positions, filters), strict=True):
+        alike &= ~ulp.apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
+    return alike
+
+
+def _replayed(
+    sets: Sequence[Operands], summation: Summation, positions: np.ndarray, filters: np.ndarray
+) -> np.ndarray:
+    """Returns outputs of the named pairs on operands of one shape: container, (sets, pairs).
+
+    All sets are replayed at once: NumPy's calls for each node of a long chain cost more than the
+    outputs that they work on.
+    """
+    first, biased = sets[0], BIAS in summation.tree.leaves
+    out = np.empty((len(sets), len(positions)), first.y.dtype)
+    groups = filters // (first.case.filters // first.case.groups)
+    at_once = max(CHUNK, min(BLOCK, WORDS // first.case.summands)) // len(sets)  # speed alone
+    for group in np.unique(groups).tolist():
+        members = np.flatnonzero(groups == group)
+        for start in range(0, len(members), max(at_once, 1)):
+            part = members[start : start + max(at_once, 1)]
+            x = _picked([one.columns[group] for one in sets], positions[part])
+            w = _picked([one.weights for one in sets], filters[part])
+            if any(one.padded is not None for one in sets):
+                w = np.concatenate(
+                    [one.met(positions[part], filters[part]) for one in sets], axis=1
+                )
+            bias = None
+            if biased:
+                bias = np.concatenate([one.b[filters[part]] for one in sets if one.b is not None])
+            found = replay(summation, x, w, first.case.dtype, bias)
+            out[:, part] = found.reshape(len(sets), len(part))
+    for one, y in zip(sets, out, strict=True):
+        if one.behind is not None:
+            y[:] = one.behind.apply(y, positions, filters)
+    return out
 
 
 def reveal(
@@ -306,30 +348,6 @@ class _Work:
         seeds = range(len(self.sets), count)
         return [self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed) for seed in seeds]
 
-    def _agree_more(
-        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
-    ) -> np.ndarray:
-        """Returns where the replay gives the bits of all further operands: one bool a pair.
-
-        All sets are replayed at once: a long chain costs much more than its outputs.
-        """
-        sets, dtype, bias = self._more, self.case.dtype, BIAS in summation.tree.leaves
-        groups = filters // (self.case.filters // self.case.groups)
-        pairs = list(zip(groups.tolist(), positions.tolist(), strict=True))
-        x = [[one.columns[group][:, at] for group, at in pairs] for one in sets]
-        w = np.concatenate([one.weights[:, filters] for one in sets], axis=1)
-        if self.case.bias is None or not bias:
-            b = None
-        else:
-            b = np.concatenate([one.b[filters] for one in sets if one.b is not None])
-        given = np.stack([column for columns in x for column in columns], axis=1)
-        found = replay(summation, given, w, dtype, b).reshape(len(sets), -1)
-        alike = np.ones(len(positions), bool)
-        for one, y in zip(sets, found, strict=True):
-            made = y if one.behind is None else one.behind.apply(y, positions, filters)
-            alike &= ~ulp.apart(made, one.y[positions, filters], dtype, one.zeros)
-        return alike
-
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
         for each in self.sets:
@@ -383,14 +401,12 @@ class _Work:
         leaves = {self.case.summands if leaf == BIAS else leaf for leaf in summation.tree.leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
-        for each in self.sets if asked else [*self.sets, *self.tiny]:
-            if not len(positions):
-                return
-            agreed = each.agrees(summation, positions, filters)
-            positions, filters = positions[agreed], filters[agreed]
-        if len(positions) and self._more:
-            agreed = self._agree_more(summation, positions, filters)
-            positions, filters = positions[agreed], filters[agreed]
+        # what was not asked is wrong more often: one set refutes it before the others are replayed
+        sets = [self.sets] if asked else [self.sets[:1], self.sets[1:] + self.tiny]
+        for some in [*sets, None]:  # None: further ones, which are run only if they are needed
+            if len(positions) and (chosen := self._more if some is None else some):
+                agreed = agree(chosen, summation, positions, filters)
+                positions, filters = positions[agreed], filters[agreed]
         if len(positions) and not asked and not self.tiny:
             flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
             alike = flushes == summation.rounding.flushes

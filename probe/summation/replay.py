@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,10 +54,21 @@ class PartialSum:
         return f"s{self.node} = {' + '.join(named)} = {floats.text(self.bits, self.format)}"
 
 
+class Picked(NamedTuple):
+    """An operand whose column k is column ``columns[k]`` of ``rows``.
+
+    Outputs of one position share its inputs, those of one filter its weights: ``rows``, container
+    (leaves, some), hold these once, and are widened, rounded and flushed once.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+
+
 def replay(
     summation: Summation,
-    x: np.ndarray,
-    w: np.ndarray,
+    x: np.ndarray | Picked,
+    w: np.ndarray | Picked,
     dtype: str,
     bias: np.ndarray | float | None = None,
 ) -> np.ndarray:
@@ -193,6 +205,44 @@ def _pick(numbers: list[int]) -> Pick:
     return np.array(numbers)
 
 
+class _Given:
+    """One operand of every leaf, as it is multiplied: rounded to ``form``, if to any, and flushed.
+
+    ``values``: all of it, float64, where columns share rows (``columns``) or are one; else it is
+    read from ``array`` block by block.
+    """
+
+    def __init__(
+        self, given: np.ndarray | Picked, dtype: str, form: str | None, flush: Flush, which: str
+    ) -> None:
+        self.columns = given.columns if isinstance(given, Picked) else None
+        rows = given.rows if isinstance(given, Picked) else given
+        self.array, self.dtype, self.form = floats.to_container(rows, dtype), dtype, form
+        self.flush, self.mask = flush, getattr(flush, which)
+        self.shape = (len(rows), len(given.columns)) if isinstance(given, Picked) else rows.shape
+        self.values: np.ndarray | None = None
+        if self.columns is not None or self.shape[1:] == (1,):
+            self.values = self._widened(slice(None), slice(None), np.empty(self.array.shape))
+
+    def read(self, leaves: Pick, block: slice, out: Doubles) -> Doubles:
+        """Returns what these leaves multiply: float64 (leaves, outputs) in ``out``, or (leaves, 1)
+        elsewhere where all outputs have the same."""
+        if self.values is None:
+            return self._widened(leaves, block, out)
+        if self.columns is None:
+            return self.values[leaves]
+        # clip: NumPy looks for indices that are too large in a second pass otherwise
+        return np.take(self.values[leaves], self.columns[block], axis=1, out=out, mode="clip")
+
+    def _widened(self, leaves: Pick, block: slice, out: Doubles) -> Doubles:
+        array = self.array[leaves, block]
+        np.copyto(out, floats.widen(array, self.dtype) if self.dtype == "bfloat16" else array)
+        if self.form:
+            np.copyto(out, floats.nearest(out, self.form))
+        self.flush.operands(out, self.mask, leaves)
+        return out
+
+
 class _Run:
     """One evaluation, block by block over the outputs. Values are float64 on their format's grid.
 
@@ -203,14 +253,18 @@ class _Run:
     def __init__(
         self,
         summation: Summation,
-        x: np.ndarray,
-        w: np.ndarray,
+        x: np.ndarray | Picked,
+        w: np.ndarray | Picked,
         dtype: str,
         bias: np.ndarray | float | None,
     ) -> None:
         self.summation, self.dtype = summation, dtype
         tree, self.rounding = summation
-        self.x, self.w = floats.to_container(x, dtype), floats.to_container(w, dtype)
+        leaves = len(x.rows if isinstance(x, Picked) else x)
+        self.flush = Flush(self.rounding, dtype, leaves)
+        both = self.rounding.operand_format
+        self.x = _Given(x, dtype, self.rounding.input_format or both, self.flush, "inputs")
+        self.w = _Given(w, dtype, self.rounding.weight_format or both, self.flush, "weights")
         self.accumulator_format = self.rounding.accumulator_format or dtype
         self.step = self.rounding.intermediate_format or self.accumulator_format
         self.product_format = self.rounding.product_format or self.accumulator_format
@@ -227,23 +281,18 @@ class _Run:
         tiny = dtype != "float16"  # of float16 operands even the smallest product is large
         self.sum_rounder = Rounder(self.step, width * self.size, tiny)
         self.product_rounder = Rounder(self.product_format, width * self.size)
-        self.flush = Flush(self.rounding, dtype, len(self.x))
         self.signed = rounding.zero is not None
         self.starts: np.ndarray | None = None  # products that +0 is added to
         if rounding.zero in (zero.ADDED, zero.FUSED):
-            self.starts = np.isin(np.arange(len(self.x)), list(zero.starts(tree, rounding.fused)))
-        self.w_once = None
-        if self.w.shape[1] == 1:
-            self.w_once = self._values(self.w, rounding.weight_format)
-            self.flush.operands(self.w_once, self.flush.weights, slice(None))
+            self.starts = np.isin(np.arange(leaves), list(zero.starts(tree, rounding.fused)))
 
     def _check(self, bias: np.ndarray | float | None) -> None:
         x, w, tree, kept = self.x, self.w, self.summation.tree, self.accumulator_format
         leaves = [leaf for leaf in tree.leaves if leaf != BIAS]
-        if x.ndim != 2 or w.ndim != 2 or w.shape not in (x.shape, (len(x), 1)):
+        if len(x.shape) != 2 or w.shape not in (x.shape, (x.shape[0], 1)):
             shapes, why = f"{x.shape}, {w.shape}", "they are (leaves, outputs) or, w, (leaves, 1)"
             raise InputError("x, w", shapes, why, "reshape")
-        if leaves and leaves[-1] >= len(x):
+        if leaves and leaves[-1] >= x.shape[0]:
             why = f"leaf {leaves[-1]} has no row in x"
             raise InputError("tree", tree.id, why, "give every leaf's")
         if (bias is None) == (BIAS in tree.leaves):
@@ -406,25 +455,9 @@ class _Run:
 
     def _factors(self, part: _Part, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
         """Returns what the leaves of a part multiply; the inputs are in ``out``."""
-        x = self._values(self.x[part.sources, block], self.rounding.input_format, out)
-        self.flush.operands(x, self.flush.inputs, part.sources)
-        if self.w_once is not None:
-            return x, self.w_once[part.sources]
+        x = self.x.read(part.sources, block, out)
         space = self._rows(4, part.count, block.stop - block.start)
-        w = self._values(self.w[part.sources, block], self.rounding.weight_format, space)
-        self.flush.operands(w, self.flush.weights, part.sources)
-        return x, w
-
-    def _values(self, array: np.ndarray, own: str | None, out: Doubles | None = None) -> Doubles:
-        """Returns operands as float64, rounded to the format that products are taken in.
-
-        ``own``: that of inputs, or of weights, alone.
-        """
-        out = np.empty(array.shape) if out is None else out
-        np.copyto(out, floats.widen(array, self.dtype) if self.dtype == "bfloat16" else array)
-        if form := own or self.rounding.operand_format:
-            np.copyto(out, floats.nearest(out, form))
-        return out
+        return x, self.w.read(part.sources, block, space)
 
 
 def _container(bias: np.ndarray | float, dtype: str) -> np.ndarray:

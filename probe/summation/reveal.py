@@ -1,10 +1,9 @@
 """Reveals the tree in which every output of an operator adds its products.
 
-After FPRev (Xie, Gao, Wang, Xue: "Revealing Floating-Point Accumulation Orders in Software/Hardware
-Implementations", USENIX ATC 2025), which reads one output. Here the masks are in the weights, so a
-call answers for all positions; filters that share an order carry different questions in the same
-call; and positions are told apart by their answers as these come in, so that memory grows with the
-number of different trees and not with the number of outputs.
+``fprev`` reads one output. Here the masks are in the weights, so a call answers for all positions;
+filters that share an order carry different questions in the same call; and positions are told apart
+by their answers as these come in, so that memory grows with the number of different trees and not
+with the number of outputs.
 
 A wrong tree may replay by luck, so ``Answers`` asks outputs about the tree that was found for them.
 """
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import operands
+from probe.summation.fprev import Growth, NoTree
 from probe.summation.guess import GUESSES, proved_trees
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks, spread
 from probe.summation.tree import BIAS, Tree
@@ -26,29 +26,16 @@ SIGNATURE_PAIRS = 4
 
 
 @dataclass
-class _Task:
-    """Leaves known to share an ancestor, to be ordered and hung below node ``parent``."""
-
-    leaves: np.ndarray
-    parent: int
-    total: int  # leaves under ``parent``; 0 where the task is the whole tree
-    start: int = 0  # which leaf comes first: the branch's own first, last or middle one
-
-
-@dataclass
-class _Group:
-    """Positions that have answered alike so far, and the part of their tree that follows."""
+class _Alike:
+    """Positions that have answered alike so far, and the tree that they have in common."""
 
     positions: np.ndarray
-    read: np.ndarray  # leaves that these outputs read, ascending
-    tasks: list[_Task]
-    children: list[list[int]] = field(default_factory=list)  # leaf k as k, node m as ~m, as in Tree
+    growth: Growth
     answers: list[np.ndarray] = field(default_factory=list)  # of this round, a row per chunk
 
-    def part(self, positions: np.ndarray) -> _Group:
+    def part(self, positions: np.ndarray) -> _Alike:
         """Returns the same for some of the positions, to be continued apart."""
-        children = [list(c) for c in self.children]
-        return _Group(positions, self.read, list(self.tasks), children, list(self.answers))
+        return _Alike(positions, self.growth.copy(), list(self.answers))
 
 
 @dataclass(frozen=True)
@@ -95,7 +82,7 @@ def reveal_trees(
         for number, read in enumerate(leaves):
             members = positions[classes[positions] == number]
             if len(members) and len(read) > 1:
-                team.groups.append(_Group(members, read, [_Task(read, -1, 0)]))
+                team.groups.append(_Alike(members, Growth.of(read)))
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
                 found.append(Found(alone, team.filters, members))
@@ -118,7 +105,9 @@ def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
     for team in teams:
         groups, team.groups = team.groups, []
         for group in groups:
-            trees, left = proved_trees(masks, team.filters, group.positions, group.read, guesses)
+            trees, left = proved_trees(
+                masks, team.filters, group.positions, group.growth.read, guesses
+            )
             for tree, positions in trees:
                 yield Found(tree, team.filters, positions)
             if len(left):
@@ -128,16 +117,19 @@ def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
 
 def _absorb_all(
     team: _Team, bias: int, found: list[Found], refused: list[Refused]
-) -> Iterator[_Group]:
+) -> Iterator[_Alike]:
     """Turns a round's answers into trees, refusals, and the groups that have more to ask."""
     for group in team.groups:
-        evidence = _absorb(group)
-        if evidence:
-            refused.append(Refused(evidence, team.filters, group.positions))
-        elif group.tasks:
+        answers, group.answers = np.concatenate(group.answers), []
+        try:
+            group.growth.grow(answers)
+        except NoTree as error:
+            refused.append(Refused(str(error), team.filters, group.positions))
+            continue
+        if group.growth.open:
             yield group
         else:
-            found.append(Found(_tree(group, bias), team.filters, group.positions))
+            found.append(Found(group.growth.tree(bias), team.filters, group.positions))
 
 
 @dataclass
@@ -145,7 +137,7 @@ class _Team:
     """Filters that share their orders, and the groups of positions still being worked on."""
 
     filters: np.ndarray
-    groups: list[_Group]
+    groups: list[_Alike]
 
 
 def _teams(
@@ -175,7 +167,7 @@ def _teams(
 def _round(masks: Masks, teams: list[_Team]) -> None:
     """Asks what all groups of all teams want to know; splits them as the answers come in.
 
-    A team's questions are the pairs (first leaf, other leaf) of its groups' tasks, each once.
+    A team's questions are the pairs of leaves of its groups, each once.
     """
     wanted = [[_pairs(group, masks.size) for group in team.groups] for team in teams]
     keys = [np.unique(np.concatenate(some or [np.zeros(0, int)])) for some in wanted]
@@ -184,7 +176,7 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
         survivors = masks.survivors(leaves)
         for part in parts:
             team, table = teams[part.team], part.table(survivors)
-            pieces: list[_Group] = []
+            pieces: list[_Alike] = []
             for group in team.groups:
                 rows = np.searchsorted(keys[part.team], _pairs(group, masks.size))
                 rows = rows[(rows >= part.start) & (rows < part.stop)] - part.start
@@ -192,13 +184,13 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
             team.groups = pieces
 
 
-def _pairs(group: _Group, size: int) -> np.ndarray:
+def _pairs(group: _Alike, size: int) -> np.ndarray:
     """Returns the group's questions as numbers, first leaf * size + other leaf, ascending."""
-    numbers = [task.leaves[0] * size + task.leaves[1:] for task in group.tasks]
-    return np.sort(np.concatenate(numbers))
+    pairs = group.growth.pairs()
+    return np.asarray(pairs[:, 0] * size + pairs[:, 1])
 
 
-def _distribute(group: _Group, table: np.ndarray, rows: np.ndarray) -> Iterator[_Group]:
+def _distribute(group: _Alike, table: np.ndarray, rows: np.ndarray) -> Iterator[_Alike]:
     """Yields the group, or its parts where positions answered differently, with the answers
     noted."""
     if not len(rows):
@@ -224,91 +216,6 @@ def column_labels(table: np.ndarray) -> np.ndarray:
     mixed = (bits ^ (bits >> np.uint64(29))) * factors[:, None]
     _, label = np.unique((mixed ^ (mixed >> np.uint64(32))).sum(axis=0), return_inverse=True)
     return label.reshape(-1)
-
-
-def _absorb(group: _Group) -> str:
-    """Turns a round's answers into nodes and further tasks; the evidence if they fit no tree."""
-    survivors = np.concatenate(group.answers)
-    group.answers = []
-    # the answers stand in the order of sorted (first leaf, other leaf)
-    tasks, group.tasks = group.tasks, []
-    offset = 0
-    for task in sorted(tasks, key=lambda t: int(t.leaves[0])):
-        rest = task.leaves[1:]
-        order = np.argsort(rest, kind="stable")
-        mine = np.empty(len(rest))
-        mine[order] = survivors[offset : offset + len(rest)]
-        offset += len(rest)
-        evidence = _grow(group, task, len(group.read) - mine)
-        if evidence:
-            return evidence
-    return ""
-
-
-def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
-    """Hangs the path from the task's first leaf to its root; queues what branches off it."""
-    first, rest = int(task.leaves[0]), task.leaves[1:]
-    pair = f"with p{first} = +M, p{{}} = -M and all other products 1 the output is {{:g}}"
-    valid = (sizes >= 2) & (sizes <= len(group.read)) & (sizes == np.rint(sizes))
-    if not valid.all():
-        bad = int(np.argmin(valid))
-        return pair.format(rest[bad], len(group.read) - sizes[bad])
-    below, current = 1, first
-    for size in np.unique(sizes):
-        branch = rest[sizes == size]
-        if task.total and size == task.total:  # further children of the node the task hangs on
-            _queue(group, branch, task.parent, task.total, task)
-            break
-        if size != below + len(branch):
-            return (
-                pair.format(branch[0], len(group.read) - size)
-                + f", and the other outputs predict {len(group.read) - below - len(branch)}"
-            )
-        group.children.append([current])
-        node = len(group.children) - 1
-        current = ~node
-        _queue(group, branch, node, int(size), task)
-        below = int(size)
-    if task.parent >= 0:
-        group.children[task.parent].append(current)
-    return ""
-
-
-def _queue(group: _Group, branch: np.ndarray, parent: int, total: int, task: _Task) -> None:
-    """A branch of one leaf is a child at once; a longer one is a task.
-
-    A task costs the fewest questions when it starts from its deepest leaf: the first one where a
-    library adds upwards, the last where it adds downwards. Where a start told little (the branch
-    is most of the task), the next one is tried.
-    """
-    if len(branch) == 1:
-        group.children[parent].append(int(branch[0]))
-        return
-    poor = 3 * len(branch) > 2 * len(task.leaves)
-    start = (task.start + 1) % 3 if poor else 0
-    at = (0, len(branch) - 1, len(branch) // 2)[start]
-    branch = np.sort(branch)
-    branch[[0, at]] = branch[[at, 0]]
-    group.tasks.append(_Task(branch, parent, total, start))
-
-
-def _tree(group: _Group, bias: int) -> Tree:
-    """Returns the finished tree.
-    Nodes were found from leaf to root and outwards: sort them here."""
-    above = {~c: n for n, children in enumerate(group.children) for c in children if c < 0}
-    root = next(n for n in range(len(group.children)) if n not in above)
-    order, stack = [], [root]
-    while stack:
-        node = stack.pop()
-        order.append(node)
-        stack.extend(~c for c in group.children[node] if c < 0)
-    place = {node: n for n, node in enumerate(reversed(order))}
-    return Tree.from_nodes(
-        [
-            [~place[~c] if c < 0 else BIAS if c == bias else c for c in group.children[node]]
-            for node in reversed(order)
-        ]
-    )
 
 
 SHORT = 32  # summands up to which every window class is asked, and nothing is settled by replay

@@ -242,22 +242,6 @@ class Tree:
         return Tree.from_nodes(nodes, leaf=min(leaf for leaf in now.values() if leaf >= 0))
 
 
-def fprev_calls(tree: Tree) -> int:
-    """Calls that FPRev's algorithm needs to find this tree from one output: the measure for ours.
-
-    Xie, Gao, Wang, Xue: "Revealing Floating-Point Accumulation Orders in Software/Hardware
-    Implementations", USENIX ATC 2025, algorithm 4: the first leaf of a set is paired with every
-    other one, and every set of leaves that meets it at one node is worked on in the same way.
-    """
-    calls = len(tree.leaves) - 1
-    sizes: list[int] = []
-    for children in tree.nodes:  # the first child holds the first leaf; the others are sets
-        counts = [1 if child >= 0 else sizes[~child] for child in children]
-        sizes.append(sum(counts))
-        calls += sum(sum(counts[place:]) - 1 for place in range(1, len(counts)))
-    return calls
-
-
 def _canonical(nodes: list[tuple[int, ...]]) -> Tree:
     """Sorts children by their smallest leaf and nodes by where their text ends."""
     first = _first_leaves(nodes)

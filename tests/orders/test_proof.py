@@ -7,10 +7,11 @@ import pytest
 
 from probe import floats
 from probe.summation import proof, reveal
+from probe.summation.fprev import fprev_calls
 from probe.summation.guess import Asker, Lost, guess
 from probe.summation.masks import Masks
 from probe.summation.proof import proved
-from probe.summation.tree import BIAS, Tree, fprev_calls
+from probe.summation.tree import BIAS, Tree
 from tests.orders.test_reveal import Known, everywhere, revealed
 
 
