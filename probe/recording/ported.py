@@ -25,7 +25,7 @@ from probe.errors import InputError
 from probe.geometry import Windows as Framed
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.recording import Operation, Run
-from probe.recording.sums import Part, Shape, behind_of, fits, sum_of
+from probe.recording.sums import Letters, Part, Shape, behind_of, fits, sum_of
 from probe.semantics import (
     Broadcasts,
     Contracts,
@@ -215,12 +215,8 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
         to[inner.channels] = to[inner.channels] if inner.pool else shape[inner.channels]
         return meaning, tuple(to)
     if isinstance(meaning, Contracts):
-        texts, out = meaning.spelled(*(shapes[n] for n in meaning.reads))
-        sizes: dict[str, int] = {}
-        for text, number in zip(texts, meaning.reads, strict=True):
-            for letter, size in zip(text, shapes[number], strict=True):
-                sizes[letter] = max(sizes.get(letter, 1), size)
-        return meaning, tuple(sizes[letter] for letter in out)
+        product = Letters.of(meaning, shapes)
+        return meaning, tuple(product.sizes[letter] for letter in product.out)
     if isinstance(meaning, Reduces):
         axes = {axis % len(shapes[0]) for axis in meaning.axes}
         every = enumerate(shapes[0])
@@ -486,56 +482,34 @@ def _product(meaning: Contracts, frame: Frame) -> Called:
     """Returns rows times weights, or activations times activations. A bias that is not one number a
     filter is left to the caller."""
     word = meaning.word
-    texts, out = meaning.spelled(*(frame.shapes[n] for n in meaning.reads))
     if meaning.numbers:
         raise _refused(word, "its sums have a factor")
     if {frame.dtypes[n] for n in meaning.reads} != {frame.dtype}:
         raise _refused(word, "its operands have different formats")
-    sizes: dict[str, int] = {}
-    for text, number in zip(texts, meaning.reads, strict=True):
-        if len(set(text)) < len(text):
-            raise _refused(word, "it reads a diagonal")
-        for letter, size in zip(text, frame.shapes[number], strict=True):
-            sizes[letter] = max(sizes.get(letter, 1), size)
-    own = [  # an axis of length 1 that is broadcast belongs to the other operand alone
-        {x for x, n in zip(text, frame.shapes[number], strict=True) if n == sizes[x]}
-        for text, number in zip(texts, meaning.reads, strict=True)
-    ]
-    if (own[0] ^ own[1]) - set(out):
-        raise _refused(word, "an operand is summed by itself")
+    axes = Letters.of(meaning, frame.shapes)
+    out, sizes, own = axes.out, axes.sizes, axes.own
     first, second = (frame.fixed[n] for n in meaning.reads)
     rows, columns = (1, 0) if first and not second else (0, 1)
     batch = [x for x in out if x in own[0] & own[1] and sizes[x] > 1]
     filters = [x for x in out if x in own[columns] and x not in own[rows]]
     lines = [x for x in out if x not in filters and x not in batch]
-    summed = [x for x in texts[rows] if x in own[0] & own[1] and x not in out]
-
-    def count(some: Sequence[str]) -> int:
-        return prod(sizes[letter] for letter in some)
-
-    def part(which: int, some: Sequence[str], *shape: int) -> Part:
-        """An operand with its axes in this order; those of size 1 come first."""
-        text, number = texts[which], meaning.reads[which]
-        held = [letter for letter in some if letter in text]
-        rest = [axis for axis, letter in enumerate(text) if letter not in held]
-        return Part.of(number, frame.shapes[number], [*rest, *map(text.index, held)], *shape)
-
-    g, m, k, n = (count(some) for some in (batch, lines, summed, filters))
+    summed, text = axes.summed(rows), axes.texts[columns]
+    g, m, k, n = map(axes.count, (batch, lines, summed, filters))
     x_axes, order = [*batch, *lines, *summed], [out.index(x) for x in (*batch, *lines, *filters)]
     if batch or not frame.fixed[meaning.reads[columns]]:
-        turned = bool(texts[columns]) and texts[columns][-1] in summed
+        turned = text[-1:] in summed
         ends = [*summed, *filters] if not turned else [*filters, *summed]
-        right = part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
+        right = axes.part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
         spec = _between("product", frame.dtype, k) | {"transposed": turned}
         output = Part.of(0, frame.shape, order, g, m, n)
-        return Called(spec, (part(rows, x_axes, g, m, k), right), output)
-    parts, bias = {"w": part(columns, [*summed, *filters], k, n)}, meaning.bias
+        return Called(spec, (axes.part(rows, x_axes, g, m, k), right), output)
+    parts, bias = {"w": axes.part(columns, [*summed, *filters], k, n)}, meaning.bias
     if bias is not None and fits(frame.shapes[bias], out, filters, sizes):
         parts["b"] = Part.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
     biased = "normal" if "b" in parts else None
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
     output = Part.of(0, frame.shape, order, m, n)
-    return Called(case.spec(), (part(rows, x_axes, m, k),), output, parts, case=case)
+    return Called(case.spec(), (axes.part(rows, x_axes, m, k),), output, parts, case=case)
 
 
 def _sum(meaning: Reduces, frame: Frame) -> Called:
