@@ -189,12 +189,12 @@ class Backwards:
         return added
 
     def ready(self, size: int) -> Callable[[], np.ndarray]:
-        """As ``classes.Operation.ready``."""
+        """As ``classes.Checkable.ready``."""
         x = np.repeat(self.x[None].astype(np.float32), size, axis=0)
         return lambda: self(x)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``."""
+        """As ``classes.Checkable.mark``."""
         return digest([(self.ready(size)(), "float32")])
 
 

@@ -26,9 +26,9 @@ from probe.recording import enclosed, reasons
 from probe.recording.apart import before
 from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.folder import read
-from probe.recording.recording import Made, Run
+from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
-from probe.recording.replayed import Reached
+from probe.recording.replayed import RunnableRecording
 from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import compared, walk
 from probe.target import Target
@@ -51,7 +51,7 @@ class Walked(Answer):
     """
 
     found: Difference
-    asked: Asked
+    asked: ComparisonQuestion
     script: Mapping[str, Any] = field(default_factory=dict)
     sizes: list[dict[str, Any]] = field(default_factory=list)
 
@@ -409,7 +409,7 @@ NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "thresh
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonQuestion:
     """What was compared: the model, the left and the right side, and what to do about it."""
 
     model: str = ""
@@ -523,7 +523,7 @@ def first_difference(
             for one, raw in zip(functions, (left, right), strict=True)
         ]
         found = walk(recorders[0], recorders[1], explain, tell)
-    return Walked(found, Asked("", *names))
+    return Walked(found, ComparisonQuestion("", *names))
 
 
 def _bound(function: Any, inputs: Sequence[Any] | None) -> Any:
@@ -568,7 +568,7 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
         return found
     running = ExitStack()
     try:
-        one, two = (running.enter_context(Reached(folder)) for folder in folders)
+        one, two = (running.enter_context(RunnableRecording(folder)) for folder in folders)
         found = of_stored(one, two, explain, progress)
     except BaseException:
         running.close()
@@ -580,7 +580,7 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
 def _folder(given: str | Path | Recorded) -> Path:
     """Returns a recording's folder, from its path or its answer."""
     found = getattr(getattr(given, "found", None), "made", None)
-    return found.folder if isinstance(found, Made) else Path(given)  # type: ignore[arg-type]
+    return found.folder if isinstance(found, Provenance) else Path(given)  # type: ignore[arg-type]
 
 
 UNTRUSTED = (
@@ -594,7 +594,7 @@ def of_stored(
     right: Run,
     explain: bool = True,
     progress: Say | None = None,
-    asked: Asked | None = None,
+    asked: ComparisonQuestion | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
     ours, theirs = _made(left), _made(right)
@@ -609,7 +609,7 @@ def of_stored(
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         both = f"{ours.folder} and {theirs.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
-    told = asked or Asked(_model(left, right), *(_told(one) for one in (left, right)))
+    told = asked or ComparisonQuestion(_model(left, right), *(_told(one) for one in (left, right)))
     return Walked(found, told, {"before": _switches(left, right)})
 
 
@@ -638,7 +638,7 @@ def _fact(made: Mapping[str, Any], name: str) -> str:
     return str(made[name]) if made.get(name) is not None else "not recorded"
 
 
-def _made(one: Run) -> Made:
+def _made(one: Run) -> Provenance:
     assert one.made is not None
     return one.made
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case, require_length
-from probe.comparison import Run, revealed
+from probe.comparison import CaseRun, revealed
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import plain
@@ -32,7 +32,7 @@ DRAWN = 3
 class Ordered(Answer):
     """Says how every output of one call is added. ``found.orders`` is None if this is unknown."""
 
-    found: Run
+    found: CaseRun
 
     def report(self) -> dict[str, Any]:
         """``ranges`` of a summation: start, stop, ... of the flat indices of its outputs."""
@@ -169,7 +169,7 @@ class Ordered(Answer):
             raise InputError("tree", file, why, "give a file in a folder that exists") from None
 
 
-def _orders(side: Run) -> list[dict[str, Any]]:
+def _orders(side: CaseRun) -> list[dict[str, Any]]:
     """Returns the summations of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []

@@ -14,7 +14,7 @@ from probe import backends, layout, ulp
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
 from probe.budget import within
-from probe.campaign import Campaign, Part, case_row, run_row
+from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
 from probe.cluster import sweeps as clustered
 from probe.errors import InputError
@@ -392,7 +392,7 @@ class _ByOrder(Campaign[Case]):
         """Returns every target runs: a shard has a part of the values."""
         return list(questions)
 
-    def ask(self, part: Part[Case], question: Case) -> None:
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
         text = part.target.text
         found = by_order.sweep(

@@ -14,7 +14,7 @@ import numpy as np
 from probe import floats
 from probe.backends import elementwise, pooling, reference_transforms
 from probe.backends.contract import Backend, Key, Operator, Unsupported
-from probe.geometry import Windows
+from probe.geometry import WindowSizes
 
 #: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
 #: ``out`` holds the output's spatial sizes.
@@ -281,7 +281,7 @@ class Factors:
 
     def __init__(self, spec, x, w):
         self.x, self.w, self.channels = x, w, x.array.shape[1]
-        self.windows = Windows.of(spec)
+        self.windows = WindowSizes.of(spec)
         self.positions = self.windows.places()
         outputs = w[:1].size * x.array.shape[2] * max(int(np.prod(x.out)), 1)
         self.at_once = max(BLOCK // max(outputs, 1), 1)
@@ -343,7 +343,7 @@ class ReferenceOperator(Operator):
         self.call = call
 
     def input(self, x):
-        spans = Windows.of(self.spec).spans(x.shape[1:-1])
+        spans = WindowSizes.of(self.spec).spans(x.shape[1:-1])
         x = np.moveaxis(self.arithmetic.widen(x), -1, 0)
         x = np.pad(x, [(0, 0), (0, 0)] + [(one.before, one.after) for one in spans], "constant")
         groups = self.spec["groups"]
@@ -414,7 +414,7 @@ class ReferencePool(Operator):
 
     def _taps(self, x, inside, beyond):
         """Yields what every place of the window meets, (batch, *outputs, channels), row by row."""
-        windows = Windows.of(self.spec)
+        windows = WindowSizes.of(self.spec)
         found = windows.spans(x.shape[1:-1])
         none = [(0, 0)]
         pads = none + [(one.before, one.after) for one in found] + none

@@ -25,7 +25,7 @@ import numpy as np
 from probe import floats
 from probe.enclosure.enclosure import Enclosure
 from probe.summation.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
-from probe.summation.orders import Operands
+from probe.summation.orders import ContainerOperands
 
 
 def allowed(dtype: str) -> tuple[str, ...]:
@@ -62,7 +62,9 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     return Enclosure.joined(parts)
 
 
-def of_operands(given: Operands, positions: np.ndarray, filters: np.ndarray) -> Enclosure | None:
+def of_operands(
+    given: ContainerOperands, positions: np.ndarray, filters: np.ndarray
+) -> Enclosure | None:
     """Returns the enclosure of a case's outputs (position, filter), in their order.
 
     None where the sum is not the output: of pools, and where something is computed behind it.
@@ -86,7 +88,7 @@ def of_operands(given: Operands, positions: np.ndarray, filters: np.ndarray) -> 
 
 
 def _of_product(
-    given: Operands, group: int, positions: np.ndarray, filters: np.ndarray
+    given: ContainerOperands, group: int, positions: np.ndarray, filters: np.ndarray
 ) -> Enclosure | None:
     """Returns the same of finite sums of many products by two matrix products, which cost a
     fraction of listing every product of every output; None where that can't be."""

@@ -19,7 +19,7 @@ import numpy as np
 from probe import machine
 from probe.campaign import Row, Sessions, in_processes
 from probe.case import Case
-from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
 from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.progress import Tell
@@ -57,7 +57,7 @@ class Job:
 
 
 @dataclass
-class Answer:
+class CauseRows:
     """Rows for the store, and what to count."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def explain_store(
     folder = _own_folder(Path(path))
     jobs, result = _jobs(folder)
 
-    def take(job: Job, answer: Answer) -> None:
+    def take(job: Job, answer: CauseRows) -> None:
         for table, rows in answer.rows.items():
             store.append(table, rows)
         if answer.failure:
@@ -200,9 +200,9 @@ def _session(job: Job) -> AnySession:
     return session
 
 
-def explain_job(job: Job) -> Answer:
+def explain_job(job: Job) -> CauseRows:
     """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
-    answer = Answer()
+    answer = CauseRows()
     try:
         _explain(job, _session(job), answer)
     except TargetError as error:
@@ -210,13 +210,13 @@ def explain_job(job: Job) -> Answer:
     return answer
 
 
-def _explain(job: Job, session: AnySession, answer: Answer) -> None:
+def _explain(job: Job, session: AnySession, answer: CauseRows) -> None:
     case = Case.from_json(job.case)
-    shapes = [Shapes(case, job.vary, at, job.against, None) for at, _ in job.values]
+    shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
     base, found = run(session, shapes[0].right), []
     for one, (value, stored) in zip(shapes, job.values, strict=True):
         left = run(session, one.left)
-        found.append(Comparison(case, left, base, Pairs.must_agree(one)))
+        found.append(Comparison(case, left, base, OutputPairs.must_agree(one)))
         if (now := len(found[-1].differing)) != stored:
             answer.failure = (
                 f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
@@ -233,7 +233,7 @@ def _explain(job: Job, session: AnySession, answer: Answer) -> None:
         _judge(job, answer, one.at or 0, each)
 
 
-def _keep(job: Job, answer: Answer, side: Run, value: int, wanted: np.ndarray) -> None:
+def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.ndarray) -> None:
     """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
     if side.orders is None:
         return
@@ -245,7 +245,7 @@ def _keep(job: Job, answer: Answer, side: Run, value: int, wanted: np.ndarray) -
     answer.rows.setdefault("roundings", []).extend(one.rounding_row() for one in mine)
 
 
-def _judge(job: Job, answer: Answer, value: int, found: Comparison) -> None:
+def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
     """Keeps rows of ``causes`` for one comparison."""
     causes, both = np.array(found.cause, object), found.proved(found.differing)
     places = found.pairs.left[found.differing]

@@ -16,7 +16,7 @@ from probe import floats, kernels, ulp
 from probe.arguments import choice
 from probe.campaign import Sessions
 from probe.case import Case
-from probe.comparison import Comparison, Revealer, Run, Shapes, classes_of, compared
+from probe.comparison import CaseRun, ComparedShapes, Comparison, Revealer, classes_of, compared
 from probe.errors import InputError
 from probe.kernels.sources import SYMBOLS
 from probe.launch import open_session
@@ -55,7 +55,7 @@ def explain(
     InputError: there is nothing to compare. TargetError: a target failed.
     """
     choice("zeros", zeros, ulp.ZEROS)
-    shapes = Shapes.named(case, vary, at, against, against_padding)
+    shapes = ComparedShapes.named(case, vary, at, against, against_padding)
     other = against_target or target
     if shapes.left == shapes.right and other == target:
         raise InputError("against", against, "both sides are the same run", "give another value")
@@ -87,7 +87,7 @@ def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[st
         return {}
     sources = [name for name in kernels.SOURCES if which == "all" or name != SYMBOLS]
 
-    def ask(side: Run) -> dict[str, list[str]]:
+    def ask(side: CaseRun) -> dict[str, list[str]]:
         return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
 
     with VOICE.doing("asking which kernels run"), ThreadPoolExecutor(2) as pool:
@@ -96,7 +96,7 @@ def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[st
 
 
 @dataclass(frozen=True)
-class Product:
+class LeafProduct:
     """What one leaf meets: bits of the input and of the weight."""
 
     leaf: int
@@ -116,11 +116,11 @@ class Added:
     pool, how it comes to its output, in words; empty where that is not known.
     """
 
-    side: Run
+    side: CaseRun
     output: tuple[int, ...]
     dtype: str
     library: int
-    products: list[Product] = field(default_factory=list)
+    products: list[LeafProduct] = field(default_factory=list)
     bias: int | None = None
     summation: Summation | None = None
     sums: list[PartialSum] = field(default_factory=list)
@@ -218,7 +218,7 @@ def _smallest(found: Comparison) -> int:
     return int(np.lexsort((flat, read, ~found.proved(found.differing)))[0])
 
 
-def _added(side: Run, place: tuple[int, int]) -> Added:
+def _added(side: CaseRun, place: tuple[int, int]) -> Added:
     case, given = side.case, side.operands
     position, filter_ = place
     found = Added(
@@ -237,7 +237,8 @@ def _added(side: Run, place: tuple[int, int]) -> Added:
     classes, leaves = classes_of(case)
     read = leaves[classes[position]].tolist()
     found.products = [
-        Product(leaf, _bits(x[leaf, 0], case.dtype), _bits(w[leaf, 0], case.dtype)) for leaf in read
+        LeafProduct(leaf, _bits(x[leaf, 0], case.dtype), _bits(w[leaf, 0], case.dtype))
+        for leaf in read
     ]
     bias = None if given.b is None else given.b[filter_]
     found.bias = None if bias is None else _bits(bias, case.dtype)
@@ -256,7 +257,7 @@ SOME = 4
 """Elements that reach an output, of which that many are named."""
 
 
-def _reached(side: Run, position: int, group: int) -> str:
+def _reached(side: CaseRun, position: int, group: int) -> str:
     """Returns what gets into an output without a weight, as far as it was told apart."""
     assert side.reach is not None
     x, shape = side.operands.x.reshape(-1), side.operands.x.shape

@@ -22,9 +22,9 @@ from probe.invariant.mitigations import (
     CHUNKS,
     DOC,
     INVARIANT,
-    Found,
     Measured,
     Remedy,
+    RemedyResult,
     candidates,
     unavailable,
 )
@@ -74,7 +74,7 @@ class Changed(ABC):
         return found
 
 
-class Remedied(Changed):
+class RemediedSession(Changed):
     """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
 
     ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
@@ -94,18 +94,18 @@ class Remedied(Changed):
         return {**spec, "remedy": self.remedy}
 
 
-class Sessions(campaign.Sessions):
+class RemedySessions(campaign.Sessions):
     """Running targets, one process each, for one measurement or several; leaving ends them."""
 
     def __init__(self, inline: bool = False) -> None:
         super().__init__(lambda where: open_session(where, inline))
 
     def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
-        """Returns the target's session with the remedy in every spec; see ``Remedied``."""
+        """Returns the target's session with the remedy in every spec; see ``RemediedSession``."""
         session = self.of(remedy.where)
         if remedy.spec is None:
             return session
-        return cast(AnySession, Remedied(session, remedy.spec, convolutions))
+        return cast(AnySession, RemediedSession(session, remedy.spec, convolutions))
 
 
 def in_turns(
@@ -133,7 +133,7 @@ class Work(ABC):
 
     dtype: str
 
-    def __init__(self, where: Target, sessions: Sessions, only: Iterable[str] | None) -> None:
+    def __init__(self, where: Target, sessions: RemedySessions, only: Iterable[str] | None) -> None:
         self.where, self.sessions = where, sessions
         self.wanted = None if only is None else {"default", *only}
 
@@ -142,11 +142,11 @@ class Work(ABC):
         return self.wanted is None or name in self.wanted
 
     @abstractmethod
-    def judge(self, found: Found) -> None:
+    def judge(self, found: RemedyResult) -> None:
         """Fills in at how many places or lengths a remedy differs. TargetError."""
 
     @abstractmethod
-    def more(self, found: Found) -> Iterator[Found]:
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
         """Yields what can be done on top of a remedy that was judged."""
 
     @abstractmethod
@@ -158,10 +158,10 @@ class Work(ABC):
         """Returns a remedy's outputs at the full length. TargetError."""
 
     @abstractmethod
-    def timers(self, ready: Sequence[Found]) -> Timers:
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
         """Returns what times a call, by number and length: see ``in_turns``."""
 
-    def other_bits(self, found: Found) -> int:
+    def other_bits(self, found: RemedyResult) -> int:
         """Counts the lengths at which a remedy that is exact by order gives different bits."""
         return 0
 
@@ -169,7 +169,7 @@ class Work(ABC):
         """Returns what is tried, the default first."""
         return candidates(self.where, chunks)
 
-    def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:
+    def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[RemedyResult]:
         """Judges and times every remedy that is asked for, and compares it with exact outputs."""
         tell, found = progress or silent, []
         todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
@@ -184,10 +184,10 @@ class Work(ABC):
             ready[number].seconds[length] = medians
         return found
 
-    def judged(self, remedy: Remedy, **known: Any) -> Found:
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
         """Returns one remedy, or why it can't be used.
         TargetError where the default is not available."""
-        found = Found(remedy, **known)
+        found = RemedyResult(remedy, **known)
         if remedy.name != "default" and (why := unavailable(remedy)):
             found.refusal = why
             return found
@@ -203,7 +203,7 @@ class Work(ABC):
         """Returns whether an error of the default ends everything."""
         return True
 
-    def _check(self, found: Sequence[Found]) -> None:
+    def _check(self, found: Sequence[RemedyResult]) -> None:
         """Each remedy's distance from the exact outputs at the full length, and whose bits."""
         exact, scale = self.exact()
         own: np.ndarray | None = None
@@ -238,7 +238,7 @@ def measure(
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
     progress: Tell | None = None,
-    sessions: Sessions | None = None,
+    sessions: RemedySessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for ``case`` on ``where``.
 
@@ -254,7 +254,7 @@ def measure(
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
     case = case.with_(**{vary: 1 if vary == "batch" else None})
-    with nullcontext(sessions) if sessions else Sessions() as running:
+    with nullcontext(sessions) if sessions else RemedySessions() as running:
         work = _OfCase(case, vary, lengths, content, where, running, only)
         found, own = work.measured(chunks, progress), running.of(where)
         known = found, own.facts, own.variables, vary
@@ -310,7 +310,7 @@ class _OfCase(Work):
         """Only a default that can't run at all: what it refuses is reported."""
         return error.kind == "unavailable"
 
-    def judge(self, found: Found) -> None:
+    def judge(self, found: RemedyResult) -> None:
         """Sweeps the case by order with the remedy."""
         session = self.sessions.with_remedy(found.remedy)
         orders = by_order.sweep(session, self.case, self.lengths, self.vary)
@@ -324,7 +324,7 @@ class _OfCase(Work):
         if refused:
             found.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
 
-    def more(self, found: Found) -> Iterator[Found]:
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
         """Yields padding to lengths whose outputs are all added as the longest one's are."""
         if found.remedy.name == "default" and self.wants("pad"):
             if self.vary == "batch":
@@ -374,7 +374,7 @@ class _OfCase(Work):
         y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
         return y
 
-    def timers(self, ready: Sequence[Found]) -> Timers:
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
         """Returns calls at both lengths whose costs are reported."""
         for one in ready:
             header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}

@@ -21,14 +21,14 @@ import numpy as np
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigations import DOC, INVARIANT
 from probe.padding.kept import apart
-from probe.padding.search import SETS, Graph, Serves, Sized
-from probe.recording.subject import Called, leaves, of_function
+from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
+from probe.recording.subject import FunctionSubject, leaves, of_function
 
 APART = "the model runs in a process of its own"
 
 
 @dataclass
-class Invariant:
+class InvariantResult:
     """What became of it. ``refusal``: why there is none, or why its verdict is not known.
 
     ``report``: the mode's own, None where it could not be made. ``differing``: kept outputs with
@@ -66,8 +66,8 @@ class Invariant:
 
 
 def of_graph(
-    graph: Graph, sizes: Sequence[Sized], model: Any, table: str | Path | None = None
-) -> Invariant:
+    graph: PaddedModel, sizes: Sequence[SafeSize], model: Any, table: str | Path | None = None
+) -> InvariantResult:
     """Makes a model invariant over the contents and the full size, and compares its runs.
 
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
@@ -77,20 +77,20 @@ def of_graph(
     try:
         taken = _taken(graph, model, given)
         invariant = import_module("probe.stable").invariant
-        wrapped = isinstance(graph.opened, Called) and taken is not graph.opened.function
+        wrapped = isinstance(graph.opened, FunctionSubject) and taken is not graph.opened.function
         arrays = wrapped and not graph.opened.torch
         example = tuple(given.values()) if arrays else _example(taken, given)
         made = invariant(taken, wanted, example=example, table=table)
-        found = Invariant(model=made[0], report=made[1], of_arrays=arrays)
+        found = InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
         _compare(found, graph, sizes)
     except InputError as error:
         if error.name in ("table", "sizes"):
             raise
-        return Invariant(f"{error.why}; {error.todo}" if error.todo else error.why)
+        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
     except ProbeError as error:
-        return Invariant(str(error))
+        return InvariantResult(str(error))
     except Exception as error:  # a library refuses what it likes
-        return Invariant(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     _doubt(found, "length" in wanted)
     if table is not None:
         found.report.save(table)
@@ -98,22 +98,22 @@ def of_graph(
 
 
 def call(
-    found: Invariant, graph: Graph, content: int, size: int, seed: int = 0
+    found: InvariantResult, graph: PaddedModel, content: int, size: int, seed: int = 0
 ) -> Callable[[], list[np.ndarray]]:
-    """Returns what runs it, again and again; as ``Graph.call``."""
+    """Returns what runs it, again and again; as ``PaddedModel.call``."""
     given = graph.inputs(content, size, seed)
     runs: Callable[[], list[np.ndarray]]
     try:
         if found.of_arrays:
             runs = of_function(lambda: found.model(*given.values())).plain
         else:
-            runs = Called(found.model).recorder(given).plain
+            runs = FunctionSubject(found.model).recorder(given).plain
         return runs
     except InputError:  # what it gives are NumPy's arrays
         return lambda: [np.asarray(one) for one in leaves(found.model(*given.values()))]
 
 
-def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
+def _sizes(graph: PaddedModel, sizes: Sequence[SafeSize]) -> dict[str, list[int]]:
     """Returns the sizes that the mode is made for."""
     contents = sorted({*(one.content for one in sizes), graph.fixed})
     if set(graph.along.values()) == {0}:
@@ -122,11 +122,11 @@ def _sizes(graph: Graph, sizes: Sequence[Sized]) -> dict[str, list[int]]:
     return {"batch": sorted(batches), "length": contents}
 
 
-def _taken(graph: Graph, model: Any, given: Mapping[str, np.ndarray]) -> Any:
+def _taken(graph: PaddedModel, model: Any, given: Mapping[str, np.ndarray]) -> Any:
     """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(graph.opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
-    if not isinstance(graph.opened, Called):
+    if not isinstance(graph.opened, FunctionSubject):
         return model
     if graph.opened.torch:
         return graph.opened.function
@@ -140,22 +140,22 @@ def _as_module(function: Callable[..., Any]) -> Any:
     """Returns a PyTorch module that calls a function of arrays."""
     torch = import_module("torch")
 
-    class Function(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class MeasuredFunction(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, *arrays: Any) -> Any:
             return function(*arrays)
 
-    return Function().eval()
+    return MeasuredFunction().eval()
 
 
 def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
     """Returns inputs of the full size: tensors for a module of PyTorch that takes some."""
-    if not callable(model) or not Called(model).torch:
+    if not callable(model) or not FunctionSubject(model).torch:
         return tuple(given.values())
     torch = import_module("torch")
     return tuple(torch.from_numpy(np.array(one)) for one in given.values())
 
 
-def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
+def _compare(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSize]) -> None:
     """Runs every content at its least size and at the full one, and the unchanged model there."""
     found.keeps = True
     for one in sizes:
@@ -170,7 +170,7 @@ def _compare(found: Invariant, graph: Graph, sizes: Sequence[Sized]) -> None:
             found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
 
 
-def _doubt(found: Invariant, along_length: bool) -> None:
+def _doubt(found: InvariantResult, along_length: bool) -> None:
     """Notes what keeps a verdict from being known, and what did not hold of a table."""
     told = found.report.to_json()
     left, limited = dict(told.get("left", {})), dict(told.get("limited", {}))
@@ -191,7 +191,7 @@ DOCS = {
 
 
 def judged(
-    graph: Graph, sizes: Sequence[Sized], at: int, invariant: Invariant | None = None
+    graph: PaddedModel, sizes: Sequence[SafeSize], at: int, invariant: InvariantResult | None = None
 ) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
 
@@ -245,7 +245,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
     }
 
 
-def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
+def _of_mode(found: InvariantResult, sizes: Sequence[SafeSize]) -> dict[str, Any]:
     """Returns the invariant mode as a way."""
     why = found.refusal
     if found.differing:

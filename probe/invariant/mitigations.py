@@ -108,7 +108,7 @@ def unavailable(remedy: Remedy) -> str | None:
 
 
 @dataclass
-class Found:
+class RemedyResult:
     """One remedy. ``refusal``: why it can't be used here, or why its orders aren't known.
 
     ``compared``: outputs that must agree (of a network: content lengths); of these ``differing``
@@ -172,7 +172,7 @@ class Measured:
     lengths: tuple[int, ...]
     fixed: int
     content: int
-    found: list[Found]
+    found: list[RemedyResult]
     facts: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     vary: str = "length"
@@ -200,15 +200,15 @@ class Measured:
         return threads_of(self.facts, self.target)
 
     @property
-    def default(self) -> Found:
+    def default(self) -> RemedyResult:
         """Returns the target as it is."""
         return self.found[0]
 
-    def seconds(self, one: Found, length: int) -> float | None:
+    def seconds(self, one: RemedyResult, length: int) -> float | None:
         """Returns the median of the turns; None where it was not timed."""
         return float(np.median(one.seconds[length])) if length in one.seconds else None
 
-    def ratio(self, one: Found, length: int, against: int | None = None) -> float | None:
+    def ratio(self, one: RemedyResult, length: int, against: int | None = None) -> float | None:
         """Returns the time of a remedy at a length over the default's, at ``against`` if given.
 
         The median of the turns' ratios. None where one of them was not timed.
@@ -216,7 +216,7 @@ class Measured:
         mine, theirs = one.seconds.get(length), self.default.seconds.get(against or length)
         return None if mine is None or theirs is None else float(np.median(mine / theirs))
 
-    def of_fixed(self, one: Found) -> float | None:
+    def of_fixed(self, one: RemedyResult) -> float | None:
         """Returns the time of a remedy for the content over the default's at the full length."""
         return self.ratio(one, self.content, self.fixed)
 
@@ -264,7 +264,7 @@ def advise(measured: Measured) -> Advice:
     return Advice(best.remedy.name, text, ratio, of_fixed, kept)
 
 
-def _cheapest(measured: Measured, found: list[Found]) -> Found | None:
+def _cheapest(measured: Measured, found: list[RemedyResult]) -> RemedyResult | None:
     return min(found, key=lambda one: measured.of_fixed(one) or 0, default=None)
 
 
@@ -321,7 +321,7 @@ _SAME = (
 """Columns of ``remedies`` that are called so in JSON too."""
 
 
-def to_json(measured: Measured, one: Found) -> Row:
+def to_json(measured: Measured, one: RemedyResult) -> Row:
     """Returns one remedy as ``probe remedies --json`` prints it."""
     return {
         "name": one.remedy.name,

@@ -504,7 +504,7 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
 
 
 @dataclass(frozen=True)
-class Program(Steps):
+class EquationProgram(Steps):
     """A program or a loop that is one operation: what it computes uncompiled, step by step.
 
     ``source``: its primitive and the parameters of that.

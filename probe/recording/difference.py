@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.enclosure import Rounding
+from probe.enclosure import RoundingVerdict
 from probe.recording import arguments, matching
 from probe.recording.arguments import Argued
 from probe.recording.matching import Both, Known, Runs, known, matched_labels
@@ -220,14 +220,14 @@ class Difference:
         return "equal" if judged and self.outputs else "unknown"
 
     @property
-    def rounding(self) -> Rounding:
+    def rounding(self) -> RoundingVerdict:
         """Returns the differing outputs of all sources by whether rounding can be why."""
-        found = Rounding()
+        found = RoundingVerdict()
         for number, one in enumerate(self.operations):
             if one.verdict == "source":
                 cause = self.causes.get(number)
-                known = Rounding() if cause is None else cause.rounding
-                found += known + Rounding(unknown=max(0, one.differing - known.total))
+                known = RoundingVerdict() if cause is None else cause.rounding
+                found += known + RoundingVerdict(unknown=max(0, one.differing - known.total))
         return found
 
     @property

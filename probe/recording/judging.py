@@ -233,7 +233,7 @@ def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
     found = _by_bits(sides, reads)
     functions = [
-        place.Function.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
+        place.PlacedFunction.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
         for one in sides
     ]
     pool = place.drawn(place.POOL)
@@ -254,7 +254,7 @@ SECONDS = 120.0
 
 
 @dataclass
-class ByOrder:
+class OrderVerdict:
     """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
 
     ``name`` and ``why``: the operation that adds differently, or the first that is in the way.
@@ -268,13 +268,13 @@ class ByOrder:
     certified: bool = False
 
 
-def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> ByOrder:
+def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> OrderVerdict:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
     the next operation is in the way. Stops at the first operation that adds differently.
     """
-    begun, found = time.monotonic(), ByOrder("same", certified=True)
+    begun, found = time.monotonic(), OrderVerdict("same", certified=True)
     left, right = difference.left, difference.right
     for one in difference.operations:
         side = left if one.left is not None else right
@@ -288,7 +288,7 @@ def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> 
                 told = judged_sums(one, left, right, known)
                 if told.how and told.differing:
                     why = f"{told.differing} of {told.outputs} outputs are added differently"
-                    return ByOrder("differs", one.name, why, told.outputs)
+                    return OrderVerdict("differs", one.name, why, told.outputs)
                 if told.how:
                     found.outputs += told.outputs
                     found.certified &= told.certified
@@ -323,7 +323,7 @@ Judge = Callable[[Aligned], Judged]
 
 
 @dataclass
-class Told:
+class JudgedPair:
     """An operation of both runs, and how it was judged."""
 
     one: Aligned
@@ -340,7 +340,7 @@ class Followed:
 
     left: list[Labels]
     right: list[Labels]
-    told: list[Told] = field(default_factory=list)
+    told: list[JudgedPair] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
 
 
@@ -374,7 +374,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
-            found.told.append(Told(one, told))
+            found.told.append(JudgedPair(one, told))
         for n, pair in enumerate(one.gives):
             apart = told.apart[n] if n < len(told.apart) else None
             if strict and not pair.selection.whole:

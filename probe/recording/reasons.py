@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from probe.comparison import Comparison
-from probe.enclosure import Rounding
+from probe.enclosure import RoundingVerdict
 from probe.printing import counted
 from probe.recording import recording
 from probe.recording.difference import NAMES, Aligned, Difference, Pair
@@ -174,7 +174,7 @@ class Cause:
     refuted: bool = False
     compared: int = 0
     differing: int = 0
-    rounding: Rounding = field(default_factory=Rounding)
+    rounding: RoundingVerdict = field(default_factory=RoundingVerdict)
 
     def __post_init__(self) -> None:
         """Counts what was replayed under its kind."""

@@ -24,7 +24,7 @@ import xxhash
 
 from probe import backends, floats, program
 from probe.backends.contract import Unsupported
-from probe.backends.source import Shapes, Source, Writing
+from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
@@ -32,10 +32,10 @@ from probe.recording import RECORDERS
 from probe.recording.apart import Apart, Trusted, base, foreign, own
 from probe.recording.contract import Operation
 from probe.recording.end_to_end import whole
-from probe.recording.ported import Called, Ports, Stage
-from probe.recording.recording import Made, Repeat, Run, recorded
-from probe.recording.store import Kept, digest
-from probe.recording.sums import Part, Sum
+from probe.recording.ported import Ports, Stage, TargetCall
+from probe.recording.recording import Provenance, Repeat, Run, recorded
+from probe.recording.store import ProcessStore, digest
+from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
@@ -74,7 +74,7 @@ class Port:
         self.refused: dict[str, str] = {}
         self.process: object = None
 
-    def call(self, one: Called, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
+    def call(self, one: TargetCall, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
         """Returns the result of one call. ``keep``: its weights are sent once; else each time."""
         operands = one.operands(reads)
         given = [part.taken(reads[part.number]) for part in one.inputs]
@@ -96,7 +96,7 @@ class Port:
         """Returns lines of an operation that is one call, for a script in this environment."""
         where = self.session.target
         does = stages[0].does
-        if len(stages) > 1 or not isinstance(does, Called) or foreign(where):
+        if len(stages) > 1 or not isinstance(does, TargetCall) or foreign(where):
             return None
         return scripted(where, str(self.session.facts.get("library_version", "")), does)
 
@@ -162,13 +162,13 @@ class There:
         values = list(reads)
         for stage in self.ports.stages(self.one, [array.shape for array in reads]):
             given = [values[n] for n in stage.reads]
-            if isinstance(stage.does, Called):
+            if isinstance(stage.does, TargetCall):
                 values.append(self.port.call(stage.does, given, self.keep))
             else:
                 values.append(stage.does(given))
         return values[-1:]
 
-    def masked(self, asked: Sum) -> tuple[AnySession, dict[str, Any]] | None:
+    def masked(self, asked: OperationSum) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
         shapes = [self.ports.run.values[n].shape for n in self.one.reads]
@@ -180,7 +180,7 @@ class There:
         except InputError:
             return None
         does = stage.does
-        if more or not isinstance(does, Called) or does.case is None or does.case.pool:
+        if more or not isinstance(does, TargetCall) or does.case is None or does.case.pool:
             return None
         ours = does.inputs[0], does.parts.get("w"), does.parts.get("b"), does.output
         if ours != (asked.x, asked.w, asked.b, asked.y) or asked.scale != 1:
@@ -199,7 +199,7 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
     port = port if isinstance(port, Port) else Port(port)
     ports, text = Ports(run), port.session.target.text
     values, operations = list(run.values), list[Operation]()
-    store, changed = Kept(run.store), dict[int, np.ndarray]()
+    store, changed = ProcessStore(run.store), dict[int, np.ndarray]()
     there, alone = set[int](), dict[int, str]()
     for one in run.operations:
         same = not any(n in changed for n in one.reads)
@@ -259,7 +259,7 @@ def _put(
     run: Run,
     number: int,
     array: np.ndarray,
-    store: Kept,
+    store: ProcessStore,
     values: list[Any],
     changed: dict[int, np.ndarray],
 ) -> None:
@@ -303,7 +303,7 @@ def steadily(run: Run, port: Port, what: str) -> Replayed:
     return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
 
 
-def _made(made: Made | None, facts: Mapping[str, Any]) -> Made | None:
+def _made(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
     """Returns where a replay was made: with the releases of the target's process."""
     if made is None:
         return None
@@ -339,7 +339,7 @@ class OnTarget:
         return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
 
 
-class Reached(Trusted):
+class RunnableRecording(Trusted):
     """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
     target, as it was replayed."""
 
@@ -439,7 +439,7 @@ class Scripted:
     """The lines of one call, of NumPy's arrays: as of ``Operation.lines``. ``imports``: what they
     need; ``setup``: what applies the target's switches."""
 
-    called: Called
+    called: TargetCall
     source: Source
     imports: tuple[str, ...]
     setup: tuple[str, ...]
@@ -454,7 +454,7 @@ class Scripted:
         return [*lines, f"{out} = {_as_put(self.called.output, source.leave)}"]
 
 
-def scripted(where: Target, version: str, called: Called) -> Scripted | None:
+def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None:
     """Returns the lines of a call on a target whose library runs in this environment; None where
     its backend writes none, builds a model in a format of its own, or the call is not one of
     operands that the operation reads."""
@@ -464,11 +464,11 @@ def scripted(where: Target, version: str, called: Called) -> Scripted | None:
     if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
         return None
     (x,), spec = called.inputs, dict(called.spec)
-    steps = (program.Step(spec, (0,), {name: name for name in program.operands(spec)}),)
+    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operands(spec)}),)
     given = program.Program(steps, 1, called.case is None)
     try:
         made = backend().described(dict(where.switches), where.device, version)
-        source = made.emit(given, Shapes(given, x.shape))
+        source = made.emit(given, ValueShapes(given, x.shape))
     except Unsupported:
         return None
     if source.hold is not None:
@@ -477,8 +477,8 @@ def scripted(where: Target, version: str, called: Called) -> Scripted | None:
     return Scripted(called, source, imports, tuple(made.setup()))
 
 
-def _as_taken(part: Part, names: Sequence[str]) -> str:
-    """Returns ``Part.taken`` as an expression; steps that change nothing are left out."""
+def _as_taken(part: OperandPart, names: Sequence[str]) -> str:
+    """Returns ``OperandPart.taken`` as an expression; steps that change nothing are left out."""
     text, name = "", names[part.number]
     if part.pieces != part.whole:
         text += f".reshape{_tuple(part.pieces)}"
@@ -488,8 +488,8 @@ def _as_taken(part: Part, names: Sequence[str]) -> str:
     return f"np.array({name}{text}{_reshaped(turned, part.shape)})"
 
 
-def _as_put(part: Part, name: str) -> str:
-    """Returns ``Part.put`` as an expression."""
+def _as_put(part: OperandPart, name: str) -> str:
+    """Returns ``OperandPart.put`` as an expression."""
     turned = tuple(part.pieces[axis] for axis in part.axes)
     text = _reshaped(part.shape, turned)
     back = sorted(range(len(part.axes)), key=part.axes.__getitem__)

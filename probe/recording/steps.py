@@ -296,7 +296,7 @@ def _of_step(
         each = _at_places(meaning)
         assert each is not None
         chosen = adding.evenly(flat, place.affordable(need.size))
-        came = place.repeated(place.Function.of(step), chosen, each.along)
+        came = place.repeated(place.PlacedFunction.of(step), chosen, each.along)
         if came is None:
             return None
         state[chosen] = np.where(came, GOOD, BAD)

@@ -89,7 +89,7 @@ def opened(
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
-    return Called(model, name)
+    return FunctionSubject(model, name)
 
 
 def is_net(model: object) -> bool:
@@ -149,11 +149,11 @@ def _file(path: Path, trust: bool, switches: dict[str, str], given: str | None) 
         why = f"no recorder of {library} reads model files"
         raise InputError("model", path, why, "write module:function, a function that runs it")
     if not switches:
-        return File(open_file(path, trust), path.name)
+        return ModelFile(open_file(path, trust), path.name)
     if "switches" not in inspect.signature(open_file).parameters:
         why = f"models of {library} are run with its defaults"
         raise InputError("target", library, why, "leave the switches out")
-    return File(open_file(path, trust, switches=switches), path.name)
+    return ModelFile(open_file(path, trust, switches=switches), path.name)
 
 
 def _imported(text: str) -> Any:
@@ -184,7 +184,7 @@ class _Fixed:
         return self.made
 
 
-class Called:
+class FunctionSubject:
     """A function or a model in memory, which is called with the inputs' arrays in order.
 
     Models of PyTorch get tensors, everything else NumPy's arrays. ``name``: ``module:function``,
@@ -252,7 +252,7 @@ def _required(function: Callable[..., Any]) -> list[str]:
     return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
 
 
-class File:
+class ModelFile:
     """A model file; what its library raises on the first call is one line."""
 
     def __init__(self, inner: Opened, name: str) -> None:

@@ -53,7 +53,7 @@ KEPT_BITS = 20
 
 
 @dataclass(frozen=True)
-class Part:
+class OperandPart:
     """An operand in what is read: split into ``pieces``, these in another order, given ``shape``.
 
     ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
@@ -66,9 +66,9 @@ class Part:
     shape: Shape
 
     @staticmethod
-    def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> Part:
+    def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> OperandPart:
         """Returns all of an array with its axes in another order, in another shape."""
-        return Part(number, whole, whole, tuple(axes), shape)
+        return OperandPart(number, whole, whole, tuple(axes), shape)
 
     def taken(self, array: np.ndarray) -> np.ndarray:
         """Returns the operand, from what is read or given: a copy."""
@@ -83,7 +83,7 @@ class Part:
 
 
 class Listed(NamedTuple):
-    """Windows, as of :class:`probe.geometry.Windows`: what each output reads along each axis."""
+    """Windows, as of :class:`probe.geometry.WindowSizes`: what each output reads along each axis."""
 
     taken: tuple[np.ndarray, ...]
 
@@ -98,7 +98,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Summed):
+class OperationSum(Summed):
     """One side's operation: what the engine has to know of it (:class:`probe.case.Summed`), and
     where operands and outputs are.
 
@@ -114,10 +114,10 @@ class Sum(Summed):
     batch: int
     in_channels: int
     filters: int
-    x: Part
-    w: Part | None
-    b: Part | None
-    y: Part
+    x: OperandPart
+    w: OperandPart | None
+    b: OperandPart | None
+    y: OperandPart
     groups: int = 1
     sizes: Shape = ()
     index: tuple[np.ndarray, ...] = ()
@@ -160,7 +160,7 @@ class Sum(Summed):
     def windows(self) -> Listed:
         return Listed(self.index)
 
-    def drawn(self, kind: str, seed: int) -> Sum:
+    def drawn(self, kind: str, seed: int) -> OperationSum:
         return replace(self, kind=kind, seed=seed)
 
     def operands(self) -> Arrays:
@@ -208,7 +208,9 @@ class Sum(Summed):
 # the sum that an operation is
 
 
-def sum_of(meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Sequence[str]) -> Sum:
+def sum_of(
+    meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Sequence[str]
+) -> OperationSum:
     """Returns the sum that an operation is. InputError: it is none, with what stands against it.
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
@@ -371,15 +373,15 @@ class Letters:
         inner = (self.own[0] & self.own[1]).difference(self.out)
         return [letter for letter in self.texts[which] if letter in inner]
 
-    def part(self, which: int, some: Sequence[str], *shape: int) -> Part:
+    def part(self, which: int, some: Sequence[str], *shape: int) -> OperandPart:
         """Returns an operand with its axes in this order; those that are broadcast come first."""
         text = self.texts[which]
         held = [text.index(letter) for letter in some if letter in text]
         rest = [axis for axis in range(len(text)) if axis not in held]
-        return Part.of(self.reads[which], self.shapes[which], [*rest, *held], *shape)
+        return OperandPart.of(self.reads[which], self.shapes[which], [*rest, *held], *shape)
 
 
-def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> Sum:
+def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
     """Rows times weights; where both operands have a batch, its entries are groups of filters.
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
@@ -393,12 +395,16 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
         if bias is not None and not fits(bias, axes.out, filters, axes.sizes):
             continue
         m, g, k, every = map(axes.count, (alone[rows], both, summed, filters))
-        return Sum(
+        return OperationSum(
             *(dtype, m, g * k, every),
             x=axes.part(rows, [*alone[rows], *both, *summed], m, g * k),
             w=axes.part(1 - rows, [*summed, *filters], k, every),
-            b=None if bias is None else Part.of(meaning.bias or 0, bias, range(len(bias)), every),
-            y=Part.of(0, out, [axes.out.index(x) for x in (*alone[rows], *filters)], m, every),
+            b=None
+            if bias is None
+            else OperandPart.of(meaning.bias or 0, bias, range(len(bias)), every),
+            y=OperandPart.of(
+                0, out, [axes.out.index(x) for x in (*alone[rows], *filters)], m, every
+            ),
             groups=g,
         )
     raise InputError("bias", bias, "it is not one number for each filter", "")
@@ -414,7 +420,7 @@ def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]
     return fits and full == [x for x in filters if sizes[x] > 1]
 
 
-def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
+def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
     """Returns a sum or a mean along some axes: each row is a place."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
@@ -423,12 +429,12 @@ def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
     count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
     mean = meaning.word == "mean" and count > 1
     exact = not count & (count - 1)
-    return Sum(
+    return OperationSum(
         *(dtype, 1, count, 1),
-        x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
+        x=OperandPart.of(0, shape, [*rest, *axes], 1, rows, count),
         w=None,
         b=None,
-        y=Part.of(0, out, range(len(out)), 1, rows, 1),
+        y=OperandPart.of(0, out, range(len(out)), 1, rows, 1),
         sizes=(rows,),
         index=(np.arange(rows)[:, None],),
         scale=count if mean and exact else 1,
@@ -438,7 +444,7 @@ def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
 
 def _windows(
     meaning: Meaning, inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str
-) -> Sum:
+) -> OperationSum:
     """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
     if inner.kind == "max":
         why = "only sums of products in windows can be revealed"
@@ -454,14 +460,14 @@ def _windows(
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
     holes = getattr(meaning, "holes", (1,) * len(sizes))
     along = enumerate(zip(sizes, positions, holes, strict=True))
-    found = Sum(
+    found = OperationSum(
         *(dtype, entries, shape[channels], filters),
-        x=Part.of(
+        x=OperandPart.of(
             number, shapes[number], [turned[a] for a in order], entries, *sizes, shape[channels]
         ),
         w=None,
         b=None,
-        y=Part.of(0, out, order, entries, *positions, filters),
+        y=OperandPart.of(0, out, order, entries, *positions, filters),
         groups=filters if inner.pool else inner.groups,
         sizes=sizes,
         index=tuple(_index(inner, k, *each) for k, each in along),
@@ -471,7 +477,7 @@ def _windows(
     w, b = inner.reads[1], inner.reads[2] if len(inner.reads) > 2 else None
     if b is not None and prod(shapes[b]) != filters:
         raise InputError("bias", shapes[b], "it is not one number for each filter", "")
-    weights = Part.of(w, shapes[w], inner.weights, *found.weight_shape)
+    weights = OperandPart.of(w, shapes[w], inner.weights, *found.weight_shape)
     if inner.groups > 1 and shapes[w][inner.weights[-2]] == found.in_channels:
         # as (in, out / groups) of transposed convolutions in PyTorch: the groups lie there
         at, every = inner.weights[-2], [n + (n > inner.weights[-2]) for n in inner.weights]
@@ -481,7 +487,7 @@ def _windows(
     return replace(
         found,
         w=weights,
-        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
+        b=None if b is None else OperandPart.of(b, shapes[b], range(len(shapes[b])), filters),
     )
 
 
@@ -502,14 +508,16 @@ def _index(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarr
 # the operation as a target of the engine's questions
 
 
-class Session(OwnSession):
+class SumSession(OwnSession):
     """A recorded operation as a started target of its sum. InputError: its last step is not known.
 
     ``behind``: what becomes of each sum before it is given; None: nothing. ``reads``: what it
     reads besides its operands is as it was recorded.
     """
 
-    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Isolated) -> None:
+    def __init__(
+        self, name: str, asked: OperationSum, reads: Sequence[np.ndarray], again: Isolated
+    ) -> None:
         super().__init__(name, partial(_Pool if asked.pooled else _Operation, owner=self))
         self.asked, self.reads, self.again, self.faint = asked, reads, again, 0
         self.behind: Behind | None = None
@@ -648,7 +656,7 @@ def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | 
 class _Operation(Operator):
     """The operation of a session."""
 
-    def __init__(self, spec: dict[str, Any], owner: Session) -> None:
+    def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec)
         self.asked = asked = owner.asked
 
@@ -688,7 +696,7 @@ class _Pool(_Operation):
     don't; the rest of the input is 0 then.
     """
 
-    def __init__(self, spec: dict[str, Any], owner: Session) -> None:
+    def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec, owner)
         pool, asked = self.call, owner.asked
         reads, sets = window.Geometry.of(asked).reads(), _disjoint(asked)
@@ -717,7 +725,7 @@ class _Pool(_Operation):
         return np.array(x, order="C")
 
 
-def _disjoint(asked: Sum) -> list[np.ndarray]:
+def _disjoint(asked: OperationSum) -> list[np.ndarray]:
     """Returns the output positions in sets whose windows have no element in common."""
     number = np.zeros(1, np.int64)
     for index in asked.index:  # so many outputs on, a window begins behind the end of the first

@@ -32,7 +32,7 @@ from probe.recording.recording import (
     recorded,
     repeated,
 )
-from probe.recording.store import Store
+from probe.recording.store import RunStore
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -76,7 +76,7 @@ def walk(
     return compared(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
 
 
-def watched(recorder: Recorder, what: str, store: Store | None = None) -> tuple[Run, list[str]]:
+def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:
     """Runs it unwatched, watched, and watched once more. Returns the first watched run, and what is
     to be said of it. Raises Nondeterministic. ``store``: where its values are kept.
 

@@ -212,7 +212,7 @@ def effect(found: Comparison, label: str, kernels: Kernels | None = None) -> Eff
     )
 
 
-class Kept:
+class KeepsCause:
     """Whether smaller findings keep the cause and the kernels of ``start``.
 
     A cause is kept where outputs still differ by the most frequent one of the start's and none by a

@@ -34,11 +34,11 @@ import numpy as np
 from probe import floats
 from probe.progress import VOICE, Count
 from probe.summation import flush, fusion, rounding
-from probe.summation.fusion import Piece, fusion_operands
+from probe.summation.fusion import FusionPiece, fusion_operands
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks
 from probe.summation.questions import Keeping, Uncertifiable, flushed, separation, widest
 from probe.summation.replay import replay
-from probe.summation.reveal import Found
+from probe.summation.reveal import RevealedTree
 from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 
@@ -79,7 +79,7 @@ class Certified:
     why: str = ""
 
 
-class Model:
+class SummationModel:
     """A ``MaskedOperator`` of one output that adds as a summation says: what answers have to be."""
 
     filters = positions = 1
@@ -159,7 +159,7 @@ Weighted = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _LeafRows:
     """A question about rows of leaves, with the summation's own answers."""
 
     question: Callable[[Masks, np.ndarray], np.ndarray]
@@ -175,7 +175,7 @@ class _Questions:
         self, summation: Summation, summands: int, bias: bool, dtype: str, budget: int
     ) -> None:
         self.summation, self.dtype, self.left = summation, dtype, budget
-        self.model = Model(summation, summands, bias, dtype)
+        self.model = SummationModel(summation, summands, bias, dtype)
         self.size, self.bias = summands + bias, summands if bias else -1
         given, default = summation.rounding.facts(), Rounding().facts()
         set_ = {one[0] for one, other in zip(given, default, strict=True) if one[2] != other[2]}
@@ -236,11 +236,11 @@ class _Questions:
                 yield asked.alone(node, last), last
                 yield asked.alone(node, last / 2), 0.0
 
-    def _of_products(self) -> Iterator[_Rows]:
+    def _of_products(self) -> Iterator[_LeafRows]:
         """Yields which products are fused, and the questions that are put to few leaves of a
         tree."""
         operands, fused = fusion_operands(self.dtype), self.summation.rounding.fused
-        pairs = fusion.Pairs(self.summation.tree, self.bias, operands.most)
+        pairs = fusion.FusedPairs(self.summation.tree, self.bias, operands.most)
         parts = [
             [pair for pair in batch if (pair[0] in fused) == whole]
             for batch in pairs.batches
@@ -253,8 +253,8 @@ class _Questions:
         behind = pairs.behind_bias
         alone = self._row(fusion.fused_behind_bias, behind, np.isin(behind[:, 0], list(fused)))
         yield alone
-        found = Found(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
-        piece = Piece(found, pairs, True, wide=self.summation.wider(self.dtype))
+        found = RevealedTree(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
+        piece = FusionPiece(found, pairs, True, wide=self.summation.wider(self.dtype))
         piece.parts = [(part, np.array([count])) for part, count in zip(parts, whole, strict=True)]
         piece.answers["behind"] = alone.expected[:, None]
         traces = rounding.Traces(self.summation.tree, self.bias)
@@ -264,7 +264,7 @@ class _Questions:
         if self.flushes:
             yield from self._of_subnormal(piece)
 
-    def _of_subnormal(self, piece: Piece) -> Iterator[_Rows]:
+    def _of_subnormal(self, piece: FusionPiece) -> Iterator[_LeafRows]:
         """Yields which subnormal operands and products become zero; of sums, see ``flushed``."""
         leaves, pairs = flush.of_leaves(Masks(self.model), self.summation.tree), piece.pairs
         for question in (flush.inputs, flush.weights):
@@ -278,14 +278,14 @@ class _Questions:
         question: Callable[[Masks, np.ndarray], np.ndarray],
         rows: np.ndarray,
         ideal: np.ndarray | None = None,
-    ) -> _Rows:
+    ) -> _LeafRows:
         """``ideal``: the answers that would tell; None: whatever the summation itself answers."""
         model = Masks(self.model)
         expected = question(model, rows[:, None])[:, 0, 0] if len(rows) else np.zeros(0, int)
         if ideal is not None and (expected != ideal).any():
             raise Uncertifiable("its results would not show fusion")
         self._spend(model.calls)
-        return _Rows(question, rows, expected, model.calls)
+        return _LeafRows(question, rows, expected, model.calls)
 
     def _spend(self, calls: int) -> None:
         self.left -= calls

@@ -28,7 +28,7 @@ from probe.summation.summation import EVERY, Rounding
 from probe.summation.tree import BIAS, Tree
 
 if TYPE_CHECKING:
-    from probe.summation.fusion import Piece
+    from probe.summation.fusion import FusionPiece
     from probe.summation.rounding import Traces
 
 AT_ONCE = 1 << 20  # leaves that are set in one call
@@ -89,7 +89,9 @@ def _units(masks: Masks, x: float, w: float) -> np.ndarray:
     return masks.run(none, [0.0], x, template)[0].astype(np.float64)
 
 
-def put(masks: Masks, pieces: Sequence[Piece], traces: Callable[[Piece], Traces]) -> None:
+def put(
+    masks: Masks, pieces: Sequence[FusionPiece], traces: Callable[[FusionPiece], Traces]
+) -> None:
     """Notes at every piece how its outputs flush: entries of ``answers`` and ``flushed``.
 
     The entries exist only where some output of a piece flushes.
@@ -114,7 +116,7 @@ def put(masks: Masks, pieces: Sequence[Piece], traces: Callable[[Piece], Traces]
     _tininess(masks, asked)
 
 
-def _note(pieces: Sequence[Piece], name: str, found: Sequence[Counted]) -> None:
+def _note(pieces: Sequence[FusionPiece], name: str, found: Sequence[Counted]) -> None:
     for piece, counted in zip(pieces, found, strict=True):
         piece.flushed[name] = counted
         piece.answers["flush " + name] = np.array(
@@ -124,7 +126,7 @@ def _note(pieces: Sequence[Piece], name: str, found: Sequence[Counted]) -> None:
 
 def _counted(
     masks: Masks,
-    pieces: Sequence[Piece],
+    pieces: Sequence[FusionPiece],
     sets: Sequence[Sets],
     question: Callable[[Masks, np.ndarray], np.ndarray],
 ) -> list[Counted]:
@@ -146,7 +148,7 @@ def _counted(
 
 def _asked(
     masks: Masks,
-    pieces: Sequence[Piece],
+    pieces: Sequence[FusionPiece],
     sets: Sequence[Sets],
     question: Callable[[Masks, np.ndarray], np.ndarray],
 ) -> list[np.ndarray]:
@@ -177,7 +179,7 @@ def of_leaves(masks: Masks, tree: Tree) -> Sets:
     return [leaves[start : start + most] for start in range(0, len(leaves), most)]
 
 
-def of_pairs(masks: Masks, piece: Piece) -> Sets:
+def of_pairs(masks: Masks, piece: FusionPiece) -> Sets:
     """Products with what is added right before each, fused ones apart; a lone one with itself."""
     tree = piece.found.tree
     if not tree.nodes:
@@ -235,7 +237,7 @@ def behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return _beside(answer, least * 2.0**-SPAN, leaves)
 
 
-def beside_bias(masks: Masks, piece: Piece) -> Sets:
+def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
     """Returns the bias with a product that it is added to, or alone; none where the tree has no
     bias."""
     tree, number = piece.found.tree, masks.operator.summands
@@ -263,7 +265,7 @@ def _beside(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarra
     return _whole(2 * (answer / partner - partners), leaves[:, :, :most])
 
 
-def _sums(masks: Masks, pieces: Sequence[Piece], traces: Sequence[Traces]) -> None:
+def _sums(masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces]) -> None:
     """Asks a few nodes, then chains of them at once; all nodes where these do not agree."""
     few = [trace.sample() for trace in traces]
     wanted = [piece.rows(some) for piece, some in zip(pieces, few, strict=True)]
@@ -362,7 +364,7 @@ FACTORS |= {24: ((31, 1082401), (4095, 4097)), 53: ((2**27 - 1, 2**27 + 1), (636
 """By precision p: factors of 2**(p+1) - 1, and of 2**p - 1."""
 
 
-def _tininess(masks: Masks, pieces: Sequence[Piece]) -> None:
+def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     """One product right below the smallest normal number, twice: does it round up to it?"""
     leaf = [[one for one in piece.found.tree.leaves if one != BIAS][:1] for piece in pieces]
     exact = [p.wide and bool(p.found.tree.nodes) for p in pieces]  # then no product is rounded
@@ -385,7 +387,7 @@ def _tininess(masks: Masks, pieces: Sequence[Piece]) -> None:
             piece.answers[f"tininess {number}"] = answers
 
 
-def read(rounding: Rounding, piece: Piece, trace: Traces, column: int) -> Rounding:
+def read(rounding: Rounding, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
     """Returns the rounding with what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
@@ -414,7 +416,7 @@ def read(rounding: Rounding, piece: Piece, trace: Traces, column: int) -> Roundi
     return replace(rounding, tininess=kind)
 
 
-def _gone(piece: Piece, names: Sequence[str], column: int) -> frozenset[int]:
+def _gone(piece: FusionPiece, names: Sequence[str], column: int) -> frozenset[int]:
     """Returns the leaves of sets of which none came out."""
     found: set[int] = set()
     for name in names:
@@ -428,7 +430,7 @@ def _all(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
     return frozenset([EVERY]) if some and some == able else some
 
 
-def _flushed_sums(piece: Piece, trace: Traces, column: int) -> frozenset[int]:
+def _flushed_sums(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
     every, none = piece.answers["flush sums"][:, column]
     nodes = len(piece.found.tree.nodes)
     if every or none or not nodes:

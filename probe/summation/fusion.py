@@ -22,8 +22,8 @@ import numpy as np
 
 from probe import floats
 from probe.summation import flush, zero
-from probe.summation.masks import Masks, Rows, ask, classify
-from probe.summation.reveal import Found, column_labels
+from probe.summation.masks import MaskRows, Masks, ask, classify
+from probe.summation.reveal import RevealedTree, column_labels
 from probe.summation.tree import BIAS, Tree
 
 Pair = tuple[int, int]
@@ -34,7 +34,7 @@ ALIKE = 2  # sets of pairs that every filter is asked, to see whether filters an
 
 
 @dataclass(frozen=True)
-class Operands:
+class FusionOperands:
     """``x`` and ``w`` as above; ``rounded`` is 2^-b and ``extra`` 2^-p.
 
     ``most`` such sums stay exact when they are added up, and also beside a ``-x`` that still waits
@@ -48,11 +48,13 @@ class Operands:
     most: int
 
 
-def fusion_operands(dtype: str) -> Operands:
+def fusion_operands(dtype: str) -> FusionOperands:
     """Returns operands whose product needs one bit more than ``dtype`` holds."""
     p = floats.FORMATS[dtype].precision
     a, b = p - p // 2, p // 2
-    return Operands(1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2)))
+    return FusionOperands(
+        1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2))
+    )
 
 
 def fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
@@ -74,7 +76,7 @@ def fused_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return _count(answer, leaves[:, :, :1], operands)
 
 
-def _count(answer: np.ndarray, leaves: np.ndarray, operands: Operands) -> np.ndarray:
+def _count(answer: np.ndarray, leaves: np.ndarray, operands: FusionOperands) -> np.ndarray:
     pairs = (leaves >= 0).sum(axis=2)[:, None, :]
     with np.errstate(invalid="ignore"):
         whole = (answer.astype(np.float64) - pairs * operands.rounded) / operands.extra
@@ -82,7 +84,7 @@ def _count(answer: np.ndarray, leaves: np.ndarray, operands: Operands) -> np.nda
         return np.where(fits, whole, -1).astype(np.int32)
 
 
-class Pairs:
+class FusedPairs:
     """The products of one tree that may be fused, each with its partner; ``bias``: its leaf.
 
     ``batches``: pairs (k, partner) in sets of at most ``most`` that can be asked in one call.
@@ -138,7 +140,7 @@ class Pairs:
 
 
 @dataclass
-class Piece:
+class FusionPiece:
     """One tree at its positions, and what was answered there about its roundings.
 
     ``parts``: the batches of ``pairs``, and what they were divided into. ``answers``: by question,
@@ -147,17 +149,17 @@ class Piece:
     ``alone``: every leaf is asked by itself, and every node.
     """
 
-    found: Found
-    pairs: Pairs
+    found: RevealedTree
+    pairs: FusedPairs
     alone: bool
     parts: list[Part] = field(default_factory=list)
     answers: dict[str, np.ndarray] = field(default_factory=dict)
     flushed: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
     wide: bool = False
 
-    def rows(self, leaves: np.ndarray) -> Rows:
+    def rows(self, leaves: np.ndarray) -> MaskRows:
         """Questions to the piece's outputs."""
-        return Rows(self.found.filters, self.found.positions, leaves)
+        return MaskRows(self.found.filters, self.found.positions, leaves)
 
     def mixed(self, part: Part) -> bool:
         """Returns whether some position fuses some of a part's leaves and not others."""
@@ -208,13 +210,13 @@ class Piece:
         return frozenset(k for k, v in answers.items() if v == 1), -1 in answers.values()
 
 
-def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
+def pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list[FusionPiece]:
     """Returns the trees that were found, with the answers about their products."""
     bias = masks.operator.summands if masks.operator.bias else -1
     most = fusion_operands(masks.operator.dtype).most
-    pairs = {piece.tree: Pairs(piece.tree, bias, most) for piece in found}
+    pairs = {piece.tree: FusedPairs(piece.tree, bias, most) for piece in found}
     parts = [part for piece in found for part in _by_filter(masks, piece, pairs[piece.tree])]
-    made = [Piece(part, pairs[part.tree], alone) for part in parts]
+    made = [FusionPiece(part, pairs[part.tree], alone) for part in parts]
     batches = [piece.pairs.batches for piece in made]
     for piece, counts in zip(made, _fused(masks, made, batches), strict=True):
         piece.parts = list(zip(piece.pairs.batches, counts, strict=True))
@@ -231,7 +233,7 @@ def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
     return made
 
 
-def _fused(masks: Masks, made: list[Piece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
+def _fused(masks: Masks, made: list[FusionPiece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
     """Returns how many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
     rows = [piece.rows(in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
@@ -247,7 +249,7 @@ def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
     return rows
 
 
-def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
+def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[RevealedTree]:
     """Returns the tree, split where filters that share it fuse or flush differently.
 
     What is asked later is dealt to the filters of a piece as if they were one.
@@ -266,12 +268,12 @@ def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
     answers = np.concatenate(tables)[:, found.positions][:, :, found.filters]
     labels = column_labels(answers.reshape(-1, len(found.filters)))
     return [
-        Found(found.tree, found.filters[labels == label], found.positions)
+        RevealedTree(found.tree, found.filters[labels == label], found.positions)
         for label in range(labels.max() + 1)
     ]
 
 
-def operand_format(masks: Masks, piece: Piece, column: int) -> str | None:
+def operand_format(masks: Masks, piece: FusionPiece, column: int) -> str | None:
     """Returns the format that operands are rounded to before they are multiplied, None: left as
     they are.
 

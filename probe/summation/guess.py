@@ -179,7 +179,7 @@ class _Reader:
                 return shape.nodes
         at = (0, len(leaves) - 1, len(leaves) // 2)[start]
         others = np.delete(leaves, at)
-        row = Row(self.asker, int(leaves[at]), others).sizes()
+        row = LeafAnswers(self.asker, int(leaves[at]), others).sizes()
         if len(leaves) == len(self.asker.read):
             self.asker.split(int(leaves[at]), others, row)
         nodes = self._grow(leaves, at, row, start, depth)
@@ -236,7 +236,7 @@ class _Reader:
         return nodes
 
 
-class Row:
+class LeafAnswers:
     """What one leaf answers beside all others of its branch, of which only some are asked."""
 
     def __init__(self, asker: Asker, first: int, others: np.ndarray) -> None:

@@ -172,7 +172,7 @@ def classify(answer: np.ndarray, zero: float, one: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Part:
+class MaskPart:
     """Rows ``start`` to ``stop`` of one team's questions, and where their answers stand."""
 
     team: int
@@ -188,7 +188,7 @@ class Part:
 
 def spread(
     masks: Masks, teams: Sequence[np.ndarray], queues: Sequence[np.ndarray]
-) -> Iterator[tuple[np.ndarray, list[Part]]]:
+) -> Iterator[tuple[np.ndarray, list[MaskPart]]]:
     """Deals every team's questions (rows of leaves) to its filters, as few calls as possible.
 
     ``teams[t]`` are filter numbers that share their orders, ``queues[t]`` (questions, m) what they
@@ -208,12 +208,12 @@ def spread(
             if start < stop:
                 rows, columns = np.divmod(np.arange(stop - start), len(team))
                 ask[rows, team[columns]] = queue[start:stop]
-                parts.append(Part(number, start, stop, rows, team[columns]))
+                parts.append(MaskPart(number, start, stop, rows, team[columns]))
         yield ask, parts
 
 
 @dataclass(frozen=True)
-class Rows:
+class MaskRows:
     """Questions for some outputs: ``filters`` add alike, so that each may answer for all of them.
 
     ``rows`` (questions, m) are leaves; ``positions`` (batch entries times outputs) are whose
@@ -226,7 +226,7 @@ class Rows:
 
 
 def ask(
-    masks: Masks, question: Callable[[Masks, np.ndarray], np.ndarray], wanted: Sequence[Rows]
+    masks: Masks, question: Callable[[Masks, np.ndarray], np.ndarray], wanted: Sequence[MaskRows]
 ) -> list[np.ndarray]:
     """Returns the answers to each of ``wanted``, int32 (questions, positions); equal ones share a
     call.

@@ -23,7 +23,7 @@ Item: TypeAlias = "int | Sum"
 
 
 @dataclass
-class Sum:
+class NotationSum:
     """Items added from left to right; with ``together`` in one step. ``size``: leaves below."""
 
     items: list[Item]
@@ -68,35 +68,35 @@ def _bias_place(tree: Tree) -> str:
     return ", the bias first" if first else ", the bias in between"
 
 
-def _chains(tree: Tree) -> Sum:
+def _chains(tree: Tree) -> NotationSum:
     """Returns the tree with its chains joined: what goes on adding items of one size is one
-    ``Sum``."""
-    found: list[Sum] = []
+    ``NotationSum``."""
+    found: list[NotationSum] = []
     for children in tree.nodes:
         found.append(_joined([child if child >= 0 else found[~child] for child in children]))
     return found[-1]
 
 
-def _joined(items: list[Item]) -> Sum:
+def _joined(items: list[Item]) -> NotationSum:
     size = sum(map(_size, items))
     if len(items) > 2:
-        return Sum(items, size, together=True)
+        return NotationSum(items, size, together=True)
     one, other = items
     for total, item in ((one, other), (other, one)):
-        if not isinstance(total, Sum) or total.together or total.size <= _size(item):
+        if not isinstance(total, NotationSum) or total.together or total.size <= _size(item):
             continue
         if _size(total.items[-1]) == _size(item):
             total.items.append(item)
             total.size = size
             return total
-    return Sum(items, size)
+    return NotationSum(items, size)
 
 
 def _size(item: Item) -> int:
-    return item.size if isinstance(item, Sum) else 1
+    return item.size if isinstance(item, NotationSum) else 1
 
 
-def _text(total: Sum, depth: int) -> str:
+def _text(total: NotationSum, depth: int) -> str:
     if depth > NESTED:
         return "..."
     runs = _runs(_in_order(total.items))
@@ -176,7 +176,7 @@ def _form(item: Item, depth: int = 0) -> object:
 
 
 def _first(item: Item) -> int:
-    while isinstance(item, Sum):
+    while isinstance(item, NotationSum):
         item = item.items[0]
     return item
 

@@ -26,7 +26,7 @@ from probe.summation.certificate import certify
 from probe.summation.flush import flushing
 from probe.summation.masks import Masks, SessionOperator
 from probe.summation.replay import Picked, replay
-from probe.summation.reveal import SHORT, Answers, Refused, reveal_trees
+from probe.summation.reveal import SHORT, Answers, RefusedOutputs, reveal_trees
 from probe.summation.rounding import Revealed, reveal_roundings
 from probe.summation.summation import Row, Summation, ranges
 from probe.summation.tree import BIAS, Tree
@@ -132,7 +132,7 @@ class Behind:
 
 
 @dataclass
-class Operands:
+class ContainerOperands:
     """Container operands of one call, cut into what each leaf meets, and the library's outputs.
 
     ``zeros``: whether a replay has to give their sign, as ``ulp.differences`` has it. ``behind``:
@@ -193,7 +193,10 @@ def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
 
 
 def agree(
-    sets: Sequence[Operands], summation: Summation, positions: np.ndarray, filters: np.ndarray
+    sets: Sequence[ContainerOperands],
+    summation: Summation,
+    positions: np.ndarray,
+    filters: np.ndarray,
 ) -> np.ndarray:
     """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
     alike = np.ones(len(positions), bool)
@@ -203,7 +206,10 @@ def agree(
 
 
 def _replayed(
-    sets: Sequence[Operands], summation: Summation, positions: np.ndarray, filters: np.ndarray
+    sets: Sequence[ContainerOperands],
+    summation: Summation,
+    positions: np.ndarray,
+    filters: np.ndarray,
 ) -> np.ndarray:
     """Returns outputs of the named pairs on operands of one shape: container, (sets, pairs).
 
@@ -256,7 +262,7 @@ def reveal(
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
     started = time.perf_counter()
-    work = _Work(SessionOperator(session, case), wanted, zeros == "differ")
+    work = _OpenOutputs(SessionOperator(session, case), wanted, zeros == "differ")
     for summation in known if case.summands > SHORT else ():
         work.settle(summation, work.open)
     while work.open.any():
@@ -291,7 +297,7 @@ DOUBTED = 192
 or fewer where these are more than 64 times ``MOST_NUMBERS``."""
 
 
-class _Work:
+class _OpenOutputs:
     """The outputs of one call on their way from open to settled."""
 
     def __init__(
@@ -321,7 +327,7 @@ class _Work:
         self._controls()
         self._count_summands()
 
-    def _fresh(self, kind: str, seed: int) -> Operands:
+    def _fresh(self, kind: str, seed: int) -> ContainerOperands:
         """Returns operands that the reveal did not use."""
         case = self.case.drawn(kind, 0xC4EC + seed)
         x, w, b = (
@@ -334,10 +340,10 @@ class _Work:
             x = x * self.case.drawn(kind, 0x5EC0 + seed).operands()[0]
         self.checks += 1
         y, behind = self.operator.apply(x, w, b), self.operator.behind
-        return Operands(case, x, w, b, y, behind=behind)
+        return ContainerOperands(case, x, w, b, y, behind=behind)
 
     @cached_property
-    def _more(self) -> list[Operands]:
+    def _more(self) -> list[ContainerOperands]:
         """Further operands where a call has few outputs.
 
         A function that nearly adds (a mean, times how many) gives one output's bits on a dozen sets
@@ -596,7 +602,7 @@ def _shortened(values: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _grid(piece: Refused | Revealed, wanted: np.ndarray) -> np.ndarray:
+def _grid(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
     """Returns the piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True

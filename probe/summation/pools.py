@@ -120,7 +120,7 @@ class Average:
     def outputs(
         self, met: np.ndarray, there: np.ndarray, counts: np.ndarray, dtype: str
     ) -> np.ndarray:
-        """As ``Maximum.outputs``."""
+        """As ``PoolMaximum.outputs``."""
         form = self.kept
         found: dict[int, np.ndarray] = {}
         for number, children in enumerate(self.tree.nodes):
@@ -194,7 +194,7 @@ STARTS = ("its first number", "minus infinity", "the smallest finite number")
 
 
 @dataclass(frozen=True)
-class Maximum:
+class PoolMaximum:
     """A way of taking the largest. ``choose``: of ``CHOOSE``; ``start``: of ``STARTS``.
 
     ``padded``: zeros that pad the input take part, as ``pad_with`` says. ``flushed``: empty,
@@ -241,7 +241,7 @@ class Maximum:
         """Returns it in words."""
         return self.words
 
-    def apart(self, other: Maximum) -> dict[str, Maximum]:
+    def apart(self, other: PoolMaximum) -> dict[str, PoolMaximum]:
         """Returns the causes that set two apart, each with this way changed in that alone."""
         found = {
             "window": replace(self, padded=other.padded),
@@ -255,7 +255,7 @@ def _zeros(what: str) -> str:
     return f"; subnormal {what} become zero" * bool(what)
 
 
-Way = Average | Maximum
+Way = Average | PoolMaximum
 
 
 def _ways(case: Case) -> Iterator[Way]:
@@ -263,7 +263,7 @@ def _ways(case: Case) -> Iterator[Way]:
     if case.pool == "max":
         padded = (True, False) if case.pad_with == "zeros" else (False,)
         for start, choose, with_zeros in itertools.product(STARTS, CHOOSE, padded):
-            yield Maximum(choose, start, with_zeros)
+            yield PoolMaximum(choose, start, with_zeros)
         return
     kept = [(case.dtype, False)]
     if floats.format_of(case.dtype).bits == 16:
@@ -286,7 +286,7 @@ AT_ONCE = 1 << 15
 """Outputs that are pooled at once."""
 
 
-class Met:
+class PoolAnswers:
     """What the windows of one call hold, and what the library made of it.
 
     ``x``: the input, container; ``y`` (positions, filters); ``counts`` (positions,): what an
@@ -327,7 +327,7 @@ class Pooled:
 
     ways: list[Way]
     index: np.ndarray
-    own: Met
+    own: PoolAnswers
 
     @property
     def words(self) -> str:
@@ -413,8 +413,8 @@ def reveal_ways(
     for kind, count in kinds:
         for seed in range(count + few * (kind == "uneven")):
             given = _fresh(case, kind, 0xC4EC + seed)
-            sets.append((kind, Met(case, given, ask(given), counts)))
-    own = Met(case, x, y, counts)
+            sets.append((kind, PoolAnswers(case, given, ask(given), counts)))
+    own = PoolAnswers(case, x, y, counts)
     found = Pooled([], np.full(own.y.shape, -1), own)
     left = np.argwhere(np.ones(own.y.shape, bool) if wanted is None else wanted)
     fits: list[tuple[Way, np.ndarray]] = []
@@ -433,7 +433,7 @@ def reveal_ways(
     return found
 
 
-def _fitting(way: Way, sets: list[tuple[str, Met]], places: np.ndarray) -> np.ndarray:
+def _fitting(way: Way, sets: list[tuple[str, PoolAnswers]], places: np.ndarray) -> np.ndarray:
     """Returns which outputs a way gives on all sets, each with its kind: a bool a place."""
     fits = np.ones(len(places), bool)
     for kind, each in sets:

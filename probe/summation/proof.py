@@ -178,7 +178,7 @@ class _Path:
 
 
 @dataclass(frozen=True)
-class Call:
+class PathTriples:
     """Of every path its triples, innermost first: ``levels`` at most, of at most 2^``wide`` paths.
 
     Calls of the same two numbers can be made together.
@@ -189,7 +189,7 @@ class Call:
     triples: list[list[Triple]]
 
 
-def schedule(tree: Tree, bias: int, form: Format) -> Iterator[Call]:
+def schedule(tree: Tree, bias: int, form: Format) -> Iterator[PathTriples]:
     """Calls that ask about every inner node.
 
     ``bias``: the leaf's number in masks. No triple's leaves are among those that another triple of
@@ -215,7 +215,7 @@ def schedule(tree: Tree, bias: int, form: Format) -> Iterator[Call]:
             else:
                 path.waits = True
         if call:
-            yield Call(levels, _log2(count), call)
+            yield PathTriples(levels, _log2(count), call)
         for number in finished:
             above = paths[number].above
             if above is not None:

@@ -43,7 +43,7 @@ NAMED = 512
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachedOutputs:
     """What reaches the outputs at one position of one group of filters with a weight of 0.
 
     ``position``: batch entries times output positions. ``inputs``: flat indices into x. ``exact``:
@@ -71,7 +71,7 @@ class Reach:
     inputs: np.ndarray
     weights: np.ndarray
     padding: np.ndarray
-    named: list[Reached] = field(default_factory=list)
+    named: list[ReachedOutputs] = field(default_factory=list)
     calls: int = 0
 
     @property
@@ -99,7 +99,7 @@ def reveal_reach(session: AnySession, case: Case, naming: bool = True) -> Reach:
     ``naming``: also which elements of x they are, where there are any. Two calls where nothing
     reaches anything. A pooling case has nothing to ask. Errors: TargetError.
     """
-    asked = _Asked(session, case)
+    asked = _ReachQuestions(session, case)
     if case.pool:
         return asked.result
     if asked.inputs() and naming:
@@ -118,7 +118,7 @@ def reached_by(
     TargetError.
     """
     odd = [None if one is None else ~floats.is_finite(one, case.dtype) for one in (x, w, b)]
-    asked = _Asked(session, case, odd)
+    asked = _ReachQuestions(session, case, odd)
     if case.pool:
         return asked.result
     if asked.inputs():
@@ -129,7 +129,7 @@ def reached_by(
 
 def reach_of_inputs(session: AnySession, case: Case) -> Reach:
     """Returns which outputs are reached by inputs that they have no weight for: one call."""
-    asked = _Asked(session, case)
+    asked = _ReachQuestions(session, case)
     if not case.pool:
         asked.inputs()
     return asked.result
@@ -179,7 +179,7 @@ Odd = Sequence[np.ndarray | None]
 Hit = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 
 
-class _Asked:
+class _ReachQuestions:
     """Questions to one case. ``odd``: where x, w and b may be infinite; None: everywhere."""
 
     def __init__(self, session: AnySession, case: Case, odd: Odd | None = None) -> None:
@@ -353,7 +353,7 @@ class _Names:
     a row is a product of sets, one an axis.
     """
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, asked: _ReachQuestions) -> None:
         self.asked = asked
         case, out = asked.case, asked.out
         reached = _some(asked.result.inputs.reshape(out))
@@ -370,7 +370,7 @@ class _Names:
         self.position = np.ravel_multi_index(tuple(position.T), out[:-2])
         self.inner = case.group_channels
 
-    def candidates(self) -> list[Reached]:
+    def candidates(self) -> list[ReachedOutputs]:
         """Returns elements that are left of those that were put in, without more questions."""
         asked = self.asked
         found = []
@@ -379,7 +379,7 @@ class _Names:
             found.append(self._named(row, inputs, len(inputs) == 1))
         return found
 
-    def found(self) -> list[Reached]:
+    def found(self) -> list[ReachedOutputs]:
         """Returns what reaches every row, asked in colours: sets of which a row has one element
         left."""
         steps = [_step(left) for left in self.left]
@@ -419,8 +419,8 @@ class _Names:
             left = [one & some for one, some in zip(left, members, strict=True)]
         return self.asked.elements(left, channel)
 
-    def _named(self, row: int, inputs: np.ndarray, exact: bool) -> Reached:
-        return Reached(int(self.position[row]), int(self.group[row]), inputs, exact)
+    def _named(self, row: int, inputs: np.ndarray, exact: bool) -> ReachedOutputs:
+        return ReachedOutputs(int(self.position[row]), int(self.group[row]), inputs, exact)
 
 
 def _some(outputs: np.ndarray) -> np.ndarray:

@@ -80,7 +80,7 @@ def replay(
     Rounded to ``dtype`` at the end. Costs about 3 ns a leaf and output in float32. InputError:
     shapes, leaves, bias or formats do not fit.
     """
-    return _Run(summation, x, w, dtype, bias).outputs()
+    return _Evaluation(summation, x, w, dtype, bias).outputs()
 
 
 def partial_sums(
@@ -104,12 +104,12 @@ def partial_sums(
             terms = tuple(map(term, tree.nodes[node]))
             found[node] = PartialSum(node, terms, float(value), int(bits[0]), form)
 
-    _Run(summation, x, w, dtype, bias).outputs(record)
+    _Evaluation(summation, x, w, dtype, bias).outputs(record)
     return [found[node] for node in sorted(found)]
 
 
 @dataclass(frozen=True)
-class _Part:
+class _OperandRows:
     """Rows of one operand that come from the same place: ``kind`` node, exact, rounded or bias."""
 
     kind: str
@@ -119,7 +119,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _NodeRows:
     """Nodes of a level that are evaluated alike, rows start to end; operands[i] is child i of all.
 
     ``fused``: how many exact products each node adds. ``rounded``: rows rounded to the dtype too.
@@ -129,7 +129,7 @@ class _Group:
 
     start: int
     end: int
-    operands: tuple[tuple[_Part, ...], ...]
+    operands: tuple[tuple[_OperandRows, ...], ...]
     fused: int
     rounded: Pick | None
     flushed: Pick | None
@@ -139,14 +139,14 @@ class _Group:
 @lru_cache(maxsize=64)
 def _plan(
     tree: Tree, exact: frozenset[int], *sets: frozenset[int]
-) -> tuple[tuple[np.ndarray, tuple[_Group, ...]], ...]:
+) -> tuple[tuple[np.ndarray, tuple[_NodeRows, ...]], ...]:
     """Returns the levels in order of evaluation: nodes in the order of their rows, and their
     groups.
 
     A node's row in its level is where the next level reads it. ``exact``: leaves whose product
     enters exactly; ``sets``: nodes that are rounded to the dtype too, flushed, and shortened.
     """
-    levels: list[tuple[np.ndarray, tuple[_Group, ...]]] = []
+    levels: list[tuple[np.ndarray, tuple[_NodeRows, ...]]] = []
     row_of: dict[int, int] = {}
     # Sums first and exact products last: groups then read sums in place and multiply in bulk.
     rank = ("node", "rounded", "bias", "exact").index
@@ -156,7 +156,7 @@ def _plan(
             children = sorted(tree.nodes[node], key=lambda child: rank(_kind(child, exact)))
             fused = sum(_kind(child, exact) == "exact" for child in children)
             alike.setdefault((len(children), fused), []).append((node, children))
-        groups: list[_Group] = []
+        groups: list[_NodeRows] = []
         order: list[int] = []
         for (_, fused), members in alike.items():
             start = len(order)
@@ -168,7 +168,7 @@ def _plan(
                 for some in sets
             ]
             picked = [_pick(rows) if rows else None for rows in picks]
-            groups.append(_Group(start, len(order), operands, fused, *picked))
+            groups.append(_NodeRows(start, len(order), operands, fused, *picked))
         row_of = {node: row for row, node in enumerate(order)}
         levels.append((np.array(order), tuple(groups)))
     return tuple(levels)
@@ -182,7 +182,7 @@ def _kind(child: int, exact: frozenset[int]) -> str:
 
 def _parts(
     side: tuple[int, ...], exact: frozenset[int], row_of: dict[int, int]
-) -> tuple[_Part, ...]:
+) -> tuple[_OperandRows, ...]:
     """Returns where one child of every node of a group is read; ``row_of`` gives the rows of
     nodes."""
     found: dict[str, tuple[list[int], list[int]]] = {}
@@ -191,7 +191,7 @@ def _parts(
         rows.append(row)
         sources.append(row_of[~child] if child < 0 else 0 if child == BIAS else child)
     return tuple(
-        _Part(kind, _pick(rows), _pick(sources), len(rows))
+        _OperandRows(kind, _pick(rows), _pick(sources), len(rows))
         for kind, (rows, sources) in found.items()
     )
 
@@ -243,7 +243,7 @@ class _Given:
         return out
 
 
-class _Run:
+class _Evaluation:
     """One evaluation, block by block over the outputs. Values are float64 on their format's grid.
 
     Memory is six rows of blocks, allocated once: partial sums of this level and of the one before
@@ -355,7 +355,7 @@ class _Run:
     def _rows(self, which: int, rows: int, size: int) -> Doubles:
         return self.memory[which][: rows * size].reshape(rows, size)
 
-    def _evaluate(self, group: _Group, before: Doubles, out: Doubles, block: slice) -> None:
+    def _evaluate(self, group: _NodeRows, before: Doubles, out: Doubles, block: slice) -> None:
         """The nodes of a group: the exact sum of their operands, rounded once."""
         if self.dtype == "float64" and group.fused:
             self._evaluate_float64(group, before, out, block)
@@ -387,7 +387,9 @@ class _Run:
                 kept = self.accumulator_format
                 out[group.flushed] = self.flush.sums(out[group.flushed], kept)
 
-    def _evaluate_float64(self, group: _Group, before: Doubles, out: Doubles, block: slice) -> None:
+    def _evaluate_float64(
+        self, group: _NodeRows, before: Doubles, out: Doubles, block: slice
+    ) -> None:
         """As ``_evaluate``, where the exact products don't fit a float64 and stay factors."""
         plain = len(group.operands) - group.fused
         terms = self._terms(group.operands[:plain], len(out), before, block)
@@ -406,12 +408,12 @@ class _Run:
             out[group.flushed] = zeros[group.flushed]
 
     def _terms(
-        self, sides: tuple[tuple[_Part, ...], ...], rows: int, before: Doubles, block: slice
+        self, sides: tuple[tuple[_OperandRows, ...], ...], rows: int, before: Doubles, block: slice
     ) -> list[Doubles]:
         return [self._operand(side, rows, before, block, 2).copy() for side in sides]
 
     def _operand(
-        self, side: tuple[_Part, ...], rows: int, before: Doubles, block: slice, which: int
+        self, side: tuple[_OperandRows, ...], rows: int, before: Doubles, block: slice, which: int
     ) -> Doubles:
         """One child of every node of a group, float64 values of shape (rows, outputs of block)."""
         alone = len(side) == 1
@@ -435,7 +437,7 @@ class _Run:
                     out[part.rows] = space
         return out
 
-    def _multiply(self, part: _Part, block: slice, out: Doubles) -> None:
+    def _multiply(self, part: _OperandRows, block: slice, out: Doubles) -> None:
         x, w = self._factors(part, block, out)
         if self.starts is not None or (self.flush.of_products and self.dtype == "float64"):
             x = x.copy()  # which is where the products go
@@ -453,7 +455,7 @@ class _Run:
         else:
             self.flush.whole(out, part.sources)
 
-    def _factors(self, part: _Part, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
+    def _factors(self, part: _OperandRows, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
         """Returns what the leaves of a part multiply; the inputs are in ``out``."""
         x = self.x.read(part.sources, block, out)
         space = self._rows(4, part.count, block.stop - block.start)

@@ -39,7 +39,7 @@ class _Alike:
 
 
 @dataclass(frozen=True)
-class Found:
+class RevealedTree:
     """One tree and where it was found: filters and positions (batch x spatial, flat)."""
 
     tree: Tree
@@ -48,7 +48,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOutputs:
     """Outputs that fit no tree, with the answer that showed it."""
 
     evidence: str
@@ -62,7 +62,7 @@ def reveal_trees(
     leaves: list[np.ndarray],
     apart: bool = False,
     wanted: np.ndarray | None = None,
-) -> tuple[list[Found], list[Refused]]:
+) -> tuple[list[RevealedTree], list[RefusedOutputs]]:
     """Returns the summation tree of every wanted output.
 
     ``classes`` (positions,) is each position's window class and ``leaves[class]`` the leaves that
@@ -74,8 +74,8 @@ def reveal_trees(
     bias = masks.operator.summands
     if wanted is None:
         wanted = np.ones((masks.operator.positions, masks.operator.filters), bool)
-    found: list[Found] = []
-    refused: list[Refused] = []
+    found: list[RevealedTree] = []
+    refused: list[RefusedOutputs] = []
     teams = [_Team(filters, []) for filters in _teams(masks, leaves, wanted, apart)]
     for team in teams:
         positions = np.flatnonzero(wanted[:, team.filters].any(axis=1))
@@ -85,7 +85,7 @@ def reveal_trees(
                 team.groups.append(_Alike(members, Growth.of(read)))
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
-                found.append(Found(alone, team.filters, members))
+                found.append(RevealedTree(alone, team.filters, members))
     found += _regular(masks, teams)
     while any(team.groups for team in teams):
         _round(masks, teams)
@@ -94,7 +94,7 @@ def reveal_trees(
     return found, refused
 
 
-def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
+def _regular(masks: Masks, teams: list[_Team]) -> Iterator[RevealedTree]:
     """Yields what can be guessed and proved of long sums; the groups keep what must be asked for
     all.
 
@@ -109,14 +109,14 @@ def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
                 masks, team.filters, group.positions, group.growth.read, guesses
             )
             for tree, positions in trees:
-                yield Found(tree, team.filters, positions)
+                yield RevealedTree(tree, team.filters, positions)
             if len(left):
                 team.groups.append(group.part(left))
                 guesses = 0
 
 
 def _absorb_all(
-    team: _Team, bias: int, found: list[Found], refused: list[Refused]
+    team: _Team, bias: int, found: list[RevealedTree], refused: list[RefusedOutputs]
 ) -> Iterator[_Alike]:
     """Turns a round's answers into trees, refusals, and the groups that have more to ask."""
     for group in team.groups:
@@ -124,12 +124,12 @@ def _absorb_all(
         try:
             group.growth.grow(answers)
         except NoTree as error:
-            refused.append(Refused(str(error), team.filters, group.positions))
+            refused.append(RefusedOutputs(str(error), team.filters, group.positions))
             continue
         if group.growth.open:
             yield group
         else:
-            found.append(Found(group.growth.tree(bias), team.filters, group.positions))
+            found.append(RevealedTree(group.growth.tree(bias), team.filters, group.positions))
 
 
 @dataclass

@@ -19,9 +19,9 @@ import numpy as np
 
 from probe import floats
 from probe.summation import flush, fusion, zero
-from probe.summation.fusion import Piece, fusion_operands
+from probe.summation.fusion import FusionPiece, fusion_operands
 from probe.summation.masks import Masks, ask, classify
-from probe.summation.reveal import Found, column_labels
+from probe.summation.reveal import RevealedTree, column_labels
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 
@@ -37,7 +37,9 @@ class Revealed:
     positions: np.ndarray
 
 
-def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> list[Revealed]:
+def reveal_roundings(
+    masks: Masks, found: list[RevealedTree], alone: bool = False
+) -> list[Revealed]:
     """Returns the rounding of every tree that was found, apart for positions that differ in it.
 
     ``alone``: every leaf is asked by itself, and every node: a call for each of them.
@@ -49,7 +51,7 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
     def put(
         name: str,
         question: Callable[[Masks, np.ndarray], np.ndarray],
-        leaves: Callable[[Piece, Traces], np.ndarray],
+        leaves: Callable[[FusionPiece, Traces], np.ndarray],
     ) -> None:
         rows = [piece.rows(leaves(piece, traces[piece.found.tree])) for piece in pieces]
         for piece, answers in zip(pieces, ask(masks, question, rows), strict=True):
@@ -139,13 +141,13 @@ class Traces:
         return self.triples[:: max(1, -(-len(self.triples) // SAMPLED))]
 
 
-def _doubtful(piece: Piece, trace: Traces) -> np.ndarray:
+def _doubtful(piece: FusionPiece, trace: Traces) -> np.ndarray:
     """Triples of the nodes on paths on which some partial sum was rounded to the dtype."""
     doubtful = piece.alone or (piece.answers["paths"] == 0).any()
     return trace.triples if doubtful else trace.triples[:0]
 
 
-def _revealed(masks: Masks, piece: Piece, trace: Traces) -> Iterator[Revealed]:
+def _revealed(masks: Masks, piece: FusionPiece, trace: Traces) -> Iterator[Revealed]:
     """Yields the piece, split where its positions answered differently."""
     counts = np.array([counts for _, counts in piece.parts], np.int32)
     tables = [table for table in (counts, *piece.answers.values()) if len(table)]
@@ -157,7 +159,7 @@ def _revealed(masks: Masks, piece: Piece, trace: Traces) -> Iterator[Revealed]:
         yield Revealed(Summation(piece.found.tree, rounding), filters, positions[members])
 
 
-def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Rounding:
+def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
     """Returns the rounding that one position's answers stand for."""
     dtype = masks.operator.dtype
     fused, strange = piece.fused(column)
@@ -178,14 +180,14 @@ def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Roundin
     return flush.read(rounding, piece, trace, column)
 
 
-def _kept_wider(rounding: Rounding, piece: Piece, dtype: str) -> Rounding:
+def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
     product_format = dtype if piece.found.tree.nodes else None
     return replace(
         rounding, accumulator_format=floats.FORMATS[dtype].wider[0], product_format=product_format
     )
 
 
-def _rounded(piece: Piece, trace: Traces, column: int) -> frozenset[int]:
+def _rounded(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
     """Returns the nodes that are rounded to the dtype, if partial sums are wider."""
     answers = piece.answers.get("triples")
     if answers is None or not len(answers):
@@ -195,7 +197,7 @@ def _rounded(piece: Piece, trace: Traces, column: int) -> frozenset[int]:
 
 
 @dataclass(frozen=True)
-class Question:
+class RoundingQuestion:
     """A rounding that one set of operands shows.
 
     ``leaves(piece, traces)``: rows of leaves to set. ``question(masks, leaves)``: 1 yes, 0 no, -1
@@ -205,10 +207,10 @@ class Question:
     """
 
     name: str
-    leaves: Callable[[Piece, Traces], np.ndarray]
+    leaves: Callable[[FusionPiece, Traces], np.ndarray]
     question: Callable[[Masks, np.ndarray], np.ndarray]
     asked: Callable[[str, bool, bool], bool]
-    read: Callable[[Rounding, Piece, Traces, int, str], Rounding]
+    read: Callable[[Rounding, FusionPiece, Traces, int, str], Rounding]
 
 
 def truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
@@ -234,7 +236,7 @@ def truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def _read_truncated(
-    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
     """Truncated is the root, or the sum that the bias is added to."""
     if rounding.shortened:
@@ -269,14 +271,14 @@ def rounded_twice(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return classify(answer, even + 2 * operands.extra * scale, even)
 
 
-def _fused_pair(piece: Piece, trace: Traces) -> np.ndarray:
+def _fused_pair(piece: FusionPiece, trace: Traces) -> np.ndarray:
     """A product that some position fuses, and what is added before it; none where sums are wide."""
     fused = [pairs[0] for pairs, counts in piece.parts if (counts == len(pairs)).any()]
     return np.array([] if piece.wide else fused[:1], int).reshape(-1, 2)
 
 
 def _read_twice(
-    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
     """Sums that are kept wider, or truncated, are rounded in one way alone."""
     leaf = int(_fused_pair(piece, trace)[0, 0])
@@ -321,7 +323,7 @@ def rounded_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
 
 
 def _read_bias(
-    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
     return replace(rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column])))
 
@@ -348,14 +350,14 @@ def shortened_operands(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return found
 
 
-def _any_leaf(piece: Piece, trace: Traces) -> np.ndarray:
+def _any_leaf(piece: FusionPiece, trace: Traces) -> np.ndarray:
     """Returns a leaf of the tree that is a product; none where there is the bias alone."""
     leaves = [leaf for leaf in piece.found.tree.leaves if leaf != BIAS]
     return np.array(leaves[:1], int).reshape(-1, 1)
 
 
 def _read_operands(
-    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
     """One operand of the two is shortened: what was asked of both at once said otherwise."""
     w, x = divmod(int(piece.answers["operands"][0, column]), 3)
@@ -367,7 +369,7 @@ def _read_operands(
     )
 
 
-def _every_node(piece: Piece, trace: Traces) -> np.ndarray:
+def _every_node(piece: FusionPiece, trace: Traces) -> np.ndarray:
     """(p, q, r) of all nodes, the root last; of a tree of one leaf none."""
     if not piece.found.tree.nodes:
         return np.zeros((0, 3), int)
@@ -376,7 +378,7 @@ def _every_node(piece: Piece, trace: Traces) -> np.ndarray:
 
 
 def _read_shortened(
-    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
     """Nodes of one narrower format; what else was asked of such sums says nothing."""
     answers = piece.answers["shortened"][:, column]
@@ -396,35 +398,35 @@ def _read_shortened(
 
 
 QUESTIONS = (
-    Question(
+    RoundingQuestion(
         "shortened",
         leaves=_every_node,
         question=shortened,
         asked=lambda dtype, seen, alone: not _short(dtype) and alone,
         read=_read_shortened,
     ),
-    Question(
+    RoundingQuestion(
         "operands",
         leaves=_any_leaf,
         question=shortened_operands,
         asked=lambda dtype, seen, alone: not _short(dtype) and alone,
         read=_read_operands,
     ),
-    Question(
+    RoundingQuestion(
         "bias",
         leaves=lambda piece, trace: trace.biased,
         question=rounded_bias,
         asked=lambda dtype, seen, alone: not _short(dtype) and alone,
         read=_read_bias,
     ),
-    Question(
+    RoundingQuestion(
         "truncated",
         leaves=lambda piece, trace: trace.ends,
         question=truncated,
         asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and (seen or alone)),
         read=_read_truncated,
     ),
-    Question(
+    RoundingQuestion(
         "twice",
         leaves=_fused_pair,
         question=rounded_twice,

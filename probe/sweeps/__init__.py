@@ -6,6 +6,6 @@ targets, ``ranking`` says what comes first where time is short, ``summary`` what
 
 from probe.sweeps.bits import sweep
 from probe.sweeps.plan import Plan, Plans, axis_values
-from probe.sweeps.summary import Difference, Summary, TargetSummary
+from probe.sweeps.summary import DifferingRun, Summary, TargetSummary
 
-__all__ = ["Difference", "Plan", "Plans", "Summary", "TargetSummary", "axis_values", "sweep"]
+__all__ = ["DifferingRun", "Plan", "Plans", "Summary", "TargetSummary", "axis_values", "sweep"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probe import machine, schema, window
-from probe.campaign import Campaign, Part, Row, Stopped, case_row, run_row
+from probe.campaign import Campaign, CampaignPart, Row, Stopped, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
@@ -82,14 +82,14 @@ def sweep(
             raise InputError(name, "(none)", "there is nothing to run", "give one or more")
     values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
     plans = Plans(cases, vary, values, against)
-    job = _Sweep(
+    job = _SweepState(
         plans, (control, zeros), keep, whole or {}, store, experiment, progress, sessions, close
     )
     job.found = {target.text: TargetSummary(target.text) for target in targets}
     if store is not None:
         store.flush()
     start = time.monotonic()
-    asked = [Asked(number, tuple(values)) for number in range(len(cases))]
+    asked = [SweepQuestion(number, tuple(values)) for number in range(len(cases))]
     tally = job.run(
         [(target, asked) for target in targets], workers or min(machine.cores(), len(targets))
     )
@@ -102,14 +102,14 @@ def sweep(
     return Summary(*about, job.budget.seconds)
 
 
-class Asked(NamedTuple):
+class SweepQuestion(NamedTuple):
     """A question of a sweep: a case by number, and the values of the axis that are asked."""
 
     case: int
     values: tuple[int, ...]
 
 
-class _Sweep(Campaign[Asked]):
+class _SweepState(Campaign[SweepQuestion]):
     """What all targets share."""
 
     def __init__(
@@ -129,20 +129,20 @@ class _Sweep(Campaign[Asked]):
         self.loaded: dict[str, tuple[int, object]] = {}
         self.kept_whole: set[tuple[str, int]] = set()
 
-    def share(self, number: int, questions: Sequence[Asked]) -> list[Asked]:
+    def share(self, number: int, questions: Sequence[SweepQuestion]) -> list[SweepQuestion]:
         """Every target has the same part of each case's values; cases without any are left out."""
         shared = []
         for one in questions:
             places = enumerate(one.values, one.case * len(one.values))
             if mine := tuple(value for place, value in places if self.shard.has(place)):
-                shared.append(Asked(one.case, mine))
+                shared.append(SweepQuestion(one.case, mine))
         return shared
 
-    def size(self, question: Asked) -> int:
+    def size(self, question: SweepQuestion) -> int:
         """Returns comparisons of a case."""
         return len(question.values)
 
-    def known(self, part: Part[Asked]) -> bool:
+    def known(self, part: CampaignPart[SweepQuestion]) -> bool:
         """Counts what is stored, if that is everything or there is no time for more."""
         session, found = part.session, self.found[part.target.text]
         found.failures = part.failures
@@ -155,11 +155,11 @@ class _Sweep(Campaign[Asked]):
         self._count(part, stored)
         return not self.open[found.target]
 
-    def begin(self, part: Part[Asked]) -> None:
+    def begin(self, part: CampaignPart[SweepQuestion]) -> None:
         """Counts what is stored of the run that has started."""
         self._count(part, self._recall(part, part.run_id))
 
-    def _recall(self, part: Part[Asked], run_id: str) -> Recalled | None:
+    def _recall(self, part: CampaignPart[SweepQuestion], run_id: str) -> Recalled | None:
         """Returns what is stored of ``comparisons``, and need not be measured again."""
         text, plans = part.target.text, self.plans
         self.found[text].run_id = run_id
@@ -180,7 +180,7 @@ class _Sweep(Campaign[Asked]):
         )
         return rows.filter(same)
 
-    def _count(self, part: Part[Asked], stored: Recalled | None) -> None:
+    def _count(self, part: CampaignPart[SweepQuestion], stored: Recalled | None) -> None:
         """Counts what is stored and asked for, which is not asked again."""
         if stored is None:
             return
@@ -196,21 +196,21 @@ class _Sweep(Campaign[Asked]):
         if found.comparisons > before:
             part.tell(found.comparisons - before, asked=False)
 
-    def agenda(self, part: Part[Asked]) -> Iterator[Asked]:
+    def agenda(self, part: CampaignPart[SweepQuestion]) -> Iterator[SweepQuestion]:
         """Yields what is not stored: case by case, with a budget the most telling first."""
         left = self.open[part.target.text]
         if self.budget is None:
             for one in part.questions:
                 if one.case in left:
-                    yield Asked(one.case, tuple(sorted(left[one.case])))
+                    yield SweepQuestion(one.case, tuple(sorted(left[one.case])))
             return
         ranking = self._ranking(part)
         while found := ranking.next():
             case, values = found
             if wanted := tuple(value for value in values if value in left.get(case, ())):
-                yield Asked(case, wanted)
+                yield SweepQuestion(case, wanted)
 
-    def _ranking(self, part: Part[Asked]) -> Ranking:
+    def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
         """Returns the ranking of what a target is still to be asked, with all that the store
         knows."""
         text, run_id = part.target.text, part.run_id
@@ -239,7 +239,7 @@ class _Sweep(Campaign[Asked]):
             heard = ranking.answered if name == text else ranking.elsewhere
             heard(case, [row["at"] for row in rows], [row["differing"] > 0 for row in rows])
 
-    def ask(self, part: Part[Asked], question: Asked) -> None:
+    def ask(self, part: CampaignPart[SweepQuestion], question: SweepQuestion) -> None:
         """Runs one case at the values that are not stored."""
         plan = self.plans[question.case]
         todo = {value: plan.items[value] for value in question.values}
@@ -283,7 +283,12 @@ class _CaseSweep:
     """
 
     def __init__(
-        self, job: _Sweep, part: Part[Asked], number: int, plan: Plan, todo: dict[int, Item]
+        self,
+        job: _SweepState,
+        part: CampaignPart[SweepQuestion],
+        number: int,
+        plan: Plan,
+        todo: dict[int, Item],
     ) -> None:
         self.job, self.part, self.plan, self.todo = job, part, plan, todo
         self.number, self.hopeless = number, False

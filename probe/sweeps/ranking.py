@@ -46,7 +46,9 @@ class Ranking:
     def __init__(self, questions: Mapping[int, Sequence[int]]) -> None:
         axis = np.array(sorted({value for values in questions.values() for value in values}))
         self._axis = _Axis(axis.astype(np.int64))
-        self._cases = {number: _Values(values, self._axis) for number, values in questions.items()}
+        self._cases = {
+            number: _OpenValues(values, self._axis) for number, values in questions.items()
+        }
         self._fresh = set(self._cases)  # of which nothing is known
         self._asked = self._differed = 0
         self._expected = self._came = 1.0
@@ -117,7 +119,7 @@ class _Axis:
         self.asked, self.differed = np.zeros(len(values)), np.zeros(len(values))
 
 
-class _Values:
+class _OpenValues:
     """One case: which values are open, and what is known of each."""
 
     def __init__(self, values: Sequence[int], axis: _Axis) -> None:

@@ -12,7 +12,7 @@ from probe.printing import ranges
 
 
 @dataclass(frozen=True)
-class Difference:
+class DifferingRun:
     """One comparison with differing outputs.
 
     ``max_ulp`` is None where no distance is a number; ``first`` is a flat index into the left
@@ -46,7 +46,7 @@ class TargetSummary:
     nondeterministic: int = 0
     alignment: int = 0
     signed_zero: int = 0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[DifferingRun] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     left_out: dict[str, list[int]] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class TargetSummary:
         self.alignment += row["control"] == "alignment differs"
         if not row["differing"]:
             return
-        found = Difference(*(row[name] for name in _DIFFERENCE))
+        found = DifferingRun(*(row[name] for name in _DIFFERENCE))
         if not self.differences:
             self.max_ulp = found.max_ulp
         elif found.max_ulp is not None:

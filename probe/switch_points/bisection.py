@@ -32,7 +32,7 @@ ASSUMPTION = "only one change happened between the two releases"
 
 
 @dataclass
-class Step:
+class ReleaseStep:
     """One release that was run. ``seen`` names what it showed; None: ``why`` it could not run."""
 
     version: str
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass
-class Found:
+class ReleaseChange:
     """Where it changed: ``first`` differs from the left end, ``last`` is the latest that doesn't.
 
     Both None: the ends show the same. Releases between the two could not be run: ``skipped``.
@@ -52,7 +52,7 @@ class Found:
 
     last: str | None
     first: str | None
-    steps: list[Step]
+    steps: list[ReleaseStep]
 
     @property
     def skipped(self) -> list[str]:
@@ -79,19 +79,19 @@ class Found:
         }
 
 
-def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
+def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> ReleaseChange:
     """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
 
     A release that can't be run is replaced by its nearest neighbour. Needs about log2(n) + 2
     questions. InputError: an end can't be run.
     """
-    steps: dict[str, Step] = {}
+    steps: dict[str, ReleaseStep] = {}
     ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
     for end in ends:
         if end.seen is None:
             raise InputError("release", end.version, end.why, "take a different release")
     if ends[0].seen == ends[1].seen:
-        return Found(None, None, list(steps.values()))
+        return ReleaseChange(None, None, list(steps.values()))
     low, high = 0, len(releases) - 1
     while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
         middle = min(left, key=lambda at: abs(2 * at - low - high))
@@ -99,7 +99,7 @@ def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
         if step.seen is None:
             continue
         low, high = (middle, high) if step.seen == ends[0].seen else (low, middle)
-    return Found(releases[low], releases[high], list(steps.values()))
+    return ReleaseChange(releases[low], releases[high], list(steps.values()))
 
 
 def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
@@ -129,7 +129,7 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
 
 
 @dataclass
-class Question:
+class ReleaseQuestion:
     """The question for every release, with stored answers: see :func:`first_change`.
 
     ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
@@ -147,7 +147,7 @@ class Question:
     about: int = 0
     count: Count = field(default_factory=lambda: Count("releases"))
 
-    def __call__(self, version: str) -> Step:
+    def __call__(self, version: str) -> ReleaseStep:
         """Installs the release if it is missing, and runs the question on it."""
         where = self.target.with_(version=version)
         here = installation.is_there(where)
@@ -159,12 +159,12 @@ class Question:
                 installation.install(where)
                 seen, says = self.measured(where)
         except TargetError as error:
-            return Step(version, None, why=error.why, installed=not here)
+            return ReleaseStep(version, None, why=error.why, installed=not here)
         finally:
             self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
             if not here and not self.keep and environments.find(where.name, version):
                 installation.remove(where)
-        return Step(version, seen, says, installed=not here)
+        return ReleaseStep(version, seen, says, installed=not here)
 
     def measured(self, where: Target) -> tuple[str, str]:
         """Returns what a target shows, as a short hash, and in words. TargetError."""
@@ -238,9 +238,9 @@ def bisect(
     releases: Sequence[str] = (),
     keep: bool = True,
     tell: Say = silent,
-) -> Found:
+) -> ReleaseChange:
     """Returns the first release after ``left`` that shows something else than it; see
-    :class:`Question`.
+    :class:`ReleaseQuestion`.
 
     ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
     Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
@@ -251,5 +251,5 @@ def bisect(
     between = releases_between(left, right, releases)
     about = min(len(between), 2 + (len(between) - 1).bit_length())
     with VOICE.counted("releases", about) as count:
-        asked = Question(case, left, lengths, what, store, keep, tell, about, count)
+        asked = ReleaseQuestion(case, left, lengths, what, store, keep, tell, about, count)
         return first_change(between, asked)

@@ -18,7 +18,7 @@ import numpy as np
 from probe import window
 from probe.campaign import Failure
 from probe.case import Case
-from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.layout import CONTIGUOUS
@@ -202,13 +202,13 @@ def sweep(
     case = case.with_(length=None) if vary == "length" else window.case_for(case, vary, values)
     case = case.with_(layout=CONTIGUOUS) if vary == "layout" else case
     cases = {value: window.case_at(case, vary, value) for value in (*shorter, against)}
-    work = _Work(session, budget)
+    work = _RevealWork(session, budget)
     base, right = work.at(cases[against], against)
     result = ByOrder(case, session.target.text, vary, base)
     for done, value in enumerate(reversed(shorter), 1):
         found, left = work.at(cases[value], value)
         if left and right and left.orders and right.orders:
-            pairs = Pairs.must_agree(Shapes(case, vary, value, against, None))
+            pairs = OutputPairs.must_agree(ComparedShapes(case, vary, value, against, None))
             _contrast(found, Comparison(case, left, right, pairs))
         result.values.insert(0, found)
         if progress:
@@ -216,13 +216,13 @@ def sweep(
     return result
 
 
-class _Work:
+class _RevealWork:
     """The values' reveals, one after the other, with what was learnt so far."""
 
     def __init__(self, session: AnySession, budget: int) -> None:
         self.session, self.lost, self.known = session, 0, Revealer(budget=budget)
 
-    def at(self, case: Case, value: int) -> tuple[AtValue, Run | None]:
+    def at(self, case: Case, value: int) -> tuple[AtValue, CaseRun | None]:
         try:
             side = self.known.reveal(run(self.session, case), self.session)
             reached = reach_of_inputs(self.session, case).inputs

@@ -16,7 +16,7 @@ from probe import installation
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.progress import Say, silent
-from probe.switch_points.bisection import WHAT, Question, Step
+from probe.switch_points.bisection import WHAT, ReleaseQuestion, ReleaseStep
 from probe.target import Target
 
 Condition = tuple[str, str | None]
@@ -35,7 +35,7 @@ class Conditions:
     left: str
     right: str
     sets: list[list[str]] | None
-    steps: list[Step]
+    steps: list[ReleaseStep]
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe bisect --json`` prints; ``conditions`` is the first set."""
@@ -92,7 +92,7 @@ def text(one: Condition) -> str:
     )
 
 
-def search(left: Target, right: Target, ask: Callable[[Target], Step]) -> Conditions:
+def search(left: Target, right: Target, ask: Callable[[Target], ReleaseStep]) -> Conditions:
     """Searches the sets of conditions by size. ``ask``: what a target shows, or why it can't run.
 
     All sets of the smallest size that brings the results back are found. InputError: an end can't
@@ -127,20 +127,22 @@ def bisect(
 ) -> Conditions:
     """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
 
-    ``what``: as of :class:`probe.switch_points.bisection.Question`; ``lengths``: two or more. Costs
+    ``what``: as of :class:`probe.switch_points.bisection.ReleaseQuestion`; ``lengths``: two or more. Costs
     a start of the library for each set that is tried. Errors: InputError; StoreError.
     """
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
 
-    def ask(where: Target) -> Step:
+    def ask(where: Target) -> ReleaseStep:
         tell(f"measuring {where.text}")
         try:
             if where.version is not None:
                 installation.install(where)
-            return Step(where.text, *Question(case, where, lengths, what).measured(where))
+            return ReleaseStep(
+                where.text, *ReleaseQuestion(case, where, lengths, what).measured(where)
+            )
         except TargetError as error:
-            return Step(where.text, None, why=error.why)
+            return ReleaseStep(where.text, None, why=error.why)
 
     return search(left, right, ask)
 

@@ -28,7 +28,7 @@ NOUNS = {"dense": "rows"}
 WRITTEN = 48  # characters of an order that has no name
 
 
-class Span(NamedTuple):
+class SizeRange(NamedTuple):
     """Sizes from ``first`` to ``last``, every ``step``-th."""
 
     first: int
@@ -60,10 +60,10 @@ class SizeClass:
     """
 
     kind: int
-    spans: tuple[Span, ...]
+    spans: tuple[SizeRange, ...]
     certified: tuple[int, ...]
-    expected: tuple[Span, ...] = ()
-    whole: tuple[Span, ...] = ()
+    expected: tuple[SizeRange, ...] = ()
+    whole: tuple[SizeRange, ...] = ()
 
     @property
     def floor(self) -> int:
@@ -92,11 +92,11 @@ class SizeClass:
         }
 
 
-def _count(spans: Sequence[Span]) -> int:
+def _count(spans: Sequence[SizeRange]) -> int:
     return sum((span.last - span.first) // span.step + 1 for span in spans)
 
 
-def _few(spans: Sequence[Span]) -> str:
+def _few(spans: Sequence[SizeRange]) -> str:
     return ", ".join(span.text for span in spans[:6]) + ", ..." * (len(spans) > 6)
 
 
@@ -115,7 +115,7 @@ class Floor:
     size: int | None
     step: int
     kind: int
-    pieces: Span | None
+    pieces: SizeRange | None
     certified: bool
     sides: bool
     text: str
@@ -180,7 +180,7 @@ def classes(found: Thresholds) -> list[SizeClass]:
     return sorted(told, key=lambda one: one.floor)
 
 
-def _spans(sizes: np.ndarray, period: int) -> tuple[Span, ...]:
+def _spans(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     """Returns sizes as spans: from the smallest on the longest of neighbours, or by the period."""
     if not len(sizes):
         return ()
@@ -194,7 +194,7 @@ def _spans(sizes: np.ndarray, period: int) -> tuple[Span, ...]:
         step = max((1, period), key=lengths.__getitem__)
         last = size + (lengths[step] - 1) * step
         gone[size : last + 1 : step] = True
-        spans.append(Span(size, last, step if last > size else 1))
+        spans.append(SizeRange(size, last, step if last > size else 1))
     return tuple(spans)
 
 
@@ -263,7 +263,7 @@ def _lower(found: Thresholds, size: int, step: int, kind: int) -> int | None:
     return max([n for n in other if n % step == 0] or other, default=None)
 
 
-def _pieces(every: list[SizeClass], kind: int, size: int) -> Span | None:
+def _pieces(every: list[SizeClass], kind: int, size: int) -> SizeRange | None:
     """Returns a smaller floor, with which calls of any size are made of pieces of one other class.
 
     Of several the one with the largest pieces. Pieces of first..last make up all sizes from
@@ -278,7 +278,7 @@ def _text(
     found: Thresholds,
     top: tuple[int, int, int],
     below: int | None,
-    pieces: Span | None,
+    pieces: SizeRange | None,
 ) -> str:
     """Returns the floor in one line."""
     (size, step, kind), kinds = top, assigned(found)
@@ -329,7 +329,7 @@ def _below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
     at = last - found.shortest
     other = np.flatnonzero(kinds[: at + 1] != kinds[at])
     first = found.shortest + (int(other[-1]) + 1 if len(other) else 0)
-    return Span(first, last).text
+    return SizeRange(first, last).text
 
 
 def _mixed(found: Thresholds, size: int) -> str:

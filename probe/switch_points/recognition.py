@@ -97,8 +97,8 @@ class Recogniser:
     def _operands(self) -> Periodic:
         return Periodic(self.case)
 
-    def _call(self, size: int) -> Call:
-        return Call(self, self.case.with_(length=size), size)
+    def _call(self, size: int) -> RecognisedSize:
+        return RecognisedSize(self, self.case.with_(length=size), size)
 
     def pattern(self, length: int, budget: int = 0) -> Pattern:
         """Returns how the call at ``length`` adds up; reveals what is not known so far.
@@ -170,7 +170,7 @@ class Alike:
     wide: list[np.ndarray] = field(default_factory=list)
 
 
-class Call:
+class RecognisedSize:
     """One size: the rows that are looked at, their bits, and the summations found for them."""
 
     def __init__(self, known: Recogniser, case: Case, size: int) -> None:

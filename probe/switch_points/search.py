@@ -28,8 +28,8 @@ from probe.switch_points.recognition import (
     BUDGET,
     NOTHING,
     Alike,
-    Call,
     Pattern,
+    RecognisedSize,
     Recogniser,
     some,
 )
@@ -404,11 +404,11 @@ class OfSamples(Recogniser):
     def _operands(self) -> Repeated:
         return Repeated(self.case)
 
-    def _call(self, size: int) -> Call:
-        return _Batch(self, self.case.with_(batch=size), size)
+    def _call(self, size: int) -> RecognisedSize:
+        return _SearchBatch(self, self.case.with_(batch=size), size)
 
 
-class _Batch(Call):
+class _SearchBatch(RecognisedSize):
     """One batch."""
 
     def _classify(self) -> None:

@@ -14,7 +14,7 @@ from probe import backends
 from probe import program as programs
 from probe.arguments import by, choice
 from probe.backends.contract import Unsupported
-from probe.backends.source import Shapes
+from probe.backends.source import ValueShapes
 from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import BY_SIZE, Padding, Pair, around
@@ -112,7 +112,7 @@ def _written(framework: str, case: Case, pairs: Pairs) -> str:
             named = case.padding if case.pad_with == "nothing" else pairs
     ceil = case.rounds_up and named not in BY_SIZE
     program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
-    return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
+    return "\n".join(backend.shown(program, ValueShapes(program, case.input_shape())))
 
 
 def _tensorflow_word(case: Case, pairs: Pairs) -> str:

@@ -15,7 +15,7 @@ from probe.cli import shell
 from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
 from probe.invariant import mitigated_cases as of_cases
-from probe.invariant.mitigated_cases import Remedied, Sessions, measure
+from probe.invariant.mitigated_cases import RemediedSession, RemedySessions, measure
 from probe.invariant.mitigated_models import recommended
 from probe.invariant.mitigations import advise, report, rows
 from probe.launch import InlineSession
@@ -48,7 +48,7 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
         arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
 
         def run(remedy=None):
-            asked = session if remedy is None else Remedied(session, remedy)
+            asked = session if remedy is None else RemediedSession(session, remedy)
             return asked.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
 
         own = run()
@@ -61,7 +61,12 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
 def test_batches_of_a_case_are_judged_by_order():
     only = ["pad", "chunks=3", "chunks=8", "float64"]
     found = measure(
-        DENSE, UNSTABLE, [1, 4, 6, 9], chunks=[3, 8], only=only, sessions=Sessions(inline=True)
+        DENSE,
+        UNSTABLE,
+        [1, 4, 6, 9],
+        chunks=[3, 8],
+        only=only,
+        sessions=RemedySessions(inline=True),
     )
     named = {one.remedy.name: one for one in found.found}
     verdicts = {name: one.verdict for name, one in named.items()}
@@ -78,7 +83,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 @pytest.fixture(scope="module")
 def running():
-    with Sessions() as found:
+    with RemedySessions() as found:
         yield found
 
 
@@ -114,7 +119,7 @@ def test_more_operations_in_the_invariant_mode_add_alike(case, running):
 def test_the_mode_is_tried_where_the_library_has_it():
     names = {}
     for text in ("reference", "torch"):
-        with Sessions(inline=True) as running:
+        with RemedySessions(inline=True) as running:
             work = of_cases._OfCase(DENSE, "batch", (1, 2), 1, Target.parse(text), running, None)
             names[text] = [one.name for one in work.candidates([4])]
     assert "invariant" in names["torch"] and "invariant" not in names["reference"]

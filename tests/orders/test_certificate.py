@@ -161,7 +161,10 @@ def test_a_certificate_costs_a_third_of_a_call_for_each_product():
 
 def test_a_model_answers_as_the_kernel_does():
     claim = with_style(Tree.pairwise(9), "some")
-    kernel, model = Kernel([claim], [[0]], 9), certificate.Model(claim, 9, False, "float32")
+    kernel, model = (
+        Kernel([claim], [[0]], 9),
+        certificate.SummationModel(claim, 9, False, "float32"),
+    )
     weights = np.random.default_rng(0).normal(size=(5, 9))
     assert (kernel.each(weights) == model.each(weights)).all()
 

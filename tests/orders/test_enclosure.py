@@ -13,7 +13,7 @@ import pytest
 import probe
 from probe import floats
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared, revealed
+from probe.comparison import ComparedShapes, Revealer, compared, revealed
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.sums import FEW, allowed
 from probe.explaining import explain
@@ -210,7 +210,7 @@ def wrong_on_the_right(change):
     """A comparison whose right side's outputs are changed."""
     case = Case(op="conv1d", kernel=3, in_channels=4, filters=3, length=20)
     with open_session(REFERENCE, inline=True) as one, open_session(REFERENCE, inline=True) as two:
-        found = compared(Shapes.named(case), one, two)
+        found = compared(ComparedShapes.named(case), one, two)
         change(found.right.operands.y)
         return found.reveal(one, two, Revealer())
 

@@ -9,7 +9,7 @@ import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared
+from probe.comparison import ComparedShapes, Revealer, compared
 from probe.errors import TargetError
 from probe.explaining import explain
 from probe.launch import InlineSession
@@ -37,7 +37,7 @@ def explained(case, at, against, left, right=None):
     one = InlineSession(Target.parse(f"reference,algorithm={left}"))
     two = one if right is None else InlineSession(Target.parse(f"reference,algorithm={right}"))
     with one, two:
-        shapes = Shapes.named(case, at=at, against=against)
+        shapes = ComparedShapes.named(case, at=at, against=against)
         return compared(shapes, one, two).reveal(one, two, Revealer())
 
 

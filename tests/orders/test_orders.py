@@ -16,7 +16,7 @@ from probe.launch import InlineSession
 from probe.summation import orders as orders_room
 from probe.summation.fprev import fprev_calls
 from probe.summation.masks import SessionOperator
-from probe.summation.orders import _Work, reveal
+from probe.summation.orders import _OpenOutputs, reveal
 from probe.summation.reveal import ASKED, Answers
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
@@ -177,7 +177,7 @@ def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkey
 def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatch):
     """Filters of two orders that take turns in answering give nodes that none of them has."""
     monkeypatch.setattr(orders_room, "agree", _lucky)
-    work = _Work(SessionOperator(session(), conv(filters=filters)), None)
+    work = _OpenOutputs(SessionOperator(session(), conv(filters=filters)), None)
     mixed = Tree.from_nodes([[0, 1, 2], [-1, 3], *([-n, n + 2] for n in range(2, 10))])
     assert set(mixed.leaves) == set(leaves(work.case))
     work.settle(Summation(mixed), work.open)
@@ -189,7 +189,7 @@ def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatc
 def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
     """One block that is added otherwise rounds alike on nearly all operands."""
     monkeypatch.setattr(orders_room, "agree", _lucky)
-    work = _Work(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
+    work = _OpenOutputs(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
     summands = list(leaves(work.case))
     nodes = [[40, 41], [0, 1], *([-n, n] for n in range(2, 40))]
     nodes += [[-1, -40], *([-n + 1, n] for n in range(42, 48))]
@@ -268,7 +268,7 @@ def test_known_ways_of_long_sums_save_every_question():
 
 def test_a_known_way_that_replays_by_luck_is_asked():
     case = conv(in_channels=64, padding="same")
-    work = _Work(SessionOperator(session(), case), None)
+    work = _OpenOutputs(SessionOperator(session(), case), None)
     places = np.nonzero(work.open)
     assert work.answers.like(Tree.sequential(case.summands), *places).all()
     assert not work.answers.like(Tree.pairwise(case.summands), *places).any()

@@ -83,16 +83,18 @@ def test_what_is_recognised_wrongly_is_taken_back_by_a_certificate(recogniser, m
     known = recogniser("reference,algorithm=blocked", case)
     wrong = known.learn(Summation(Tree.sequential([*range(40), BIAS]), Rounding()))
     with monkeypatch.context() as lucky:  # whatever is tried first has the same bits
-        lucky.setattr(recognition.Call, "_agrees", lambda self, one, summation, wanted: wanted)
+        lucky.setattr(
+            recognition.RecognisedSize, "_agrees", lambda self, one, summation, wanted: wanted
+        )
         taken = known.pattern(12)
         assert set(known.kinds[taken.interior]) == {wrong} and not taken.certified
-    agrees, seen = recognition.Call._agrees, []
+    agrees, seen = recognition.RecognisedSize._agrees, []
 
     def first_lucky(self, one, summation, wanted):
         seen.append(summation)
         return wanted if len(seen) <= len(self.classes) else agrees(self, one, summation, wanted)
 
-    monkeypatch.setattr(recognition.Call, "_agrees", first_lucky)
+    monkeypatch.setattr(recognition.RecognisedSize, "_agrees", first_lucky)
     found = known.pattern(12, budget=4096)
     assert found.certified and not found.unknown
     assert wrong not in set(sum((known.kinds[kind] for kind in found.kinds), ()))

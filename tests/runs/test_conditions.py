@@ -11,7 +11,7 @@ from probe.answers.conditions import bisect as of_model
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.switch_points.bisection import Step
+from probe.switch_points.bisection import ReleaseStep
 from probe.switch_points.conditions import apart, bisect, only_releases, search
 from probe.target import Target
 
@@ -26,7 +26,7 @@ def asking(shows):
     def ask(where):
         asked.append(where.text)
         seen = shows(dict(where.switches))
-        return Step(where.text, seen, why="" if seen else "no such kernel")
+        return ReleaseStep(where.text, seen, why="" if seen else "no such kernel")
 
     return ask, asked
 

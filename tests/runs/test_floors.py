@@ -223,7 +223,7 @@ def test_pieces_of_a_class_make_up_every_size() -> None:
             for count in range(1, 60):
                 fits |= set(range(count * first, count * last + 1))
             every = all(size in fits for size in range(first, 60))
-            spans = [floors.SizeClass(0, (floors.Span(first, last),), ())]
+            spans = [floors.SizeClass(0, (floors.SizeRange(first, last),), ())]
             assert (floors._pieces(spans, 1, 100) is not None) == every
 
 
