@@ -55,7 +55,7 @@ class Summed(ABC):
     channels of its filter's group at the places that ``windows`` says with the filter's weights,
     and adds a bias unless that is None. ``kernel``: taps along each spatial axis; ``weighted``:
     False where there are no weights to choose; ``pool``: empty, unless it is a pool's case.
-    ``windows``: :class:`probe.geometry.WindowSizes`, or what has its ``outputs``, ``pads``, ``reads``.
+    ``windows``: :class:`probe.geometry.WindowSizes`, or has its ``outputs``, ``pads``, ``reads``.
     """
 
     op: str

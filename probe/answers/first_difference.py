@@ -19,7 +19,7 @@ from probe import floats
 from probe.answers.answer import Answer
 from probe.budget import within
 from probe.comparison import decisions as comparison
-from probe.errors import InputError
+from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
@@ -372,22 +372,63 @@ class Walked(Answer):
 
         return walks.walked(self.found, self.lines())
 
-    def reproduce(self, folder: str | Path, source: int | str | Aligned | None = None) -> Any:
+    def reproduce(
+        self,
+        folder: str | Path,
+        source: int | str | Aligned | None = None,
+        *,
+        case: bool = True,
+        progress: Say | None = None,
+    ) -> Any:
         """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
-        ``operations``. InputError: there is none, the two runs give it different arguments, or the
-        folder exists.
+        ``operations``. A product of weights or a convolution that gives its recorded bits as a case
+        gets the report of a case, reduced with its cause kept; everything else, and with
+        ``case=False`` this too, a script of the operation as it was recorded (``no_case`` of what
+        comes back says why). InputError: there is none, the two runs give it different arguments,
+        or the folder exists.
         """
+        import_module("probe.reproduction.folder").fresh(Path(folder))
         number = self._source(source)
-        recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
         if one.arguments:
             why = f"{DIFFERENT}: {one.arguments}"
             raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
-        return recorded.write(Path(folder), *sides, one, cause, **self.script)
+        why = "its sums were not compared" if case else "it was not asked for"
+        if case and cause is not None and cause.comparison is not None and cause.kind:
+            try:
+                return self._as_case(Path(folder), one, cause, progress or silent)
+            except ProbeError as error:
+                why = getattr(error, "why", str(error))
+        recorded = import_module("probe.reproduction.recorded")
+        found = recorded.write(Path(folder), *sides, one, cause, **self.script)
+        found.no_case = why
+        return found
+
+    def _as_case(self, folder: Path, one: Aligned, cause: Any, tell: Say) -> Any:
+        """Writes the report of a case. InputError: it is none; NotReproduced."""
+        modelled = import_module("probe.reproduction.modelled")
+        model = f"`{self.asked.model}`" if self.asked.model else "a model"
+        place = f" at `{one.path}`" if one.path else ""
+        region = import_module("probe.recording.source").Region.of(
+            self.found.left, self.found.right, one
+        )
+        layer = modelled.layer(region, one.path)
+        place += f", `{layer}`" * bool(layer)
+        said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
+        said += f"; {where}." if (where := modelled.placed(cause)) else "."
+        said += " By itself, in a fresh process, the case gives the bits of both runs."
+        sides = self.found.left, self.found.right
+        made = modelled.write(folder, *sides, one, cause, said, tell=tell)
+        if whole := self.script.get("whole"):
+            text = "\n".join(whole).rstrip() + "\n"
+            (folder / "model.py").write_text(text, encoding="utf-8")
+            made.files.append("model.py")
+        kind = import_module("probe.reproduction.recorded").Folder
+        return kind(folder, made.files, made.script, made.ran)
 
     def _source(self, given: int | str | Aligned | None) -> int:
         operations = self.found.operations

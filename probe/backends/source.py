@@ -361,7 +361,7 @@ class EmittedProgram(Operator):
 
 
 def _kind(shape):
-    """What ``ValueShapes`` tells without being asked: the number of axes, and whether x is a stack."""
+    """What ``ValueShapes`` tells unasked: the number of axes, and whether x is a stack."""
     return len(shape), shape[0] > 1
 
 

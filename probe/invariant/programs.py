@@ -326,8 +326,8 @@ class JaxProgram(LibraryProgram):
     def planned(
         self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
     ) -> Callable[..., Any] | None:
-        """As of ``LibraryProgram``. What pads, cuts and joins is compiled apart: fused with the function,
-        it would change bits. None where integers without samples may choose a branch.
+        """As of ``LibraryProgram``. What pads, cuts and joins is compiled apart: fused with the
+        function, it would change bits. None where integers without samples may choose a branch.
         """
         import jax
 
@@ -502,7 +502,7 @@ class TensorFlowProgram(_Data):
         return tf.constant(array.view(kind) if dtype == "bfloat16" else array)
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """As of ``LibraryProgram``; a plain array would be a part of the graph, a new one each time."""
+        """As of ``LibraryProgram``; a plain array would be part of the graph, a new one a call."""
         return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
@@ -605,7 +605,7 @@ class TorchProgram(_Data):
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """As of ``LibraryProgram``: with the strides and the alignment that the checked ones have."""
+        """As of ``LibraryProgram``: with the strides and alignment that the checked ones have."""
         from probe.invariant.torch_calls import laid, misplaced
 
         if axis is None:

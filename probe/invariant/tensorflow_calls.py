@@ -95,7 +95,7 @@ class TensorFlowTestedRows(telling.TestedRows):
 
 
 class TensorFlowSamples(telling.IndependentSamples, TensorFlowTestedRows):
-    """As ``telling.IndependentSamples``, of TensorFlow. ``variables``: their handles are among ``held``."""
+    """As ``telling.IndependentSamples``, of TensorFlow. ``variables``: handles among ``held``."""
 
     variables: Sequence[Any] = ()
 

@@ -363,7 +363,7 @@ class MatrixPairs(TorchSamples):
 
 
 class PairsApart(MatrixPairs):
-    """As ``MatrixPairs``, whose rows and answers each begin where a vector does: see ``AlignedLinear``.
+    """As ``MatrixPairs``, rows and answers begin where a vector does: see ``AlignedLinear``.
 
     Its function takes ``out``.
     """

@@ -37,7 +37,7 @@ from probe.invariant.torch_products import Products
 
 
 class OnePair(TorchLinear):
-    """As a ``TorchLinear``, as the product of one pair of matrices, which is what an einsum calls."""
+    """As a ``TorchLinear``, as the product of one pair of matrices: what an einsum calls."""
 
     own = False
 

@@ -33,7 +33,8 @@ def nested(tree: Tree) -> Nested:
     found: list[dict[str, Any]] = []  # of every node; a running sum goes on in its own list
     for children in tree.nodes:
         inner = [found[~child] for child in children if child < 0]
-        total = max(inner, key=lambda one: one["products"], default={"products": 0, "adds": []})
+        start: dict[str, Any] = {"products": 0, "adds": []}
+        total = max(inner, key=lambda one: one["products"], default=start)
         others: list[Nested] = [
             _leaf(child) if child >= 0 else found[~child]
             for child in children

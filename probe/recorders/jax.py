@@ -492,3 +492,7 @@ def _own(
     """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
     return meaning(called(primitive, params, ins, outs, lambda n: functools.partial(value, n)))
+
+
+RECORDER = JaxRecorder
+"""What watches a function of this library, see ``probe.recording.subject``."""

@@ -341,11 +341,11 @@ def of_function(
     packages = (kind.__module__.partition(".")[0] for one in found for kind in type(one).__mro__)
     if (library := next((PACKAGES[one] for one in packages if one in PACKAGES), "")) != "":
         module = recorders(library)
-        made = module.Recorder(function)
+        made = module.RECORDER(function)
         if ran := getattr(made, "ran", None):
             ran(found)
         # the bits of this call, which walk.watched need not make again
-        made.already = [digest(one) for one in module.Recorder(lambda: found).plain()]
+        made.already = [digest(one) for one in module.RECORDER(lambda: found).plain()]
         return made  # type: ignore[no-any-return]
     if any(isinstance(one, np.ndarray | np.generic) for one in found):
         if bare is not None and bare[1]:
@@ -369,7 +369,7 @@ class _OfNumpy:
     def __init__(
         self, function: Callable[..., Any], given: Sequence[Any], already: list[str]
     ) -> None:
-        self.inner = import_module("probe.recorders.ndarray").Recorder(function, *given)
+        self.inner = import_module("probe.recorders.ndarray").ArrayRecorder(function, *given)
         self.inner.already = already
         self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
 

@@ -83,7 +83,7 @@ class OperandPart:
 
 
 class Listed(NamedTuple):
-    """Windows, as of :class:`probe.geometry.WindowSizes`: what each output reads along each axis."""
+    """As of :class:`probe.geometry.WindowSizes`: what each output reads along each axis."""
 
     taken: tuple[np.ndarray, ...]
 

@@ -39,7 +39,7 @@ DRAWN = 64
 class WrittenFolder:
     """What was written. ``ran``: the script's run; None where no script says what was recorded.
 
-    ``why``: why there is none.
+    ``why``: why there is none. ``no_case``: why it is not the report of a case, empty if it is.
     """
 
     path: Path
@@ -47,6 +47,7 @@ class WrittenFolder:
     script: str = ""
     ran: proof.ScriptRun | None = None
     why: str = ""
+    no_case: str = ""
 
     def __repr__(self) -> str:
         """Where it is, what is in it and what its script said last: not the script itself."""

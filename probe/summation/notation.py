@@ -19,7 +19,7 @@ DRAWN = 16
 NESTED = 40
 """Brackets within brackets, after which a short sum ends in dots."""
 
-Item: TypeAlias = "int | Sum"
+Item: TypeAlias = "int | NotationSum"
 
 
 @dataclass

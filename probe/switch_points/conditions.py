@@ -127,8 +127,8 @@ def bisect(
 ) -> Conditions:
     """Returns the smallest sets of ``left``'s conditions that bring its results back on ``right``.
 
-    ``what``: as of :class:`probe.switch_points.bisection.ReleaseQuestion`; ``lengths``: two or more. Costs
-    a start of the library for each set that is tried. Errors: InputError; StoreError.
+    ``what``: as of :class:`probe.switch_points.bisection.ReleaseQuestion`; ``lengths``: two or
+    more. Costs a start of the library for each set that is tried. Errors: InputError; StoreError.
     """
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")

@@ -111,7 +111,7 @@ class Worker:
           imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
-        - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): answer ``y`` and ``seconds``;
+        - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): gives ``y`` and ``seconds``;
           with ``control`` also whether the same shape gives the same bits: ``compare.control``;
           with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
         - ``time`` (key, or spec; x, w, b; ``at``; ``limit``, in seconds): calls for that long, once
