@@ -241,3 +241,7 @@ def target() -> str:
 
 
 __all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]
+
+
+RECORDER = TensorFlowRecorder
+"""What watches a function of this library, see ``probe.recording.subject``."""

@@ -553,3 +553,7 @@ def _pickled(path: Path) -> OpenedTorch:
 
 
 __all__ = ["ENDINGS", "TorchRecorder", "array", "opened", "tensors"]
+
+
+RECORDER = TorchRecorder
+"""What watches a function of this library, see ``probe.recording.subject``."""

@@ -298,15 +298,16 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
 
     pytest.importorskip("torch")
     text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
-    plain = apart._Written(None, text, ["import torch"], ["float32", "float32"])
+    request = {"do": "written", "lines": text, "imports": ["import torch"]}
+    plain = apart._Remote(None, request | {"dtypes": ["float32", "float32"]})
     arrays = {"0": normal(3, 4), "1": normal(5, 2)}
     served = apart.ProcessRecording()
     moves = [(plain, [0, 0])]
     moves += [(plain.moved(one), two) for one, two in (([8, 5], [8, 5]), ([None, 60], [0, 60]))]
     for one, wanted in moves:
-        request = {name: getattr(one, name) for name in apart.WRITTEN}
-        assert served._written(request, arrays)[1]["0"].tolist() == wanted
-    assert apart._Written(None, text, ["import jax"], ["float32"]).moved([8]) is None
+        assert served._written(one.request, arrays)[1]["0"].tolist() == wanted
+    other = request | {"imports": ["import jax"], "dtypes": ["float32"]}
+    assert apart._Remote(None, other).moved([8]) is None
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
