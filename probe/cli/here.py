@@ -131,7 +131,7 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:
-        found = stored.asked(answered(there, sql)) | {"left_out": list(there.left_out.values())}
+        found = stored.asked(answered(there, sql)[0]) | {"left_out": list(there.left_out.values())}
         out.give(found, lambda: stored.answer(found))
     else:
         found = stored.stored(there)

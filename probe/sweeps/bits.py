@@ -21,7 +21,7 @@ from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store, parquet
-from probe.store.manifest import Recalled
+from probe.store.recalled import Recalled
 from probe.sweeps.plan import (
     Item,
     Plan,
