@@ -412,7 +412,7 @@ def _operation(walked: Walked, first: Aligned | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return walked.ending()[0]
-    outputs = [one for one in walked.found.difference.outputs if one.compared]
+    outputs = [one for one in walked.found.outputs if one.compared]
     differing, compared = (
         sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
     )
@@ -461,8 +461,8 @@ def _shapes(walked: Walked, one: Aligned) -> str:
     """Returns what an operation reads on both sides: what sets two calls of one kernel apart."""
     told = []
     for side, number in ((walked.found.left, one.left), (walked.found.right, one.right)):
-        values = side.recording.values
-        reads = () if number is None else side.recording.operations[number].reads
+        values = side.values
+        reads = () if number is None else side.operations[number].reads
         told.append(" and ".join("x".join(map(str, values[n].shape)) or "1" for n in reads[:3]))
     return f"the library is called with other sizes: it reads {told[0]} against {told[1]}"
 
@@ -470,13 +470,13 @@ def _shapes(walked: Walked, one: Aligned) -> str:
 def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[Any]], int]:
     """Returns what counts outputs that must agree and don't. ``left``: on which side of the
     comparison the first run's outputs stand; the second run's stand on the right."""
-    difference, recordings = walked.found.difference, (walked.found.left, walked.found.right)
+    difference, recordings = walked.found, (walked.found.left, walked.found.right)
     places = [
-        (recordings[left].recording.outputs.index((one.left, one.right)[left]), one)
+        (recordings[left].outputs.index((one.left, one.right)[left]), one)
         for one in difference.outputs
-        if (one.left, one.right)[left] in recordings[left].recording.outputs
+        if (one.left, one.right)[left] in recordings[left].outputs
     ]
-    right = walked.found.right.recording
+    right = walked.found.right
 
     def differing(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
         total = 0

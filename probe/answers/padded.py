@@ -83,7 +83,7 @@ class Padded(Answer):
     @property
     def target(self) -> str:
         """Returns the target that computed it."""
-        return self.graph.whole(self.found[0].content).recording.target
+        return self.graph.whole(self.found[0].content).target
 
     @property
     def finding(self) -> bool:
@@ -103,7 +103,7 @@ class Padded(Answer):
         return next((one for one in every if one.name and one.by_order == "unknown"), None)
 
     def report(self) -> dict[str, Any]:
-        operations = self.graph.whole(self.found[0].content).recording.operations
+        operations = self.graph.whole(self.found[0].content).operations
         known = sum(not isinstance(one.meaning, Unknown) for one in operations)
         stands = self.in_the_way
         return {
