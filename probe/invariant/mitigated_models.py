@@ -202,8 +202,8 @@ def _compare(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSiz
             short = call(found, graph, one.content, one.least, seed)()
             found.differing += graph.parted(one.content, boxes, short, whole)
             own = graph.run(one.content, graph.fixed, seed)
-            same = zip(own, whole, graph.whole(one.content).recording.outputs, strict=True)
-            values = graph.whole(one.content).recording.values
+            same = zip(own, whole, graph.whole(one.content).outputs, strict=True)
+            values = graph.whole(one.content).values
             found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
 
 

@@ -21,9 +21,8 @@ from probe.padding.computing import SizedOperation
 from probe.padding.kept import Box, apart, index, where_kept
 from probe.padding.positions import NotDerived
 from probe.padding.search import PaddedModel
-from probe.recording.followed import aligned, marked, reading, relabelled
-from probe.recording.judging import Judged, judged, settled
-from probe.recording.labelling import labels_of
+from probe.recording.judging import Judged, aligned, judged, marked, reading, relabelled, settled
+from probe.recording.matching import labels_of
 from probe.recording.recording import Run
 from probe.recording.store import digest
 from probe.semantics.labels import Labels, told_apart
@@ -160,7 +159,7 @@ class _Followed:
         self.judged: list[tuple[str, Judged]] = []
 
     def between(self, judge: bool) -> Between | None:
-        ours, theirs = self.side.recording, self.whole.recording
+        ours, theirs = self.side, self.whole
         if [one.op for one in ours.operations] != [one.op for one in theirs.operations]:
             return None
         changed: set[int] = set()
@@ -193,7 +192,7 @@ class _Followed:
         return made
 
     def _judge(self, mine: int, other: int, changed: set[int]) -> None:
-        runs = self.side.recording, self.whole.recording
+        runs = self.side, self.whole
         one = aligned(runs, (self.left, self.right), mine, other)
         if not any(pair.compared for pair in one.gives):
             return
@@ -234,7 +233,7 @@ class _Followed:
 def _proved(graph: PaddedModel, side: Run, found: Between) -> bool:
     """Runs the short run operation by operation with the constants put in, on several contents."""
     nothing = graph.nothing
-    operations = zip(side.recording.operations, nothing.recording.operations, strict=True)
+    operations = zip(side.operations, nothing.operations, strict=True)
     numbers = {
         n: m for mine, other in operations for n, m in zip(mine.gives, other.gives, strict=True)
     }
@@ -242,11 +241,11 @@ def _proved(graph: PaddedModel, side: Run, found: Between) -> bool:
     constants = {}
     for one in found.splices:
         whole = values[numbers[one.value]]
-        size = side.recording.values[one.value].shape[one.axis]
+        size = side.values[one.value].shape[one.axis]
         constants[one.value] = np.take(whole, range(one.start, size), one.axis)
     found.constants = [constants[one.value] for one in found.splices]
-    agains = {one.number: one.again for one in side.recording.operations}
-    if any(agains.get(one.number) is None for one in side.recording.operations):
+    agains = {one.number: one.again for one in side.operations}
+    if any(agains.get(one.number) is None for one in side.operations):
         return False
     for seed in range(SETS):
         short = _interpreted(graph, side, found, agains, constants, seed)
@@ -258,15 +257,14 @@ def _proved(graph: PaddedModel, side: Run, found: Between) -> bool:
 
 def _interpreted(
     graph: PaddedModel,
-    side: Run,
+    run: Run,
     found: Between,
     agains: Mapping[int, Any],
     constants: Mapping[int, np.ndarray],
     seed: int,
 ) -> list[np.ndarray] | None:
-    run = side.recording
     given = {n for n, value in enumerate(run.values) if value.given < 0}
-    values = dict(side.arrays(given))
+    values = dict(run.arrays(given))
     recorded = graph.inputs(found.content, found.size)
     moved = graph.inputs(found.content, found.size, seed)
     fresh = {digest(array): moved[name] for name, array in recorded.items()}
@@ -288,7 +286,7 @@ def _interpreted(
 
 
 def _agrees(graph: PaddedModel, found: Between, short: list[np.ndarray], seed: int) -> bool:
-    whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content).recording
+    whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content)
     for number, box in enumerate(found.boxes):
         if box is None:
             continue

@@ -118,7 +118,7 @@ def shifted(number: int) -> Step:
 def formulas(left: list[Step], right: list[Step]) -> source.Cause:
     """Of two formulas, whose results are taken for the same."""
     runs = [recorded(Doubles(GIVEN, steps)) for steps in (left, right)]
-    found = compare(*runs, {runs[0].recording.outputs[0]: runs[1].recording.outputs[0]})
+    found = compare(*runs, {runs[0].outputs[0]: runs[1].outputs[0]})
     (one,) = [one for one in found.operations if one.gives and one.differing]
     assert one.joint and one.assumed
     return source.explain(*runs, one)
