@@ -171,7 +171,7 @@ def digests(found: dict[str, str], source: str, target: OnTarget) -> None:
         for to in (padded_network.FIXED, 2048):
             x = padded(content(length), to)
             run, place = target.side(x), f"{source} {length} {to}"
-            for number, one in enumerate(run.recording.operations):
+            for number, one in enumerate(run.operations):
                 (y,) = run.arrays(one.gives).values()
                 found[f"{place} layer {number + 1}"] = digest(np.moveaxis(y, 1, -1))
             whole, _, _ = target.end_to_end(x)

@@ -239,10 +239,10 @@ class _Rows:
         """Runs both sides again; of each layer whether it gave the same bits."""
         same = []
         for run in sides:
-            again = self.target.side(self.graph.inputs(length, _size(run))).recording.values
-            values = run.recording.values
+            again = self.target.side(self.graph.inputs(length, _size(run))).values
+            values = run.values
             same.append([n for n, one in enumerate(values) if one.digest == again[n].digest])
-        operations = sides[0].recording.operations
+        operations = sides[0].operations
         return [
             "equal" if all(set(one.gives) <= set(some) for some in same) else "differs"
             for one in operations
@@ -389,7 +389,7 @@ class _Rows:
         """Computes what users get: all layers in one call, or one by one where none does that."""
         output, _, _ = self.target.port.end_to_end(run)
         if output is None:
-            (output,) = replayed(run, self.target.port).outputs
+            (output,) = replayed(run, self.target.port).results
         assert output is not None
         return output
 
@@ -443,7 +443,7 @@ class _Rows:
 
 def _size(run: Run) -> int:
     """Returns the padded size of a run."""
-    return next(one.shape[AXIS] for one in run.recording.values if one.role == "input")
+    return next(one.shape[AXIS] for one in run.values if one.role == "input")
 
 
 def _scaled(pair: Any, ours: np.ndarray, theirs: np.ndarray) -> float:

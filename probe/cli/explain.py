@@ -253,7 +253,8 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
     "N",
     "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds.",
 )
-@option("--seconds", "S", "Start no new size after S seconds.")
+@option("--seconds", "S", "Start no new size after S seconds; --time 5m says the same.")
+@option("--time limit", "5m", "Start no new size after 5m (90s, 2h, 1h30m).")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
 def thresholds(
@@ -263,6 +264,7 @@ def thresholds(
     upto: str | None,
     scan: str | None,
     seconds: str | None,
+    limit: str | None,
     fail_on: str | None,
     out: Output,
 ) -> int:
@@ -282,11 +284,12 @@ def thresholds(
     are printed and checked at random sizes; sizes that contradict them are examined.
     """
     from probe.answers.thresholds import thresholds as found_by
+    from probe.budget import within
     from probe.cli.show import orders as show
 
     ask_for(words)
     case, (where,) = case_of(words), targets_of((target,))
-    with out.progress("sizes") as tell:
+    with within(limit), out.progress("sizes") as tell:
         answer = found_by(
             *(case, where),
             vary=vary,

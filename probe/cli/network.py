@@ -315,7 +315,7 @@ def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Outp
         return given(found.walked, report, fail_on, out)
     with of_user():
         told = found.report()
-    out.give(told, lambda: show.padded(found))
+    out.give(told, lambda: show.padded(found, out.verbose))
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
     return int(bool(fail_on) and found.finding)
@@ -331,6 +331,7 @@ TABLE = (
     "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
     "those that do not hold are found anew, and the file is written."
 )
+LIMIT = "Begin nothing new after 5m (90s, 2h, 1h30m): what was found by then is printed."
 AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
 
 
@@ -346,6 +347,7 @@ AT = "The valid length at which costs are measured; about a tenth of the largest
 @option("--inputs", "FILE", f"Of a model: {INPUTS}", type=PATH)
 @option("--shape shapes", "X=1x64", f"Of a model: {SHAPE}", multiple=True)
 @option("--table", "FILE", TABLE, type=PATH)
+@option("--time", "5m", LIMIT)
 @target_option()
 @option(
     *("--store", "DIR", "Store the results in DIR/<machine>; nothing is stored if not given."),
@@ -397,15 +399,20 @@ def remedies(
     if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
+
+    def come(one: Any) -> None:  # each as soon as it is judged; the table has all, with costs
+        if not out.as_json:
+            out.note(f"{one.remedy.name}: {one.verdict}")
+
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
         on = where if model is None or _given("target") else DEFAULT_TARGET
         with of_user():
-            found = remedied(subject, values, on, progress=tell, **given)
+            found = remedied(subject, values, on, progress=tell, each=come, **given)
     if not isinstance(found, Remedied):
         return given_padded(found, None, None, out)
     told = found.report()
-    out.give(told, lambda: show.remedies(found.found))
+    out.give(told, lambda: show.remedies(found.found, out.verbose))
     return int(bool(fail_on) and told["recommended"] is None)
 
 

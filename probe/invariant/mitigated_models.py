@@ -219,8 +219,8 @@ def _compare(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSiz
             short = call(found, graph, one.content, one.least, seed)()
             found.differing += graph.parted(one.content, boxes, short, whole)
             own = graph.run(one.content, graph.fixed, seed)
-            same = zip(own, whole, graph.whole(one.content).recording.outputs, strict=True)
-            values = graph.whole(one.content).recording.values
+            same = zip(own, whole, graph.whole(one.content).outputs, strict=True)
+            values = graph.whole(one.content).values
             found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
 
 
@@ -364,7 +364,7 @@ def tried(
 
     InputError: a name is none of the target's.
     """
-    where = Target.parse(graph.whole(sizes[0].content).recording.target)
+    where = Target.parse(graph.whole(sizes[0].content).target)
     chunks = [count("chunks", n[7:]) for n in names if n.startswith("chunks=")]
     known = [*(one.name for one in candidates(where, chunks)), *NAMES[1:3]]
     for name in names:
@@ -412,7 +412,7 @@ class MitigatedGraph(Work):
         if self.wants("layerwise,xla=1") and self.wanted is not None:
             self.wanted.add("xla=1")
         self.given, self.contents, self.at, self.true = graph, contents, at, true
-        run = graph.whole(contents[0]).recording
+        run = graph.whole(contents[0])
         self.dtype = run.values[run.outputs[0]].dtype
         base = graph.opened
         self.base = base.opened if isinstance(base, OnTarget) else base
@@ -528,7 +528,7 @@ class MitigatedGraph(Work):
     def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
         output, _, _ = graph.opened.port.end_to_end(run)
         if output is None:
-            output = replayed(run, graph.opened.port).outputs[0]
+            output = replayed(run, graph.opened.port).results[0]
         assert output is not None
         return output
 

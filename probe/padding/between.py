@@ -104,7 +104,7 @@ class _Sizes:
     def __init__(self, graph: PaddedModel, content: int, cut: float) -> None:
         assert graph.positions is not None
         self.graph, self.content, self.cut = graph, content, cut
-        self.positions, self.operations = graph.positions, graph.positions.run.operations
+        self.positions, self.operations = graph.positions, graph.positions.full.operations
         self.sizes: dict[int, int] = {}
         self.kept = {
             n: int((np.flatnonzero((one < content) & (graph.weights[n] < content))[-1:] + 1).sum())
@@ -234,7 +234,7 @@ class _Sizes:
 
     def _products(self, one: Linked) -> float:
         """Returns about how many products an operation takes for one more position."""
-        run, operation = self.positions.run, self.operations[one.number]
+        run, operation = self.positions.full, self.operations[one.number]
         axes = self.positions.axes
         weights = [prod(run.values[n].shape) for n in operation.reads if n not in axes]
         given = [prod(run.values[n].shape) / max(self.positions.length(n), 1) for n in one.gives]
@@ -247,7 +247,7 @@ def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray])
     operation raises."""
     assert graph.positions is not None
     full, positions = graph.positions.full, graph.positions
-    run, store = full.recording, ProcessStore(full.store)
+    run, store = full, ProcessStore(full.store)
     values, operations = list(run.values), list[Operation]()
     arrays: dict[int, np.ndarray] = {}
     named = {digest(array): name for name, array in graph.inputs(graph.fixed, graph.fixed).items()}
@@ -276,8 +276,9 @@ def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray])
                 made, constants = splices[n]
                 now[n] = _put(made, constants, arrays, values, operations, store)
     outputs = tuple(now[n] for n in run.outputs)
-    recording = replace(run, values=values, operations=operations, outputs=outputs)
-    return replace(full, recording=recording, store=store, alone=None)
+    return replace(
+        full, values=values, operations=operations, outputs=outputs, store=store, alone=None
+    )
 
 
 def _given(graph: PaddedModel, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
@@ -357,7 +358,7 @@ def _proved(graph: PaddedModel, found: Between) -> bool:
     ]
     for seed in range(SETS):
         try:
-            short = spliced(graph, found, graph.inputs(found.content, found.size, seed)).outputs
+            short = spliced(graph, found, graph.inputs(found.content, found.size, seed)).results
         except Exception:  # a library says no as it likes
             return False
         if not _agrees(graph, found, [np.asarray(one) for one in short], seed):
@@ -367,7 +368,7 @@ def _proved(graph: PaddedModel, found: Between) -> bool:
 
 
 def _agrees(graph: PaddedModel, found: Between, short: list[np.ndarray], seed: int) -> bool:
-    whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content).recording
+    whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content)
     for number, box in enumerate(found.boxes):
         if box is None:
             continue

@@ -157,7 +157,7 @@ def make(
         start = 0 if sizes[-1].safe == graph.fixed else sizes[-1].safe
     constant = graph.run(0, graph.fixed)
     over = next((one.over for one in sizes if one.over), "")
-    target = graph.nothing.recording.target
+    target = graph.nothing.target
     plan = GraphPlan(
         model, target, graph.fixed, graph.value, graph.along, _stretches(sizes), constant
     )

@@ -60,7 +60,7 @@ class _Joined:
     down); ``fixed``: arrays of values that come from weights alone."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.ports = run, Ports(run.recording)
+        self.run, self.ports = run, Ports(run)
         self.specs: list[dict[str, Any]] = []
         self.reads: list[list[int]] = []
         self.operands: list[dict[str, np.ndarray]] = []
@@ -71,19 +71,19 @@ class _Joined:
         self.op = ""
 
     def made(self) -> EndToEndProgram:
-        recording = self.run.recording
-        if len(recording.outputs) != 1:
-            raise self.refused(f"it gives {len(recording.outputs)} outputs")
-        for number, value in enumerate(recording.values):
+        run = self.run
+        if len(run.outputs) != 1:
+            raise self.refused(f"it gives {len(run.outputs)} outputs")
+        for number, value in enumerate(run.values):
             self.shapes[number] = value.shape
             if self.ports.fixed[number]:
                 array = self.run.array(number)
                 if array is not None:
                     self.fixed[number] = array
-        needed = {*recording.outputs}
-        for one in reversed(recording.operations):
+        needed = {*run.outputs}
+        for one in reversed(run.operations):
             needed.update(one.reads if needed.intersection(one.gives) else ())
-        for one in recording.operations:
+        for one in run.operations:
             self.op = one.name
             if all(self.ports.fixed[n] for n in one.reads) or not needed.intersection(one.gives):
                 continue
@@ -95,7 +95,7 @@ class _Joined:
                 self.shapes[key] = stage.shape
                 self.stage(stage, [keys[n] for n in stage.reads], key)
                 keys.append(key)
-        return self.pruned(recording.outputs[0])
+        return self.pruned(run.outputs[0])
 
     def pruned(self, output: int) -> EndToEndProgram:
         """Returns the program, of the steps alone that its output comes from."""
@@ -147,7 +147,7 @@ class _Joined:
         channels come last."""
         if key in self.forms:
             return self.forms[key][1]
-        value = self.run.recording.values[key] if isinstance(key, int) else None
+        value = self.run.values[key] if isinstance(key, int) else None
         if value is None or value.given >= 0 or key in self.fixed:
             raise self.refused("it reads what is no activation")
         assert isinstance(key, int)
@@ -261,7 +261,7 @@ class _Joined:
             raise self.refused(f"{meaning.word} is no step of a program")
 
     def dtype(self) -> str:
-        value = self.run.recording.values[self.run.recording.outputs[0]]
+        value = self.run.values[self.run.outputs[0]]
         return value.dtype
 
     def axis(self, key: Key, axis: int) -> int:

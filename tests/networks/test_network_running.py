@@ -86,7 +86,7 @@ def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path
         found = between.sought(graph, length, graph.sized(length).safe, cut)
         assert found is not None and found.proved == between.SETS and found.certified
         x = content(length, length)
-        (short,) = between.spliced(graph, found, padded(x, found.size)).outputs
+        (short,) = between.spliced(graph, found, padded(x, found.size)).results
         (whole,) = graph.opened.plain(padded(x, 80))
         (box,) = found.boxes
         mine, theirs = short[index(box, True, 4)], whole[index(box, False, 4)]
@@ -106,7 +106,7 @@ def test_a_librarys_program_has_constants_between_its_layers(text, tmp_path, sta
     run = between.spliced(graph, found, padded(x, found.size))
     output, seconds, why = graph.opened.port.end_to_end(run, 2)
     assert not why and len(seconds) == 2
-    assert ulp.equal(output, run.outputs[0], "float32")
+    assert ulp.equal(output, run.results[0], "float32")
 
 
 def test_decisions_and_errors_are_counted():
