@@ -22,10 +22,11 @@ from probe.padding import between
 from probe.padding.between import Between
 from probe.padding.search import PaddedModel
 from probe.progress import Tell
+from probe.recording.difference import Difference
 from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, replayed
 from probe.recording.subject import opened
-from probe.recording.walk import Walk, compared
+from probe.recording.walk import compared
 from probe.store import Store, load
 from probe.target import Target
 
@@ -248,7 +249,7 @@ class _Rows:
             for one in operations
         ]
 
-    def _layers(self, length: int, to: int, found: Walk, control: list[str]) -> list[Row]:
+    def _layers(self, length: int, to: int, found: Difference, control: list[str]) -> list[Row]:
         """Returns the last layer, and every one that differs, or was run again for control."""
         self.compared += 1
         if any(one.differing for one in found.operations):
@@ -290,7 +291,7 @@ class _Rows:
             rows.append(self.place | row)
         return rows
 
-    def _own(self, found: Walk) -> dict[int, int]:
+    def _own(self, found: Difference) -> dict[int, int]:
         """Returns how many outputs each layer changes by itself, by its number."""
         every = enumerate(found.operations)
         own = {n: one.differing if one.verdict == "source" else one.own or 0 for n, one in every}
