@@ -248,6 +248,7 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
 @case_options
 @target_option()
 @question_options("vary upto scan seconds", vary=SIZES)
+@option("--time limit", "5m", "Start no new size after 5m (90s, 2h, 1h30m).")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
 def thresholds(
@@ -257,6 +258,7 @@ def thresholds(
     upto: str | None,
     scan: str | None,
     seconds: str | None,
+    limit: str | None,
     fail_on: str | None,
     out: Output,
 ) -> int:
@@ -276,11 +278,12 @@ def thresholds(
     are printed and checked at random sizes; sizes that contradict them are examined.
     """
     from probe.answers.thresholds import thresholds as found_by
+    from probe.budget import within
     from probe.cli.show import orders as show
 
     ask_for(words)
     case, (where,) = case_of(words), targets_of((target,))
-    with out.progress("sizes") as tell:
+    with within(limit), out.progress("sizes") as tell:
         answer = found_by(
             *(case, where),
             vary=vary,

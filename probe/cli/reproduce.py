@@ -88,6 +88,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     type=PATH,
 )
 @option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
+@option("--time limit", "5m", "Reduce no further and try no switch after 5m (90s, 2h, 1h30m).")
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
 @option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
 @option("--also", "T", ALSO, multiple=True)
@@ -117,6 +118,7 @@ def reproduce(
     also: tuple[str, ...],
     times: str,
     kernels: str,
+    limit: str | None,
     out: Output,
     **given: Any,
 ) -> None:
@@ -128,6 +130,7 @@ def reproduce(
     confirms the script.
     """
     from probe.answers.reproduce import written
+    from probe.budget import within
     from probe.cli.show import reproductions as show
     from probe.explaining.evidence import checked
     from probe.reproduction import folder as room
@@ -139,7 +142,7 @@ def reproduce(
     finding, (left, right), others = _finding(words, target, sides, store, row)
     form_of(left, form)
     given |= {"most": number("most", most) or 0, "times": count}
-    with out.working(f"reproducing {finding.label}") as tell:
+    with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
             elsewhere=others,
