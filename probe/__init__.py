@@ -4,6 +4,7 @@ Floating-point addition is not associative, and libraries choose the order of ad
 device and version. The functions are those of the command line; ``help(probe.explain)`` and the
 like describe their arguments:
 
+    probe.examine(model, x)                     which operation, why, the fix, its cost, a report
     probe.sweep(case, lengths, target)          finds the lengths at which bits differ
     probe.explain(case, target, at, against)    explains why two runs differ, proved by replay
     probe.order(case, target)                   reveals in which order every output is added
@@ -38,6 +39,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probe.answers.examine import examine as examine
     from probe.answers.explain import explain as explain
     from probe.answers.first_difference import diff as diff
     from probe.answers.first_difference import first_difference as first_difference
@@ -63,6 +65,7 @@ _HOMES = {
     "Store": "store",
     "Target": "target",
     "diff": "answers.first_difference",
+    "examine": "answers.examine",
     "explain": "answers.explain",
     "first_difference": "answers.first_difference",
     "load": "store.results",
@@ -94,6 +97,7 @@ ROOMS = {
     "backends": "libraries by name",
     "operands": "generated operands, whose bits never change",
     "arguments": "what people write, turned into checked values",
+    "options": "the options of questions: read by commands, functions and nodes",
     "shard": "one of several parts of a command's questions",
     "budget": "how long a command may run, and what ends a question when the time is up",
     "case": "what is computed",
@@ -128,7 +132,17 @@ ROOMS = {
 
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
-    *("diff", "explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
+    *(
+        "diff",
+        "examine",
+        "explain",
+        "first_difference",
+        "network",
+        "order",
+        "record",
+        "remedies",
+        "reproduce",
+    ),
     *("sweep", "thresholds"),
 ]
 

@@ -15,6 +15,12 @@ of PyTorch, ``torch_products`` how a model's own calls reach them at little cost
 those of einsums, ``torch_model`` the mode in which a model runs; ``tensorflow_calls`` those of
 TensorFlow, ``keras_model`` the model that runs them one by one. Where a library runs a model as one
 program, that is the operation: see ``whole``; ``programs`` and ``files`` have the libraries.
+
+An operation that a library's table describes needs nothing here. One with classes of its own gets a
+subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
+``tensorflow_operations``; a function that models call often joins ``quick``, a layer of one such
+function ``KnownModules``. A library that runs programs as a whole: a subclass of ``LibraryProgram``
+and its line in ``of_function`` or ``of_file``. What no table describes is reported as left.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class Reproduction:
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
     ``kept``: whether cause and kernels are the same, None where nothing was reduced.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
-    the difference and does. ``sizes``: characters of every text that was written.
+    the difference and does. ``sizes``: characters of every text that was written. ``model``: where
+    in a model it was found, a sentence; empty where the case itself was given.
     """
 
     finding: Any
@@ -81,6 +82,7 @@ class Reproduction:
     short: Short | None = None
     avoids: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    model: str = ""
 
     @property
     def names(self) -> tuple[str, str]:

@@ -296,4 +296,4 @@ def about(made: Reproduction) -> dict[str, Any]:
         "kernels": found.kernels,
         "bits": made.ran.bits,
         "machine": made.facts,
-    }
+    } | ({"model": made.model} if made.model else {})

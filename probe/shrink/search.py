@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from probe import budget
+
 
 class Shrinkable(Protocol):
     """What can be shrunk: anything with a key; equal keys mean equal answers."""
@@ -65,8 +67,8 @@ class Search(Generic[T]):
         self._passed: set[Hashable] = set()
 
     def ask(self, value: T) -> bool:
-        """Returns what the predicate says. Raises Spent where no call is left."""
-        if self.calls >= self.most:
+        """Returns what the predicate says. Raises Spent where no call or no time is left."""
+        if self.calls >= self.most or (self.calls and budget.spent()):
             raise Spent
         self.calls += 1
         failed = self.fails(value)
