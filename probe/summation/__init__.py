@@ -1,7 +1,8 @@
 """Reveals and replays the order and the roundings with which every output is added.
 
-``masks`` asks an operator, ``reveal`` makes trees of its answers (``fprev`` is the published
-algorithm, for one output; those of long sums are a ``guess`` that ``proof`` proves), ``rounding`` finds what is fused and what is kept
+``fprev`` is the published algorithm, for one output. Of all outputs at once ``masks`` asks an
+operator and ``reveal`` makes trees of its answers (those of long sums are a ``guess`` that
+``proof`` proves), ``rounding`` finds what is fused and what is kept
 wider, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together for all outputs of one
 call, ``functions`` for any Python function that adds.
 """
