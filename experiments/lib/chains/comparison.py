@@ -283,8 +283,9 @@ class Comparer:
         if not at.own:
             return None
         chosen = np.arange(len(pairs)) if len(pairs) <= ALL else told.differing
-        for side, places in ((right, pairs.right), (left, pairs.left)):
-            self._known[at.number].reveal(side, self.session, side.mask(places[chosen]))
+        known = self._known[at.number]
+        told.right = known.reveal(right, self.session, right.mask(pairs.right[chosen]))
+        told.left = known.reveal(left, self.session, left.mask(pairs.left[chosen]))
         at.causes = told.causes
         at.replayed = int(told.proved(told.differing).sum())
         return told
