@@ -366,6 +366,11 @@ def _fits(case: Case, word: str) -> bool:
 
 def _values(lengths: Iterable[int | str] | None) -> list[int]:
     """Returns the values ascending, each once. InputError where they aren't whole numbers."""
+    if isinstance(lengths, int | np.integer):
+        why = "one length has nothing to be compared with"
+        raise InputError(
+            "lengths", lengths, why, f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        )
     whole = None if lengths is None or isinstance(lengths, str) else list(lengths)
     if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
         raise InputError(
