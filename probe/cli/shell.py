@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -47,6 +48,7 @@ COMMANDS = {
     "run": "here",
     "install": "here",
     "bisect": "sweep",
+    "help": "help",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
 
@@ -130,6 +132,47 @@ def commands(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    elif found := _configured(Path("pyproject.toml")):
+        ctx.default_map = {ctx.invoked_subcommand: found}
+
+
+CONFIGURED = {
+    "target": ("target", "targets"),
+    "shape": ("shapes",),
+    "sizes": ("sizes", "lengths", "values"),
+}
+    "target": ("target", "targets"),
+    "shape": ("shapes",),
+    "sizes": ("sizes", "lengths", "values"),
+}
+"""What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the
+names that commands get them under."""
+
+
+def _configured(file: Path) -> dict[str, Any]:
+    """Returns defaults of options from the project's file. InputError: it says something else."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    if "[tool.probe]" not in text:
+        return {}
+    import tomllib
+
+    try:
+        given = tomllib.loads(text)["tool"]["probe"]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise InputError("pyproject.toml", file, f"it is not TOML ({error})", "fix it") from None
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in CONFIGURED:
+            why = "[tool.probe] has no such key"
+            raise InputError(name, value, why, one_of(name, CONFIGURED))
+        for option in CONFIGURED[name]:
+            several = option in ("targets", "shapes")
+            values = [str(one) for one in (value if isinstance(value, list) else [value])]
+            found[option] = values if several else ",".join(values)
+    return found
 
 
 def run(arguments: Sequence[str]) -> int:

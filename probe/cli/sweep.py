@@ -67,7 +67,10 @@ WHAT = (
     "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
     "from the longest."
 )
-KEPT = "Folder of the results, which go to DIR/<machine>; stored results are not measured again."
+KEPT = (
+    "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
+    "not given, but results/sweep with --shard, --cluster or --time, whose results come in parts."
+)
 STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
@@ -77,8 +80,8 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @option("--vary", "AXIS", VARY)
 @option("--by", "WHAT", BY, default="bits", show_default=True)
 @target_option(several=True)
-@option("--store folder", "DIR", KEPT, default=Path("results", "sweep"), **STORE)
-@option("--no-store", None, "Store nothing.", is_flag=True)
+@option("--store folder", "DIR", KEPT, type=PATH)
+@option("--no-store", None, "Store nothing, also with --time.", is_flag=True)
 @option("--keep", "N", KEEP)
 @option("--control", "WHICH", CONTROL, default="every", show_default=True)
 @option("--workers", "N", "How many targets run at once; one per processor if not given.")
@@ -97,7 +100,7 @@ def sweep(
     vary: str | None,
     by: str,
     targets: tuple[str, ...],
-    folder: Path,
+    folder: Path | None,
     no_store: bool,
     keep: str | None,
     control: str,
@@ -112,7 +115,8 @@ def sweep(
     """Runs a case at many lengths and compares each with the longest, output by output.
 
     Outputs that read the same values must agree to the bit. Differences are counted in ulp (units
-    in the last place). Ctrl-C keeps what was measured, and the same command continues from there.
+    in the last place). With --store, Ctrl-C keeps what was measured, and the same command
+    continues from there.
     """
     from probe.answers import sweep as answers
     from probe.cli.show import sweeps
@@ -136,6 +140,8 @@ def sweep(
     vary = axis_of(case, vary)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
+    if folder is None and not (shard == "1/1" and cluster is None and time is None):
+        folder = Path("results", "sweep")
     chosen = targets_of(targets) if cluster is None else targets
     kept, side_by_side = number("keep", keep), number("workers", workers)
     with out.progress("orders" if by == "order" else "sweep") as tell:
