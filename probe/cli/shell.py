@@ -141,10 +141,6 @@ CONFIGURED = {
     "shape": ("shapes",),
     "sizes": ("sizes", "lengths", "values"),
 }
-    "target": ("target", "targets"),
-    "shape": ("shapes",),
-    "sizes": ("sizes", "lengths", "values"),
-}
 """What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the
 names that commands get them under."""
 

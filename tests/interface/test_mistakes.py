@@ -45,9 +45,9 @@ PYTHON = {
         lambda: probe.remedies(case(), 40, "numpy"),
         r"lengths=40: one length has nothing",
     ),
-    "lengths as the command line has them": (
-        lambda: probe.sweep(case(), "5..9", "numpy"),
-        r"lengths=5..9: these are not whole numbers; write range",
+    "lengths that run backwards": (
+        lambda: probe.sweep(case(), "9..5", "numpy"),
+        "lengths=9..5: 9..5 runs backwards; write 5..64",
     ),
     "another library's word for channels": (
         lambda: case(channels=3),
