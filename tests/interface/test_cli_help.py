@@ -59,7 +59,8 @@ def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypa
     assert status == 0 and "numpy" in out and "length 3 against 5" in out
     status, out, _ = ran(capsys, "order --op sum --in-channels 4 --length 2 --json")
     assert json.loads(out)["target"] == "numpy"
-    status, out, _ = ran(capsys, "order --op sum --in-channels 4 --length 2 --target reference --json")
+    words = "order --op sum --in-channels 4 --length 2 --target reference --json"
+    status, out, _ = ran(capsys, words)
     assert json.loads(out)["target"] == "reference"
     file.write_text('[tool.probe]\ntargte = "numpy"\n')
     status, _, err = ran(capsys, "order --op sum --in-channels 4 --length 2")
