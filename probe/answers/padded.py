@@ -22,6 +22,7 @@ from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
 from probe.invariant.mitigated_models import InvariantResult
+from probe.invariant.mitigations import INVARIANT
 from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
@@ -280,11 +281,13 @@ def remedied(
     content: int | None = None,
     fixed: int | None = None,
     table: str | Path | None = None,
+    only: Sequence[str] = (),
     **words: Any,
 ) -> Padded:
     """Does as ``padded``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
-    invariant mode: it is read and checked where it is there, and written."""
+    invariant mode: it is read and checked where it is there, and written. ``only``: no others than
+    these and the default; also those of the target, as of ``mitigated_models.tried``."""
     if table is not None and Path(table).is_dir():
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
@@ -293,20 +296,26 @@ def remedied(
     found = padded(model, lengths=every, fixed=fixed, **words)
     known = [one.content for one in found.found]
     at = content if content in known else known[len(known) // 2]
-    (words.get("progress") or silent)("the invariant mode")
-    try:
-        why = budget.spent()
-        found.invariant = (
-            InvariantResult(f"not tried: {why}")
-            if why
-            else mitigated_models.of_graph(found.graph, found.found, model, table)
-        )
-    except KeyboardInterrupt:  # what padding came to stays, and is timed
-        found.invariant = InvariantResult("not tried to the end: interrupted")
-    if table is not None and found.invariant.report is not None:
-        found.written.append(str(table))
-    found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    found.remedies = mitigated_models.judged(found.graph, found.found, at, found.invariant)
+    if not only or INVARIANT in only:
+        (words.get("progress") or silent)("the invariant mode")
+        try:
+            why = budget.spent()
+            found.invariant = (
+                InvariantResult(f"not tried: {why}")
+                if why
+                else mitigated_models.of_graph(found.graph, found.found, model, table)
+            )
+        except KeyboardInterrupt:  # what padding came to stays, and is timed
+            found.invariant = InvariantResult("not tried to the end: interrupted")
+        if table is not None and found.invariant.report is not None:
+            found.written.append(str(table))
+        found.notes += [f"invariant: {one}" for one in found.invariant.notes]
+    every_way = mitigated_models.judged(found.graph, found.found, at, found.invariant)
+    found.remedies = [one for one in every_way if not only or one["name"] in ("default", *only)]
+    others = [name for name in only if name not in {one["name"] for one in every_way}]
+    if others and not budget.spent():
+        (words.get("progress") or silent)(f"trying {', '.join(others)}")
+        found.remedies += mitigated_models.tried(found.graph, found.found, at, others)
     return found
 
 

@@ -373,7 +373,8 @@ def remedies(
     of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
     length, chunks of one size, float64, one thread, the library's switches, probe.stable. Of MODEL
     (see `probe network`) padding is compared with probe.stable.invariant, whose classes of sizes
-    --table keeps.
+    --table keeps; with --only also switches, chunks, float64 and constants between its operations
+    (layerwise), on the model recorded and replayed operation by operation.
 
     \b
       probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
@@ -392,7 +393,7 @@ def remedies(
     values, chunks, only = numbers("lengths", lengths), given["chunks"], given["only"]
     given["content"] = number("content", given["content"])
     given["chunks"] = None if chunks is None else numbers("chunks", chunks)
-    given["only"] = None if only is None else _names(only, where)
+    given["only"] = None if only is None else _names(only, where if model is None else None)
     given["fixed"] = number("fixed", given["fixed"])
     given["shapes"] = shapes_of(given["shapes"])
     if model is not None and words:
@@ -415,13 +416,13 @@ def remedies(
     return int(bool(fail_on) and told["recommended"] is None)
 
 
-def _names(text: str, where: Target) -> list[str]:
+def _names(text: str, where: Target | None) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
     from probe.invariant.mitigations import NAMES, candidates
 
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
-    known = [*(one.name for one in candidates(where)), *NAMES]
-    for word in words:
+    known = [] if where is None else [*(one.name for one in candidates(where)), *NAMES]
+    for word in words if where is not None else ():  # of a model its own target says
         if word not in known and not word.startswith("chunks="):
             raise InputError("only", word, "there is no such remedy", f"use {', '.join(known)}")
     return words

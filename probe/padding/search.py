@@ -137,7 +137,6 @@ class PaddedModel:
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
         self.no_program = ""
-        self.refused: dict[int, int] = {}  # by size, content that constants between don't help
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
