@@ -32,7 +32,7 @@ from lib.chains.running import Runner, content, padded
 from probe import Case, Store, Target, load
 from probe.errors import TargetError
 from probe.launch import open_session
-from probe.sweep import sweep
+from probe.sweeps import sweep
 from probe.target import unavailable
 
 TEXTS = list(

@@ -193,11 +193,15 @@ def child_pairs(path: Path, name: str, target: str, quick: str) -> None:
 def walked(sides: tuple[Any, Any], target: str) -> dict[str, Any]:
     """Returns the answer about two functions or recorders, as ``first_difference`` gives it."""
     from lib.walking import recorders
-    from probe.answers.first_difference import Asked, Walked
+    from probe.answers.first_difference import ComparisonQuestion, Walked
     from probe.recording.walk import walk
 
     left, right = recorders(sides, target)
-    return dict(Walked(walk(left, right, seconds=PATIENCE), Asked("", "left", "right")).to_json())
+    return dict(
+        Walked(
+            walk(left, right, seconds=PATIENCE), ComparisonQuestion("", "left", "right")
+        ).to_json()
+    )
 
 
 def compare_pairs(before: Path, after: Path, part: str = "pairs") -> Found:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import probe
 from probe import plots
 from probe.comparison.runs import Run
-from probe.explain.evidence import Added
+from probe.explaining.evidence import Added
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS
 

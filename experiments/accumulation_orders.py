@@ -23,14 +23,14 @@ from probe import Case, Store, Target, kernels, shard, window
 from probe.campaign import case_row, run_row
 from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
-from probe.explain.causes import explain_store
+from probe.explaining.causes import explain_store
 from probe.launch import AnySession, open_session
-from probe.order.summation import Summation
 from probe.printing import Output
 from probe.progress import Tell
 from probe.store import parquet
-from probe.sweep import sweep
-from probe.sweep.plan import output_columns
+from probe.summation.summation import Summation
+from probe.sweeps import sweep
+from probe.sweeps.plan import output_columns
 
 NAME = "accumulation_orders"
 

@@ -33,17 +33,17 @@ from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
 from probe import Case, Store, Target, floats
 from probe.campaign import run_row
-from probe.comparison import Comparison, Finding, Revealer, Run, compared, revealed
-from probe.enclosure import UNKNOWN, WITHIN, Enclosure, Rounding, of_operands, of_sums
+from probe.comparison import CaseRun, Comparison, Finding, Revealer, compared, revealed
+from probe.enclosure import UNKNOWN, WITHIN, Enclosure, RoundingVerdict, of_operands, of_sums
 from probe.enclosure.operations import Interval, enclosed
 from probe.errors import ProbeError
 from probe.launch import open_session
-from probe.order.replay import replay
-from probe.order.summation import Rounding as Rounded
-from probe.order.summation import Summation
-from probe.order.tree import Tree
 from probe.printing import Output
 from probe.semantics import operations
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding as Rounded
+from probe.summation.summation import Summation
+from probe.summation.tree import Tree
 
 NAME = "bug_or_rounding"
 
@@ -228,7 +228,7 @@ def cost(kept: Store, run: str) -> None:
                     kept.append("measurements", row)
 
 
-def _ways(side: Run) -> dict[str, Callable[[], object]]:
+def _ways(side: CaseRun) -> dict[str, Callable[[], object]]:
     assert side.orders is not None
     (summation,) = side.orders.summations
     places, given = np.argwhere(side.orders.index == 0).T, side.operands
@@ -303,7 +303,7 @@ def planted(bug: str, dtype: str, count: int) -> dict[str, Any]:
     verdict, flush = found.judged(y)
     nothing = np.zeros(changed.sum(), bool)
     right = np.full(changed.sum(), WITHIN)
-    told = Rounding.of(nothing, right, verdict[changed], flush[changed])
+    told = RoundingVerdict.of(nothing, right, verdict[changed], flush[changed])
     return counted(told) | {"effect": _effect(found, y, changed & (verdict == WITHIN), dtype)}
 
 
@@ -340,9 +340,9 @@ def epsilon(dtype: str, count: int) -> dict[str, Any]:
     y = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
     y = floats.widen(floats.round_to(y, dtype), dtype)
     if found is None:
-        return counted(Rounding(unknown=y.size)) | {"effect": None}
+        return counted(RoundingVerdict(unknown=y.size)) | {"effect": None}
     inside = (found.low <= y) & (y <= found.high)
-    return counted(Rounding(within=int(inside.sum()), beyond=int((~inside).sum()))) | {
+    return counted(RoundingVerdict(within=int(inside.sum()), beyond=int((~inside).sum()))) | {
         "effect": None
     }
 
@@ -350,7 +350,7 @@ def epsilon(dtype: str, count: int) -> dict[str, Any]:
 def control(dtype: str, count: int) -> dict[str, Any]:
     """Sums in a random order, fused or not, some in wider accumulators: nothing may be beyond."""
     x, w = drawn(dtype, count, 2)
-    found, rng, told = of_sums(x, w, dtype), np.random.default_rng(count), Rounding()
+    found, rng, told = of_sums(x, w, dtype), np.random.default_rng(count), RoundingVerdict()
     for number in range(4):
         order = rng.permutation(count).tolist()
         while len(order) > 1:
@@ -360,7 +360,7 @@ def control(dtype: str, count: int) -> dict[str, Any]:
         y = replay(Summation(_tree(order[0]), Rounded(fused=fused)), x, w, dtype)
         verdict, flush = found.judged(y)
         nothing, right = np.zeros(len(y), bool), np.full(len(y), WITHIN)
-        told += Rounding.of(nothing, right, verdict, flush)
+        told += RoundingVerdict.of(nothing, right, verdict, flush)
     return counted(told)
 
 
@@ -385,7 +385,7 @@ def _tree(pairs: Any) -> Tree:
 KINDS_OF_VERDICT = ("explained", "within", "beyond", "unknown")
 
 
-def counted(told: Rounding) -> dict[str, Any]:
+def counted(told: RoundingVerdict) -> dict[str, Any]:
     return {"outputs": told.total, **{name: getattr(told, name) for name in KINDS_OF_VERDICT}}
 
 
@@ -395,7 +395,7 @@ def counted(told: Rounding) -> dict[str, Any]:
 def pairs(target: str, dtypes: dict[str, int]) -> dict[str, Any]:
     """Random pairs of a library's runs: all outputs that must agree, equal or not, which have no
     right to lie outside."""
-    told, made = Rounding(), 0
+    told, made = RoundingVerdict(), 0
     with open_session(Target.parse(target), time_limit=600.0) as session:
         for trial in Drawing(dtypes, KINDS, OPERATIONS).trials(target, TRIALS, 7):
             try:
@@ -408,18 +408,18 @@ def pairs(target: str, dtypes: dict[str, int]) -> dict[str, Any]:
     return counted(told) | {"pairs": made}
 
 
-def _held(found: Comparison) -> Rounding:
+def _held(found: Comparison) -> RoundingVerdict:
     sides = (found.left, found.pairs.left), (found.right, found.pairs.right)
     verdicts, near = [], np.zeros(len(found.pairs), bool)
     for side, places in sides:
         enclosure = of_operands(side.operands, *places.T) if len(places) else None
         if enclosure is None:
-            return Rounding()
+            return RoundingVerdict()
         verdict, flush = enclosure.judged(side.operands.y[tuple(places.T)])
         verdict[side.reached[tuple(places.T)]] = UNKNOWN  # by what it reads without a weight
         verdicts.append(verdict)
         near |= flush
-    return Rounding.of(np.zeros(len(near), bool), verdicts[0], verdicts[1], near)
+    return RoundingVerdict.of(np.zeros(len(near), bool), verdicts[0], verdicts[1], near)
 
 
 def reported(target: str) -> dict[str, Any]:
@@ -438,9 +438,9 @@ def of_model(model: Any) -> dict[str, Any]:
 
 
 def _counts(found: list[dict[str, Any]]) -> dict[str, Any]:
-    told = Rounding()
+    told = RoundingVerdict()
     for one in found:
-        told += Rounding(*(one["rounding"][name] for name in KINDS_OF_VERDICT))
+        told += RoundingVerdict(*(one["rounding"][name] for name in KINDS_OF_VERDICT))
     row = counted(told) | {"pairs": len(found)}
     for column, name in (("decisions", "total"), ("changed", "changed"), ("proved", "proved")):
         row[column] = sum(one["decisions"][name] for one in found)

@@ -23,7 +23,7 @@ from probe.comparison import revealed
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import Output
-from probe.sweep.plan import output_columns
+from probe.sweeps.plan import output_columns
 from probe.target import unavailable
 
 NAME = "frameworks"

@@ -18,8 +18,8 @@ from rich.text import Text
 from lib import frame
 from probe import Case, Store, Target
 from probe.printing import Output, table
-from probe.sweep import sweep
-from probe.sweep.bits import TargetSummary
+from probe.sweeps import sweep
+from probe.sweeps.bits import TargetSummary
 
 KERNELS = (1, 3, 5, 9)
 CHANNELS = (1, 3, 16, 64, 256)

@@ -27,7 +27,7 @@ from probe.campaign import run_row
 from probe.errors import InputError
 from probe.launch import InlineSession, open_session
 from probe.printing import Output, table
-from probe.sweep import sweep
+from probe.sweeps import sweep
 
 SINGLE = "tensorflow,threads=1"
 TINY = [

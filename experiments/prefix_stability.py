@@ -19,7 +19,7 @@ from rich.text import Text
 from lib import frame
 from probe import Case, Store, Target
 from probe.printing import Output, table
-from probe.sweep import Difference, Summary, TargetSummary, sweep
+from probe.sweeps import DifferingRun, Summary, TargetSummary, sweep
 
 REPORT = Case(
     op="conv2d",
@@ -117,7 +117,7 @@ def show(found: Summary, lengths: Sequence[int]) -> None:
     )
 
 
-def described(differences: Sequence[Difference]) -> Text:
+def described(differences: Sequence[DifferingRun]) -> Text:
     """Returns how many lengths and outputs of one case differ, and by how many ulps at most."""
     if not differences:
         return Text("no difference", "green")
@@ -126,7 +126,7 @@ def described(differences: Sequence[Difference]) -> Text:
     return Text(f"{len(differences)} lengths\n{outputs:,} outputs, {largest} ulp", "red")
 
 
-def of_grid(differences: Sequence[Difference], cases: int) -> Text:
+def of_grid(differences: Sequence[DifferingRun], cases: int) -> Text:
     """How many of the cases differ, and in how many outputs; ulps say little after cancellation."""
     if not differences:
         return Text("no difference", "green")
@@ -134,7 +134,7 @@ def of_grid(differences: Sequence[Difference], cases: int) -> Text:
     return Text(f"{len({d.case_id for d in differences})} of {cases}\n{outputs:,} outputs", "red")
 
 
-def stable_from(differences: Sequence[Difference], lengths: Sequence[int]) -> Text:
+def stable_from(differences: Sequence[DifferingRun], lengths: Sequence[int]) -> Text:
     """The length from which on nothing differs; the longest has nothing to be compared with."""
     last = max((found.at for found in differences), default=0)
     later = [length for length in lengths[:-1] if length > last]

@@ -21,7 +21,7 @@ from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
 from probe.installation import install, is_there
 from probe.printing import Output
-from probe.thresholds.by_order import measure, measured
+from probe.switch_points.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",

@@ -20,8 +20,9 @@ from lib import frame
 from lib.chains.description import nine_layers
 from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, schema, shard
+from probe.invariant.mitigated_cases import RemedySessions, measure
+from probe.invariant.mitigations import Measured, advise, rows
 from probe.printing import Output, table
-from probe.remedies import Measured, Sessions, advise, measure, rows
 
 NAME = "remedies"
 
@@ -132,7 +133,7 @@ def measured_on(
 ) -> None:
     """Stores what isn't stored, each as soon as it is known, and adds it to ``found``."""
     where, done = Target.parse(target), stored(store)
-    with Sessions() as sessions:
+    with RemedySessions() as sessions:
         for one in subjects:
             if (where.text, *key_of(one)) in done:
                 continue
@@ -151,7 +152,7 @@ def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
     return nine_layers(width=one.width, fixed=one.fixed).id, one.fixed
 
 
-def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> Measured:
+def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySessions) -> Measured:
     """Returns every remedy of a subject that is asked for."""
     if isinstance(one, Case):
         return measure(one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions)

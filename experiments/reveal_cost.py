@@ -19,9 +19,10 @@ from lib import frame
 from probe import Case, Store, Target, shard
 from probe.campaign import case_row, run_row
 from probe.launch import AnySession, open_session
-from probe.order.orders import Orders, reveal
-from probe.order.tree import Tree, fprev_calls
 from probe.printing import Output
+from probe.summation.fprev import fprev_calls
+from probe.summation.orders import Orders, reveal
+from probe.summation.tree import Tree
 
 NAME = "reveal_cost"
 

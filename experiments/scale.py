@@ -32,7 +32,7 @@ from probe.campaign import run_row
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import Output, table
-from probe.sweep import sweep
+from probe.sweeps import sweep
 
 Row = dict[str, Any]
 

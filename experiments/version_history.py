@@ -23,7 +23,7 @@ from probe.installation import install, remove
 from probe.printing import Output
 from probe.runtimes import environments
 from probe.runtimes.environments import number
-from probe.thresholds.by_order import measure, measured
+from probe.switch_points.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",

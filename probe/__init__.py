@@ -4,6 +4,7 @@ Floating-point addition is not associative, and libraries choose the order of ad
 device and version. The functions are those of the command line; ``help(probe.explain)`` and the
 like describe their arguments:
 
+    probe.examine(model, x)                     which operation, why, the fix, its cost, a report
     probe.sweep(case, lengths, target)          finds the lengths at which bits differ
     probe.explain(case, target, at, against)    explains why two runs differ, proved by replay
     probe.order(case, target)                   reveals in which order every output is added
@@ -29,7 +30,7 @@ with --json, and ``found`` has everything that was measured.
 
 Everything is imported when it is first used, so ``import probe`` costs nothing. The rooms are
 modules of their own, which ``probe.ROOMS`` lists along the flow: ``probe.ulp``, ``probe.window``,
-``probe.thresholds``, ...; ``probe.backends`` says how a library of your own becomes a target.
+``probe.summation``, ...; ``probe.backends`` says how a library of your own becomes a target.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probe.answers.examine import examine as examine
     from probe.answers.explain import explain as explain
     from probe.answers.first_difference import diff as diff
     from probe.answers.first_difference import first_difference as first_difference
@@ -63,17 +65,22 @@ _HOMES = {
     "Store": "store",
     "Target": "target",
     "diff": "answers.first_difference",
+    "examine": "answers.examine",
+    "explain": "answers.explain",
     "first_difference": "answers.first_difference",
     "load": "store.results",
     "merge": "store",
     "network": "answers.network",
+    "order": "answers.order",
     "record": "answers.record",
+    "remedies": "answers.network",
     "reproduce": "answers.reproduce",
+    "sweep": "answers.sweep",
+    "thresholds": "answers.thresholds",
 }
 ROOMS = {
     "errors": "what was wrong, in one line",
     "trust": "what a model's file would run, found out before its library reads it",
-    "public": "what `import probe` offers",
     "progress": "how far long work is, reported on stderr",
     "printing": "how results and bars are printed",
     "floats": "formats: bits, values, and correct rounding between them",
@@ -102,20 +109,19 @@ ROOMS = {
     "installation": "installing what a target lacks here",
     "store": "rows, written atomically and merged by key",
     "campaign": "many questions run on targets: starts, restarts, failures, progress, Ctrl-C",
-    "sweep": "cases x targets x lengths: run, compared and stored",
+    "sweeps": "cases x targets x lengths: run, compared and stored",
     "cluster": "questions run on other machines, by Dask: which node has what, and is trusted",
-    "order": "in which order each output is added: revealed, then replayed",
+    "summation": "in which order each output is added: revealed, then replayed",
     "enclosure": "all results that rounding can give: what lies outside is a bug",
     "kernels": "the kernels that the library itself reports",
     "comparison": "two runs: which outputs must agree, what differs, and why",
-    "explain": "why two runs differ, of one case or of a whole store",
+    "explaining": "why two runs differ, of one case or of a whole store",
     "recording": "any program, operation by operation: where two runs of it begin to differ",
     "recorders": "a recorder for each library: its operations and what each computes",
     "plots": "pictures of answers",
-    "thresholds": "at which sizes, and since which release, a target changes how it adds",
+    "switch_points": "at which sizes, and since which release, a target changes how it adds",
     "padding": "padded sizes of a recorded model that change no bit",
-    "invariant": "the same bits at every batch and length, by sizes that add alike",
-    "remedies": "what keeps the bits, and what it costs",
+    "invariant": "the same bits at every batch and length; what else keeps them, and what it costs",
     "shrink": "a smaller case that fails in the same way",
     "reproduction": "the folder for a bug report",
     "answers": "the functions below, and what they return",
@@ -125,7 +131,17 @@ ROOMS = {
 
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
-    *("diff", "explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
+    *(
+        "diff",
+        "examine",
+        "explain",
+        "first_difference",
+        "network",
+        "order",
+        "record",
+        "remedies",
+        "reproduce",
+    ),
     *("sweep", "thresholds"),
 ]
 

@@ -6,7 +6,7 @@ NumPy's, ``number`` makes a number of x's dtype. PyTorch's x has its channels fi
 operators of a graph under the schema's names, which take values and numbers, as TensorFlow's
 converter writes them: RELU and RELU6 are fused into the operator that makes their x where that can.
 Caffe's are a layer's type and its fields; Gelu, Selu, Softsign and HardSigmoid are OpenCV's own.
-ONNX's are nodes, see :class:`Node`.
+ONNX's are nodes, see :class:`ActivationNode`.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
@@ -21,7 +21,7 @@ SCALE, SLOPE = 1.0507009873554805, 1.6732632423543772
 """Of selu: Klambauer and others, "Self-Normalizing Neural Networks", 2017."""
 
 
-class Node(NamedTuple):
+class ActivationNode(NamedTuple):
     """One ONNX node of the value before it; of an activation's first node that is ``x``.
 
     ``given``: further inputs, constants or ``"x"``. ``attributes``: ``"alpha"`` is the parameter.
@@ -45,7 +45,7 @@ class Activation(NamedTuple):
     numpy: str
     litert: str
     caffe: Tuple[str, str]
-    onnx: Tuple[Node, ...]
+    onnx: Tuple[ActivationNode, ...]
     tensorflow: str = "tf.nn.{name}(x)"
     torch: str = "F.{name}(x)"
     jax: str = "jax.nn.{name}(x)"
@@ -61,7 +61,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         numpy="np.maximum(x, 0)",
         litert="RELU(x)",
         caffe=("ReLU", ""),
-        onnx=(Node("Relu"),),
+        onnx=(ActivationNode("Relu"),),
         module="ReLU",
         roundings=0,
     ),
@@ -69,7 +69,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         numpy="np.minimum(np.maximum(x, 0), 6)",
         litert="RELU6(x)",
         caffe=("ReLU6", ""),
-        onnx=(Node("Clip", (0, 6)),),
+        onnx=(ActivationNode("Clip", (0, 6)),),
         module="ReLU6",
         roundings=0,
     ),
@@ -81,7 +81,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         keras="keras.activations.leaky_relu(x, negative_slope={alpha})",
         litert="LEAKY_RELU(x, alpha={alpha})",
         caffe=("ReLU", "relu_param {{ negative_slope: {alpha} }}"),
-        onnx=(Node("LeakyRelu", (), {"alpha": "alpha"}),),
+        onnx=(ActivationNode("LeakyRelu", (), {"alpha": "alpha"}),),
         module="LeakyReLU",
         roundings=1,
     ),
@@ -90,7 +90,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         torch="torch.sigmoid(x)",
         litert="LOGISTIC(x)",
         caffe=("Sigmoid", ""),
-        onnx=(Node("Sigmoid"),),
+        onnx=(ActivationNode("Sigmoid"),),
         module="Sigmoid",
     ),
     "tanh": Activation(
@@ -99,7 +99,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         jax="jax.numpy.tanh(x)",
         litert="TANH(x)",
         caffe=("TanH", ""),
-        onnx=(Node("Tanh"),),
+        onnx=(ActivationNode("Tanh"),),
         module="Tanh",
     ),
     "softmax": Activation(
@@ -108,7 +108,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         torch="F.softmax(x, 1)",
         litert="SOFTMAX(x, beta=1.0)",
         caffe=("Softmax", "softmax_param {{ axis: 1 }}"),
-        onnx=(Node("Softmax", (), {"axis": 1}),),
+        onnx=(ActivationNode("Softmax", (), {"axis": 1}),),
     ),
     "elu": Activation(
         numpy="np.where(x > 0, x, number({alpha}) * np.expm1(x))",
@@ -118,7 +118,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         keras="keras.activations.elu(x, alpha={alpha})",
         litert="y = ELU(x)\nz = MUL(y, {alpha})\nSELECT(GREATER(x, 0), y, z)",
         caffe=("ELU", "elu_param {{ alpha: {alpha} }}"),
-        onnx=(Node("Elu", (), {"alpha": "alpha"}),),
+        onnx=(ActivationNode("Elu", (), {"alpha": "alpha"}),),
         module="ELU",
         at_one={"tensorflow": "tf.nn.elu(x)", "litert": "ELU(x)"},
     ),
@@ -128,14 +128,14 @@ ACTIVATIONS: Dict[str, Activation] = {
         litert=f"y = MUL(SUB(EXP(x), 1), {SCALE * SLOPE})\n"
         f"z = MUL(x, {SCALE})\nSELECT(GREATER(x, 0), z, y)",
         caffe=("Selu", ""),
-        onnx=(Node("Selu"),),
+        onnx=(ActivationNode("Selu"),),
         module="SELU",
     ),
     "softplus": Activation(
         numpy="np.logaddexp(x, number(0))",
         litert="LOG(ADD(EXP(x), 1))",
         caffe=("BNLL", ""),
-        onnx=(Node("Softplus"),),
+        onnx=(ActivationNode("Softplus"),),
         module="Softplus",
     ),
     "softsign": Activation(
@@ -143,7 +143,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         jax="jax.nn.soft_sign(x)",
         litert="DIV(x, ADD(ABS(x), 1))",
         caffe=("Softsign", ""),
-        onnx=(Node("Softsign"),),
+        onnx=(ActivationNode("Softsign"),),
         module="Softsign",
     ),
     "gelu": Activation(  # x times the normal distribution's integral up to x
@@ -154,11 +154,11 @@ ACTIVATIONS: Dict[str, Activation] = {
         litert="GELU(x)",
         caffe=("Gelu", ""),
         onnx=(  # the nodes that exporters write, which ONNX Runtime fuses
-            Node("Div", (math.sqrt(2),)),
-            Node("Erf"),
-            Node("Add", (1,)),
-            Node("Mul", ("x",)),
-            Node("Mul", (0.5,)),
+            ActivationNode("Div", (math.sqrt(2),)),
+            ActivationNode("Erf"),
+            ActivationNode("Add", (1,)),
+            ActivationNode("Mul", ("x",)),
+            ActivationNode("Mul", (0.5,)),
         ),
         module="GELU",
     ),
@@ -166,7 +166,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         numpy="x * (1 / (1 + np.exp(-x)))",
         litert="MUL(x, LOGISTIC(x))",
         caffe=("Swish", ""),
-        onnx=(Node("Sigmoid"), Node("Mul", ("x",))),
+        onnx=(ActivationNode("Sigmoid"), ActivationNode("Mul", ("x",))),
         module="SiLU",
         older={"tensorflow": "tf.nn.swish(x)"},
     ),
@@ -176,7 +176,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         torch="F.relu6(x + 3) / 6",
         litert="MUL(RELU6(ADD(x, 3)), 1 / 6)",
         caffe=("HardSigmoid", f"hard_sigmoid_param {{{{ alpha: {1 / 6} beta: 0.5 }}}}"),
-        onnx=(Node("HardSigmoid", (), {"alpha": 1 / 6, "beta": 0.5}),),
+        onnx=(ActivationNode("HardSigmoid", (), {"alpha": 1 / 6, "beta": 0.5}),),
         roundings=2,
     ),
     "exp": Activation(
@@ -187,7 +187,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         keras="keras.ops.exp(x)",
         litert="EXP(x)",
         caffe=("Exp", ""),
-        onnx=(Node("Exp"),),
+        onnx=(ActivationNode("Exp"),),
     ),
 }
 """Functions of one element, or (softmax) of the channels of one position."""
@@ -222,7 +222,7 @@ def caffe(name: str, alpha: float = 1.0) -> Tuple[str, str]:
     return kind, fields.format(alpha=alpha)
 
 
-def onnx(name: str, alpha: float = 1.0) -> List[Node]:
+def onnx(name: str, alpha: float = 1.0) -> List[ActivationNode]:
     """Returns the ONNX nodes with the parameter put in."""
     return [
         node._replace(

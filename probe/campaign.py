@@ -111,23 +111,23 @@ class Campaign(ABC, Generic[Question]):
         self.store, self.experiment, self.tell = store, experiment, progress or silent
         self.opens, self.close = opens, close
         self.tally = Tally()
-        self.parts: dict[str, Part[Question]] = {}
+        self.parts: dict[str, CampaignPart[Question]] = {}
         self.done = self.total = 0
         self.shard, self.budget = shard.current(), budget.current()
         self._ended = False
         self.lock = threading.Lock()
 
     @abstractmethod
-    def ask(self, part: Part[Question], question: Question) -> None:
+    def ask(self, part: CampaignPart[Question], question: Question) -> None:
         """Asks one question and stores the answer.
 
         Errors: ``refusals``, ``NotStarted``, and ``Stopped`` where it was left in the middle.
         """
 
-    def begin(self, part: Part[Question]) -> None:
+    def begin(self, part: CampaignPart[Question]) -> None:
         """Does what is to be done as soon as a target has started, before its first question."""
 
-    def known(self, part: Part[Question]) -> bool:
+    def known(self, part: CampaignPart[Question]) -> bool:
         """Counts what is stored, if that is everything: then the target need not even start."""
         return False
 
@@ -143,7 +143,7 @@ class Campaign(ABC, Generic[Question]):
         """Returns the questions of a target that are asked here; ``number``: those before it."""
         return [one for place, one in enumerate(questions, number) if self.shard.has(place)]
 
-    def agenda(self, part: Part[Question]) -> Iterable[Question]:
+    def agenda(self, part: CampaignPart[Question]) -> Iterable[Question]:
         """The questions of a target that has started, one after the other, as they are asked."""
         return part.questions
 
@@ -176,9 +176,9 @@ class Campaign(ABC, Generic[Question]):
             with self._within_budget():
                 if workers is None:
                     for target, some in asked:
-                        Part(self, target, some).run()
+                        CampaignPart(self, target, some).run()
                 else:
-                    self._side_by_side([Part(self, *one) for one in asked], workers)
+                    self._side_by_side([CampaignPart(self, *one) for one in asked], workers)
         except KeyboardInterrupt:
             self.tally.interrupted = True
         if self.late and self.budget is not None:
@@ -211,7 +211,7 @@ class Campaign(ABC, Generic[Question]):
 
         return self.budget.watched(end)
 
-    def _side_by_side(self, parts: Sequence[Part[Question]], workers: int) -> None:
+    def _side_by_side(self, parts: Sequence[CampaignPart[Question]], workers: int) -> None:
         if all(isinstance(part.session, InlineSession) for part in parts):
             for part in parts:
                 part.run()
@@ -228,7 +228,7 @@ class Campaign(ABC, Generic[Question]):
                         part.session.interrupt()
 
 
-class Part(Generic[Question]):
+class CampaignPart(Generic[Question]):
     """One target's part of a campaign, with one session for all its questions.
 
     ``run_id``: its run, known when it has begun. ``stack`` is closed at its end.

@@ -49,13 +49,13 @@ PAD_WITH = ("nothing", "zeros")
 
 class Summed(ABC):
     """What the engine has to know of sums of products: a case, or what a recorded operation adds
-    (:class:`probe.recording.sums.Sum`).
+    (:class:`probe.recording.sums.OperationSum`).
 
     An output is at a batch entry, a place of each spatial axis, and a filter. It multiplies the
     channels of its filter's group at the places that ``windows`` says with the filter's weights,
     and adds a bias unless that is None. ``kernel``: taps along each spatial axis; ``weighted``:
     False where there are no weights to choose; ``pool``: empty, unless it is a pool's case.
-    ``windows``: :class:`probe.geometry.Windows`, or what has its ``outputs``, ``pads``, ``reads``.
+    ``windows``: :class:`probe.geometry.WindowSizes`, or has its ``outputs``, ``pads``, ``reads``.
     """
 
     op: str

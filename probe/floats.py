@@ -11,18 +11,25 @@ import numpy as np
 
 #: ``precision`` counts the hidden bit; ``emin`` and ``emax`` are the exponents of the smallest
 #: normal and the largest finite value, as in IEEE 754; ``unit`` is the unsigned type of the bits.
-Format = namedtuple("Format", "name bits precision emax emin unit")
+#: The rest is for questions about sums: ``wider`` are the formats in which libraries keep partial
+#: sums beyond their own, the nearest first; ``big`` is the exponent of masks, ``low`` and ``high``
+#: bound the exponents of what is added beside each other, with room for sums on both sides.
+Format = namedtuple("Format", "name bits precision emax emin unit wider big low high")
 
-#: The formats an array may have.
+#: The formats an array may have: a new one is a row here.
 FORMATS = {
-    "float16": Format("float16", 16, 11, 15, -14, "uint16"),
-    "bfloat16": Format("bfloat16", 16, 8, 127, -126, "uint16"),
-    "float32": Format("float32", 32, 24, 127, -126, "uint32"),
-    "float64": Format("float64", 64, 53, 1023, -1022, "uint64"),
+    # too few binades for a unit of 1: its smallest subnormal is the unit, and 2^15 swallows 2^11 of
+    # these in a float32 accumulator as well as in a float16 one
+    "float16": Format("float16", 16, 11, 15, -14, "uint16", ("float32", "float64"), 15, -24, 15),
+    "bfloat16": Format(
+        "bfloat16", 16, 8, 127, -126, "uint16", ("float32", "float64"), 100, -116, 124
+    ),
+    "float32": Format("float32", 32, 24, 127, -126, "uint32", ("float64",), 100, -116, 124),
+    "float64": Format("float64", 64, 53, 1023, -1022, "uint64", (), 600, -1000, 1000),
 }
 
 #: Grids that values may be rounded to inside an operator. No array is ever in TF32.
-GRIDS = dict(FORMATS, tf32=Format("tf32", 19, 11, 127, -126, "uint32"))
+GRIDS = dict(FORMATS, tf32=FORMATS["float32"]._replace(name="tf32", bits=19, precision=11))
 
 
 def format_of(name: str) -> Format:
@@ -53,14 +60,17 @@ def largest(name: str) -> float:
     return (2.0 - eps(name)) * 2.0**form.emax
 
 
-def tiny(name: str, kind=None) -> float:
-    """What a size has to be below to count as subnormal where subnormal numbers become zero.
+def flushed_below(name: str, tininess=None) -> float:
+    """Returns the least magnitude that stays where subnormal results become zero.
 
-    ``kind`` None: after it is rounded as if exponents had no end, as x86 does it; ``"before"``: as
-    it is, exactly, as ARM does; ``"grid"``: after it is rounded to the format.
+    An exact result below it is flushed. Processors differ in when they look, by IEEE 754's 7.5:
+    ``tininess`` None: after rounding as if exponents had no end (x86), so that what rounds up to
+    the smallest normal number 2^emin stays; ``"before"``: before rounding (ARM), so that the bound
+    is 2^emin; ``"grid"``: after rounding to the format's own subnormal grid.
     """
     form = format_of(name)
-    spare = {None: form.precision + 1, "before": None, "grid": form.precision}[kind]
+    spare = {None: form.precision + 1, "before": None, "grid": form.precision}[tininess]
+    # half an ulp of a number just below 2^emin; of float64 it is beyond float64's digits
     return 2.0**form.emin * (1.0 if spare is None or spare > 53 else 1.0 - 2.0**-spare)
 
 

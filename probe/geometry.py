@@ -61,7 +61,7 @@ class Span(NamedTuple):
     outputs: Any
 
 
-class Windows(NamedTuple):
+class WindowSizes(NamedTuple):
     """The windows of an operation: sizes for every spatial axis, and the padding of its input.
 
     ``ceil``: the last window may reach beyond the padded input, as long as it starts in the input
@@ -75,7 +75,7 @@ class Windows(NamedTuple):
     ceil: bool = False
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> "Windows":
+    def of(cls, spec: Mapping[str, Any]) -> "WindowSizes":
         """Returns the windows of a worker's spec, see ``probe.backends.contract``."""
         sizes = spec["kernel"], spec["stride"], spec["dilation"]
         return cls(*sizes, padding=spec["padding"], ceil=spec.get("ceil_mode", False))

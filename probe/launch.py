@@ -121,7 +121,7 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
     return "crash", f"its process was ended by {name}{why}"
 
 
-class Told(dict[str, Any]):
+class ChildFacts(dict[str, Any]):
     """Returns what a child reported, by name. TargetError if some is missing: it isn't trusted."""
 
     def __init__(self, told: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
@@ -291,7 +291,7 @@ class Session:
                 answered = bool(answer.get("done"))
                 if "error" in answer:
                     raise self._error(answer["error"], answer.get("message", ""))
-                yield Told(answer, self.distrusted), Told(found, self.distrusted)
+                yield ChildFacts(answer, self.distrusted), ChildFacts(found, self.distrusted)
         except TimeoutError:
             raise self._lost("timeout", f"no answer within {limit:g} s") from None
         except (protocol.ProtocolError, OSError) as error:

@@ -23,7 +23,7 @@ Targets' interpreters import this (Python 3.6, NumPy 1.11).
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from probe import activations
-from probe.geometry import Padding, Windows
+from probe.geometry import Padding, WindowSizes
 
 
 class Operation(NamedTuple):
@@ -164,9 +164,9 @@ class Layer:
         return self.ceil_mode or (self.padding == "caffe" and bool(self.pool))
 
     @property
-    def windows(self) -> Windows:
+    def windows(self) -> WindowSizes:
         """Returns where its windows lie, and how many there are."""
-        return Windows(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
+        return WindowSizes(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
 
     def spec_in(self, dtype: str) -> Dict[str, Any]:
         """Returns what a worker needs to build it, as plain JSON; shapes are left to the arrays.

@@ -12,7 +12,7 @@ from probe import layout, operation
 from probe.layout import CONTIGUOUS
 
 
-class Step(NamedTuple):
+class ProgramStep(NamedTuple):
     """One operation; ``arrays``: ``{"w": "w3"}``."""
 
     layer: Dict[str, Any]
@@ -28,7 +28,7 @@ class Program(NamedTuple):
     inputs behind the first; empty: they have its.
     """
 
-    steps: Tuple[Step, ...]
+    steps: Tuple[ProgramStep, ...]
     inputs: int = 1
     network: bool = False
     layout: str = CONTIGUOUS
@@ -57,7 +57,7 @@ def operands(layer):
 
 def case(spec):
     """Returns the program of one operation, whose operands are ``w`` and ``b``."""
-    steps = (Step(spec, (0,), {name: name for name in operands(spec)}),)
+    steps = (ProgramStep(spec, (0,), {name: name for name in operands(spec)}),)
     return Program(steps, layout=layout.of(spec))
 
 
@@ -78,6 +78,6 @@ def chain(specs, reads=None, inputs=1, more=()):
     found = []
     for number, spec in enumerate(specs):
         arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
-        found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
+        found.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
     further = tuple(tuple(shape) for shape in more)
     return Program(tuple(found), inputs, True, layout.of(specs[0]), further)

@@ -45,7 +45,7 @@ def missing(library: str) -> InputError:
     return InputError("network", library, why, f"run pip install {library}")
 
 
-class Named(NamedTuple):
+class NamedClass(NamedTuple):
     """A class that a file names: of which layer, from which module (empty in ``.h5`` files)."""
 
     layer: str
@@ -69,7 +69,7 @@ def _is_own(module: str) -> bool:
     return module in ("", "builtins") or (package == "keras" and rest.partition(".")[0] in OWN)
 
 
-def check_keras(path: Path, trust: bool) -> list[Named]:
+def check_keras(path: Path, trust: bool) -> list[NamedClass]:
     """Returns the classes of a file that are not Keras' own. InputError where there are and
     ``trust`` is not given, or where the file is none of Keras."""
     config = _config(path)
@@ -85,7 +85,7 @@ def check_keras(path: Path, trust: bool) -> list[Named]:
     return found
 
 
-def imported(named: list[Named]) -> dict[str, Any]:
+def imported(named: list[NamedClass]) -> dict[str, Any]:
     """Classes of a trusted file that can be imported, by the names that it has for them."""
     found: dict[str, Any] = {}
     for one in named:
@@ -143,7 +143,7 @@ def _broken(path: Path, why: str) -> InputError:
     return InputError("network", path, f"can't be read: {why}", "save the model again")
 
 
-def _classes(config: Any, layer: str) -> Iterator[Named]:
+def _classes(config: Any, layer: str) -> Iterator[NamedClass]:
     """Every class and function that a configuration names, but for training, which isn't read."""
     pending = [(config, layer)]
     while pending:
@@ -157,11 +157,11 @@ def _classes(config: Any, layer: str) -> Iterator[Named]:
             own = inner.get("name") if isinstance(inner, dict) else None
             layer = own if isinstance(own, str) else layer
             words = (now.get(name) or "" for name in ("module", "registered_name"))
-            yield Named(layer, now["class_name"], *(str(word) for word in words))
+            yield NamedClass(layer, now["class_name"], *(str(word) for word in words))
         pending += [(one, layer) for key, one in now.items() if key != "compile_config"]
 
 
-def _unknown(config: Any) -> list[Named]:
+def _unknown(config: Any) -> list[NamedClass]:
     """Layers of an ``.h5`` file, which names no modules, that are not in ``keras.layers``."""
     try:
         import keras
@@ -173,7 +173,7 @@ def _unknown(config: Any) -> list[Named]:
         for one in _layers(config)
     }
     unknown = sorted((str(name), layer) for name, layer in layers if name not in own)
-    return [Named(layer, name, "", "") for name, layer in unknown]
+    return [NamedClass(layer, name, "", "") for name, layer in unknown]
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:

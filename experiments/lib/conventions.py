@@ -13,14 +13,14 @@ import numpy as np
 
 from probe import floats
 from probe.answers.explain import predicted
-from probe.campaign import Campaign, Part, Row, Tally, case_row
+from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.case import Case
 from probe.comparison import outputs
 from probe.launch import AnySession, open_session
-from probe.order.masks import SessionOperator
-from probe.order.windows import as_windows, reveal_pool, reveal_windows
 from probe.progress import Tell
 from probe.store import Store
+from probe.summation.masks import SessionOperator
+from probe.summation.windows import as_windows, reveal_pool, reveal_windows
 from probe.target import Target
 
 
@@ -53,7 +53,7 @@ class _Reading(Campaign[Case]):
         """Returns where a case failed."""
         return {"case_id": question.id, "vary": "length", "at": question.length}
 
-    def ask(self, part: Part[Case], question: Case) -> None:
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Reads one case, unless it is stored."""
         if (part.run_id, question.id) in self.stored:
             self.tally.before += 1

@@ -19,12 +19,12 @@ from probe.case import Case
 from probe.cli.experiment import from_here
 from probe.cluster import scripts
 from probe.errors import INTERRUPTED, InputError, ProbeError
-from probe.explain.causes import explain_store
+from probe.explaining.causes import explain_store
 from probe.printing import Output
 from probe.progress import Tell
 from probe.shard import ALL, Shard, asking, current
 from probe.store import Store
-from probe.sweep import sweep
+from probe.sweeps import sweep
 from probe.target import Target
 
 Main = Callable[[Path, bool], "bool | None"]
@@ -102,7 +102,7 @@ def swept(
 ) -> bool:
     """Sweeps every part (cases, values, axis) into a store; whether Ctrl-C ended it.
 
-    ``options`` are those of :func:`probe.sweep.sweep`.
+    ``options`` are those of :func:`probe.sweeps.sweep`.
     """
     with Store.here(store) as kept, bar(what) as progress:
         for cases, values, vary in parts:

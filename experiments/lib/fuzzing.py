@@ -18,9 +18,9 @@ import numpy as np
 
 from lib.referee import Referee, Unrefereed
 from probe import machine, ulp
-from probe.campaign import Campaign, Part, Row, Sessions, Tally, case_row
+from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.case import Case
-from probe.comparison import Comparison, Finding, Revealer, Shapes, compared
+from probe.comparison import ComparedShapes, Comparison, Finding, Revealer, compared
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
@@ -54,7 +54,7 @@ class Trial:
 
     number: int
     target: str
-    shapes: Shapes
+    shapes: ComparedShapes
     against_target: str | None = None
 
 
@@ -91,9 +91,9 @@ class Drawing:
         try:
             case = Case(**arguments)
             if other is not None:
-                shapes = Shapes.named(case.with_(length=largest), None, None, None, None)
+                shapes = ComparedShapes.named(case.with_(length=largest), None, None, None, None)
             else:
-                shapes = Shapes.named(*_pair(rng, case, vary, largest), None)
+                shapes = ComparedShapes.named(*_pair(rng, case, vary, largest), None)
         except InputError:
             return None
         sizes = [np.prod(side.output_shape()) for side in (shapes.left, shapes.right)]
@@ -178,11 +178,11 @@ class _Fuzzing(Campaign[Trial]):
     known_rows: set[tuple[str, int]]
     sides: dict[str, _Sides]
 
-    def begin(self, part: Part[Trial]) -> None:
+    def begin(self, part: CampaignPart[Trial]) -> None:
         """Takes the target's process, and others as they are asked for."""
         self.sides[part.target.text] = part.stack.enter_context(_Sides(part.session, self.opens))
 
-    def ask(self, part: Part[Trial], question: Trial) -> None:
+    def ask(self, part: CampaignPart[Trial], question: Trial) -> None:
         """Tries one trial, unless the store has it."""
         if (part.run_id, question.number) in self.known_rows:
             with self.lock:

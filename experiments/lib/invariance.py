@@ -18,7 +18,7 @@ import numpy as np
 from probe import ulp
 from probe.invariant.classes import Entry, Sizes, digest
 from probe.invariant.telling import products
-from probe.order.summation import ranges
+from probe.summation.summation import ranges
 
 SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
@@ -189,12 +189,12 @@ class Backwards:
         return added
 
     def ready(self, size: int) -> Callable[[], np.ndarray]:
-        """As ``classes.Operation.ready``."""
+        """As ``classes.Checkable.ready``."""
         x = np.repeat(self.x[None].astype(np.float32), size, axis=0)
         return lambda: self(x)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``."""
+        """As ``classes.Checkable.mark``."""
         return digest([(self.ready(size)(), "float32")])
 
 

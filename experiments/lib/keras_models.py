@@ -89,16 +89,18 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
         import tensorflow
 
         from probe.recorders import litert
-        from probe.recorders.tensorflow import Recorder as Eager
+        from probe.recorders.tensorflow import TensorFlowRecorder as Eager
 
         model = calibrated(name, size)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
-        (given,) = litert.File(content).ins
-        named = litert.File(content).name(given)
+        (given,) = litert.LiteRTFile(content).ins
+        named = litert.LiteRTFile(content).name(given)
 
         def run(batch: int | None, _: int | None, threads: int = 2) -> Any:
-            return litert.Recorder(content, {named: x[: batch or ALL]}, {"threads": str(threads)})
+            return litert.LiteRTRecorder(
+                content, {named: x[: batch or ALL]}, {"threads": str(threads)}
+            )
 
         def both(one: Variation) -> tuple[Any, Any]:
             if one.vary == "library":
@@ -120,7 +122,7 @@ def plain(size: int) -> Callable[[Path], Any]:
         import tensorflow
 
         from probe.recorders import litert
-        from probe.recorders.tensorflow import Recorder as Eager
+        from probe.recorders.tensorflow import TensorFlowRecorder as Eager
 
         keras.utils.set_random_seed(0)
         layers, x = keras.layers, keras.Input((size, size, 3))
@@ -132,12 +134,12 @@ def plain(size: int) -> Callable[[Path], Any]:
         model = keras.Model(x, y)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         array = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
-        named = litert.File(content).name(litert.File(content).ins[0])
+        named = litert.LiteRTFile(content).name(litert.LiteRTFile(content).ins[0])
 
         def both(_one: Variation) -> tuple[Any, Any]:
             tensor = tensorflow.constant(array)
             eager = Eager(lambda: model(tensor, training=False))
-            return eager, litert.Recorder(content, {named: array}, {"threads": "2"})
+            return eager, litert.LiteRTRecorder(content, {named: array}, {"threads": "2"})
 
         return both
 

@@ -224,12 +224,12 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
     """Returns a packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
-        from probe.recorders.onnxruntime import Recorder
+        from probe.recorders.onnxruntime import OnnxRecorder
 
         file = folder.joinpath(*path)
 
         def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
-            return Recorder(file, inputs(batch or ALL, length), {"threads": str(threads)})
+            return OnnxRecorder(file, inputs(batch or ALL, length), {"threads": str(threads)})
 
         return lambda one: sides_of(run, one)
 
@@ -271,7 +271,7 @@ def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
 
 def numbers(_: Path) -> Any:
     """Returns two products with a function between them, in NumPy: what a quick run has."""
-    from probe.recorders.ndarray import Recorder
+    from probe.recorders.ndarray import ArrayRecorder
 
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}
@@ -281,7 +281,7 @@ def numbers(_: Path) -> Any:
         return np.maximum(x @ first, np.float32(0)) @ second
 
     def run(batch: int | None, _: int | None) -> Any:
-        return Recorder(model, np.array(x[: batch or ALL]), **weights)
+        return ArrayRecorder(model, np.array(x[: batch or ALL]), **weights)
 
     return lambda one: sides_of(run, one)
 

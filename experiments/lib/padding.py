@@ -17,7 +17,7 @@ from lib.chains.layerwise import Layerwise
 from lib.chains.running import Runner, content, padded
 from lib.chains.safe import SafeLengths
 from probe import ulp
-from probe.campaign import Campaign, Part, Row, Tally
+from probe.campaign import Campaign, CampaignPart, Row, Tally
 from probe.comparison import decisions
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
@@ -94,7 +94,7 @@ class _Measuring(Campaign[Request]):
         self.programs = {key[:3] for key in store.done_keys("programs")}
         self.timed = {key[:2] for key in store.done_keys("measurements")}
 
-    def ask(self, part: Part[Request], question: Request) -> None:
+    def ask(self, part: CampaignPart[Request], question: Request) -> None:
         """Measures one network, unless it is stored."""
         network = question.network
         part.tell(0, network.name)

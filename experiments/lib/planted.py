@@ -25,11 +25,11 @@ from probe import machine, shard, ulp
 from probe.campaign import Row, Tally, run_row
 from probe.errors import TargetError
 from probe.launch import open_session
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
 from probe.progress import Tell, silent
 from probe.store import Store, parquet
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 from probe.target import Target
 
 NOTHING = "nothing"

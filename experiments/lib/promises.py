@@ -22,14 +22,14 @@ from lib.fuzzing import MISTAKE, PATIENCE, Drawing
 from lib.referee import Arrays, Referee, Unrefereed
 from probe import machine, operands, ulp
 from probe.answers.thresholds import Switching
-from probe.campaign import Campaign, Part, Row, Tally, case_row
+from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.case import Case
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store, parquet
+from probe.switch_points import search
 from probe.target import Target
-from probe.thresholds import search
 from probe.window import Geometry
 
 REPEATED = 5
@@ -129,12 +129,12 @@ class _Promises(Campaign[Asked]):
     known_rows: set[tuple[str, int]]
     referees: dict[str, Referee]
 
-    def begin(self, part: Part[Asked]) -> None:
+    def begin(self, part: CampaignPart[Asked]) -> None:
         """Starts what calls the target's library directly."""
         # one dictionary for all threads: targets that begin at once would lose each other's
         self.referees[part.target.text] = part.stack.enter_context(Referee(part.target))
 
-    def ask(self, part: Part[Asked], question: Asked) -> None:
+    def ask(self, part: CampaignPart[Asked], question: Asked) -> None:
         """Asks for one case's sizes, unless the store has them."""
         if (part.run_id, question.number) in self.known_rows:
             with self.lock:

@@ -15,11 +15,11 @@ from matplotlib.ticker import MaxNLocator
 
 from probe import operands, window
 from probe.case import Case
-from probe.order.replay import PartialSum, partial_sums
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.plots import trees
 from probe.store.results import Results
+from probe.summation.replay import PartialSum, partial_sums
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 
 Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 

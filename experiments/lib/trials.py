@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from probe import machine
-from probe.campaign import Campaign, Part, Row, Tally, case_row
-from probe.comparison import Finding, Shapes
+from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
+from probe.comparison import ComparedShapes, Finding
 from probe.errors import ProbeError, StoreError
 from probe.progress import Tell
 from probe.reproduction import folder
@@ -31,7 +31,7 @@ class Drawn:
     source: str
     number: int
     target: str
-    shapes: Shapes
+    shapes: ComparedShapes
     compared: int
 
 
@@ -58,7 +58,7 @@ def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
     found = []
     for number, row in enumerate(kept):
         values = row["vary"], int(row["at"]), int(row["against"])
-        shapes = Shapes(case_of(results, row["case_id"]), *values, None)
+        shapes = ComparedShapes(case_of(results, row["case_id"]), *values, None)
         found.append(Drawn(store.name, number, row["target"], shapes, int(row["compared"])))
     return found
 
@@ -100,12 +100,12 @@ class _Trying(Campaign[Drawn]):
     times: int
     failed: Failing
 
-    def begin(self, part: Part[Drawn]) -> None:
+    def begin(self, part: CampaignPart[Drawn]) -> None:
         """Takes the target's process for all its findings."""
         self.failed = Failing(part.session, part.session)
         part.stack.callback(self.failed.close)
 
-    def ask(self, part: Part[Drawn], question: Drawn) -> None:
+    def ask(self, part: CampaignPart[Drawn], question: Drawn) -> None:
         """Tries one finding, unless a script has confirmed it."""
         one, shapes, failed = question, question.shapes, self.failed
         row: Row = {"run_id": part.run_id, "source": one.source, "case_id": shapes.case.id}

@@ -163,7 +163,7 @@ def recorders(sides: tuple[Any, Any], target: str) -> list[Any]:
     made = []
     for side in sides:
         known = hasattr(side, "record")
-        made.append(side if known else import_module(RECORDERS[library]).Recorder(side))
+        made.append(side if known else import_module(RECORDERS[library]).RECORDER(side))
     return made
 
 

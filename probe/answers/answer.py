@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from io import BytesIO
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET = "tensorflow"
 WIDTH = 100
-"""Columns of each of the three lines that an answer prints."""
+"""Columns of an answer's first and last line where it is not printed on a terminal."""
 
 
 class Answer(ABC):
@@ -61,15 +63,23 @@ class Answer(ABC):
         return found
 
     def __repr__(self) -> str:
-        return "\n".join(_cut(line) for line in self.lines())
+        """Three lines: the question and the last one end at the terminal's width; the finding,
+        which says why, is never cut."""
+        asked, finding, last = (" ".join(line.split()) for line in self.lines())
+        return "\n".join((_cut(asked), finding, _cut(last)))
 
     def _repr_png_(self) -> bytes | None:
         """Returns the picture for notebooks; None makes them print the three lines."""
+        return self._drawn_as("png") or None
+
+    def _drawn_as(self, form: str) -> bytes:
+        """Returns the picture in a format of matplotlib's; empty if there is nothing to draw."""
         figure = self.picture()
         if figure is None:
-            return None
+            return b""
         file = BytesIO()
-        figure.savefig(file, format="png", metadata={"Software": None})
+        undated = {"Date": None} if form == "svg" else {"Software": None}
+        figure.savefig(file, format=form, metadata=undated)
         return file.getvalue()
 
     def __getattr__(self, name: str) -> Any:
@@ -79,8 +89,10 @@ class Answer(ABC):
 
 
 def _cut(line: str) -> str:
-    line = " ".join(line.split())
-    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+    width = WIDTH
+    if sys.stdout is not None and sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+    return line if len(line) <= width else line[: width - 3] + "..."
 
 
 def case_of(given: object) -> Case:

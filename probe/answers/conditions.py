@@ -22,9 +22,9 @@ from probe.recording.inputs import generated
 from probe.recording.recording import Run
 from probe.recording.replayed import Port, Sides, steadily
 from probe.recording.subject import is_function, opened
+from probe.switch_points.bisection import ReleaseStep
+from probe.switch_points.conditions import Conditions, search
 from probe.target import Target
-from probe.thresholds.bisection import Step
-from probe.thresholds.conditions import Conditions, search
 
 CONTROLS = 2
 """Further runs in the same process: what does not repeat its bits has no condition to find."""
@@ -64,7 +64,7 @@ def bisect(
             run = Sides(text, folder, running, trust).base(left, arrays, "the run")
             return search(left, right, partial(_replayed, run=run, tell=tell))
 
-    def ask(where: Target) -> Step:
+    def ask(where: Target) -> ReleaseStep:
         tell(f"running {where.text}")
         try:
             with Apart(text, where, arrays) as process:
@@ -73,19 +73,19 @@ def bisect(
                     more = COUNTED - len(seen)
                     seen += [_digest(process.plain(arrays, trust)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
-                    return Step(where.text, None, why=why)
+                    return ReleaseStep(where.text, None, why=why)
         except TargetError as error:
-            return Step(where.text, None, why=error.why)
+            return ReleaseStep(where.text, None, why=error.why)
         except InputError as error:
             if error.name in ("target", "model"):  # this release can't run it, or can't be run
-                return Step(where.text, None, why=error.why)
+                return ReleaseStep(where.text, None, why=error.why)
             raise
-        return Step(where.text, seen[0], "")
+        return ReleaseStep(where.text, seen[0], "")
 
     return search(left, right, ask)
 
 
-def _replayed(where: Target, run: Run, tell: Say) -> Step:
+def _replayed(where: Target, run: Run, tell: Say) -> ReleaseStep:
     tell(f"running {where.text}")
     try:
         if where.version is not None:
@@ -93,8 +93,10 @@ def _replayed(where: Target, run: Run, tell: Say) -> Step:
         with open_session(where) as session:
             found = steadily(run, Port(session), f"the run on {where.text}")
     except (TargetError, Nondeterministic) as error:
-        return Step(where.text, None, why=getattr(error, "why", str(error)))
-    return Step(where.text, _digest([one for one in found.outputs if one is not None]), found.said)
+        return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
+    return ReleaseStep(
+        where.text, _digest([one for one in found.outputs if one is not None]), found.said
+    )
 
 
 def _digest(outputs: list[Any]) -> str:

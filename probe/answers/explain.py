@@ -10,13 +10,13 @@ import numpy as np
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.comparison import Comparison
-from probe.explain import explain as explained
-from probe.explain.evidence import Evidence, checked, example, named
+from probe.explaining import explain as explained
+from probe.explaining.evidence import Evidence, checked, example, named
 from probe.launch import open_session
-from probe.order.certificate import BUDGET
-from probe.order.masks import SessionOperator
-from probe.order.reach import Reach, Reached, reveal_reach
-from probe.order.windows import reveal_windows
+from probe.summation.certificate import BUDGET
+from probe.summation.masks import SessionOperator
+from probe.summation.reach import Reach, ReachedOutputs, reveal_reach
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 from probe.window import Geometry
 
@@ -101,7 +101,7 @@ def explain(
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowsAnswer:
     """Says which inputs every output of a case reads on a target.
 
     ``revealed``: int array (groups, positions, products), flat indices into x, -1 for padding.
@@ -152,7 +152,7 @@ class Windows:
         return found if self.reach is None else found | self.reach.to_json()
 
 
-def _reached(one: Reached | None) -> dict[str, Any]:
+def _reached(one: ReachedOutputs | None) -> dict[str, Any]:
     """Returns what an entry of ``windows`` tells of what reaches its outputs; {} where nothing
     does."""
     if one is None:
@@ -160,7 +160,7 @@ def _reached(one: Reached | None) -> dict[str, Any]:
     return {"reaches" if one.exact else "reaches_some": one.inputs.tolist()}
 
 
-def window(case: Case, target: Target) -> Windows:
+def window(case: Case, target: Target) -> WindowsAnswer:
     """Reveals what every output of a case, its length set, reads. Errors: TargetError.
 
     Exact for finite operands. What else reaches an output, if it is infinite or NaN, is tested too.
@@ -170,7 +170,7 @@ def window(case: Case, target: Target) -> Windows:
         same = (revealed == predicted(case)).all(axis=2)
         asked = same.all() and not case.pool
         reach = reveal_reach(session, case) if asked else None
-    return Windows(case, target.text, revealed, same, reach)
+    return WindowsAnswer(case, target.text, revealed, same, reach)
 
 
 def predicted(case: Case) -> np.ndarray:

@@ -19,7 +19,7 @@ from probe import floats
 from probe.answers.answer import Answer
 from probe.budget import within
 from probe.comparison import decisions as comparison
-from probe.errors import InputError
+from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
@@ -27,8 +27,8 @@ from probe.recording.apart import before
 from probe.recording.assumed import ASSUMED
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import read
-from probe.recording.recording import Made, Run
-from probe.recording.replayed import Reached
+from probe.recording.recording import Provenance, Run
+from probe.recording.replayed import RunnableRecording
 from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import Walk, compared, walk
 from probe.target import Target
@@ -51,7 +51,7 @@ class Walked(Answer):
     """
 
     found: Walk
-    asked: Asked
+    asked: ComparisonQuestion
     script: Mapping[str, Any] = field(default_factory=dict)
     sizes: list[dict[str, Any]] = field(default_factory=list)
 
@@ -372,22 +372,63 @@ class Walked(Answer):
 
         return walks.walked(self.found, self.lines())
 
-    def reproduce(self, folder: str | Path, source: int | str | Aligned | None = None) -> Any:
+    def reproduce(
+        self,
+        folder: str | Path,
+        source: int | str | Aligned | None = None,
+        *,
+        case: bool = True,
+        progress: Say | None = None,
+    ) -> Any:
         """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
-        ``operations``. InputError: there is none, the two runs give it different arguments, or the
-        folder exists.
+        ``operations``. A product of weights or a convolution that gives its recorded bits as a case
+        gets the report of a case, reduced with its cause kept; everything else, and with
+        ``case=False`` this too, a script of the operation as it was recorded (``no_case`` of what
+        comes back says why). InputError: there is none, the two runs give it different arguments,
+        or the folder exists.
         """
+        import_module("probe.reproduction.folder").fresh(Path(folder))
         number = self._source(source)
-        recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
         if one.arguments:
             why = f"{DIFFERENT}: {one.arguments}"
             raise InputError("source", one.name, why, "give both runs the same arguments")
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
-        return recorded.write(Path(folder), *sides, one, cause, **self.script)
+        why = "its sums were not compared" if case else "it was not asked for"
+        if case and cause is not None and cause.comparison is not None and cause.kind:
+            try:
+                return self._as_case(Path(folder), one, cause, progress or silent)
+            except ProbeError as error:
+                why = getattr(error, "why", str(error))
+        recorded = import_module("probe.reproduction.recorded")
+        found = recorded.write(Path(folder), *sides, one, cause, **self.script)
+        found.no_case = why
+        return found
+
+    def _as_case(self, folder: Path, one: Aligned, cause: Any, tell: Say) -> Any:
+        """Writes the report of a case. InputError: it is none; NotReproduced."""
+        modelled = import_module("probe.reproduction.modelled")
+        model = f"`{self.asked.model}`" if self.asked.model else "a model"
+        place = f" at `{one.path}`" if one.path else ""
+        region = import_module("probe.recording.source").Region.of(
+            self.found.left, self.found.right, one
+        )
+        layer = modelled.layer(region, one.path)
+        place += f", `{layer}`" * bool(layer)
+        said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
+        said += f"; {where}." if (where := modelled.placed(cause)) else "."
+        said += " By itself, in a fresh process, the case gives the bits of both runs."
+        sides = self.found.left, self.found.right
+        made = modelled.write(folder, *sides, one, cause, said, tell=tell)
+        if whole := self.script.get("whole"):
+            text = "\n".join(whole).rstrip() + "\n"
+            (folder / "model.py").write_text(text, encoding="utf-8")
+            made.files.append("model.py")
+        kind = import_module("probe.reproduction.recorded").Folder
+        return kind(folder, made.files, made.script, made.ran)
 
     def _source(self, given: int | str | Aligned | None) -> int:
         operations = self.found.operations
@@ -409,7 +450,7 @@ NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "thresh
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonQuestion:
     """What was compared: the model, the left and the right side, and what to do about it."""
 
     model: str = ""
@@ -523,7 +564,7 @@ def first_difference(
             for one, raw in zip(functions, (left, right), strict=True)
         ]
         found = walk(recorders[0], recorders[1], explain, tell)
-    return Walked(found, Asked("", *names))
+    return Walked(found, ComparisonQuestion("", *names))
 
 
 def _bound(function: Any, inputs: Sequence[Any] | None) -> Any:
@@ -568,7 +609,7 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
         return found
     running = ExitStack()
     try:
-        one, two = (running.enter_context(Reached(folder)) for folder in folders)
+        one, two = (running.enter_context(RunnableRecording(folder)) for folder in folders)
         found = of_stored(one, two, explain, progress)
     except BaseException:
         running.close()
@@ -580,7 +621,7 @@ def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Wal
 def _folder(given: str | Path | Recorded) -> Path:
     """Returns a recording's folder, from its path or its answer."""
     found = getattr(getattr(given, "found", None), "made", None)
-    return found.folder if isinstance(found, Made) else Path(given)  # type: ignore[arg-type]
+    return found.folder if isinstance(found, Provenance) else Path(given)  # type: ignore[arg-type]
 
 
 UNTRUSTED = (
@@ -594,7 +635,7 @@ def of_stored(
     right: Run,
     explain: bool = True,
     progress: Say | None = None,
-    asked: Asked | None = None,
+    asked: ComparisonQuestion | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
     ours, theirs = _made(left), _made(right)
@@ -609,7 +650,7 @@ def of_stored(
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         both = f"{ours.folder} and {theirs.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
-    told = asked or Asked(_model(left, right), *(_told(one) for one in (left, right)))
+    told = asked or ComparisonQuestion(_model(left, right), *(_told(one) for one in (left, right)))
     return Walked(found, told, {"before": _switches(left, right)})
 
 
@@ -638,7 +679,7 @@ def _fact(made: Mapping[str, Any], name: str) -> str:
     return str(made[name]) if made.get(name) is not None else "not recorded"
 
 
-def _made(one: Run) -> Made:
+def _made(one: Run) -> Provenance:
     assert one.made is not None
     return one.made
 

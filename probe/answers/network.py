@@ -14,9 +14,10 @@ from probe.answers.answer import DEFAULT_TARGET, Answer, target_of, targets_of
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
+from probe.invariant.mitigated_cases import measure
+from probe.invariant.mitigations import Measured, advise, rows
+from probe.invariant.mitigations import report as remedies_report
 from probe.progress import Tell
-from probe.remedies import Measured, advise, measure, rows
-from probe.remedies import report as remedies_report
 from probe.store import Store
 from probe.target import Target
 

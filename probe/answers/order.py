@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case, require_length
-from probe.comparison import Run, revealed
+from probe.comparison import CaseRun, revealed
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.order import functions
-from probe.order.certificate import BUDGET
-from probe.order.summation import ranges
+from probe.printing import plain
+from probe.summation import functions
+from probe.summation.certificate import BUDGET
+from probe.summation.summation import Summation, ranges
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ DRAWN = 3
 class Ordered(Answer):
     """Says how every output of one call is added. ``found.orders`` is None if this is unknown."""
 
-    found: Run
+    found: CaseRun
 
     def report(self) -> dict[str, Any]:
         """``ranges`` of a summation: start, stop, ... of the flat indices of its outputs."""
@@ -108,8 +111,65 @@ class Ordered(Answer):
         outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
         return trees.summations([(orders.summations[number], outputs[number]) for number in ranked])
 
+    def _most(self) -> Summation:
+        """Returns the summation of most outputs. InputError: no order is known."""
+        orders = self.found.orders
+        if orders is None or not orders.summations:
+            why = self.found.evidence or "no order is known"
+            raise InputError("tree", self._asked(), why, "give a case whose outputs are sums")
+        counts = orders.counts()
+        return orders.summations[max(range(len(counts)), key=lambda number: counts[number])]
 
-def _orders(side: Run) -> list[dict[str, Any]]:
+    def to_nested(self) -> dict[str, Any]:
+        """Returns the order of most outputs as nested lists, with its roundings; for JSON.
+
+        ``nested``: a product's number, ``"b"``, or ``{"products": n, "adds": [[0, 1], [2]]}``, a
+        running sum: each list is added to it at once, and rounded once. InputError: it is unknown.
+        """
+        from probe.plots import exports
+
+        return exports.to_json(self._most(), self.found.case.dtype)
+
+    def to_dot(self) -> str:
+        """Returns the same tree for Graphviz. InputError."""
+        from probe.plots import exports
+
+        return exports.dot(self._most())
+
+    def to_svg(self) -> str:
+        """Returns the picture that a notebook shows, as SVG. InputError."""
+        self._most()
+        return self._drawn_as("svg").decode()
+
+    def to_html(self) -> str:
+        """Returns a page with the tree of most outputs, whose running sums fold. InputError."""
+        from probe.plots import exports
+
+        return exports.html(self._most(), self._asked())
+
+    def save_tree(self, file: str | Path) -> None:
+        """Writes the order of most outputs as the file's name ends: .json, .dot, .svg or .html.
+
+        Errors: InputError for another ending, where no order is known or the file can't be written.
+        """
+        path = Path(file)
+        forms: dict[str, Callable[[], str]] = {
+            ".json": lambda: json.dumps(self.to_nested(), default=plain) + "\n",
+            ".dot": self.to_dot,
+            ".svg": self.to_svg,
+            ".html": self.to_html,
+        }
+        if path.suffix not in forms:
+            why = "its ending names no format of a tree"
+            raise InputError("tree", file, why, f"use one of {', '.join(forms)}")
+        try:
+            path.write_text(forms[path.suffix](), encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or "it can't be written"
+            raise InputError("tree", file, why, "give a file in a folder that exists") from None
+
+
+def _orders(side: CaseRun) -> list[dict[str, Any]]:
     """Returns the summations of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []

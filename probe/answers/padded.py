@@ -15,25 +15,25 @@ import numpy as np
 
 from probe import memory
 from probe.answers.answer import Answer, target_of
-from probe.answers.first_difference import Asked, Walked
+from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
+from probe.invariant import mitigated_models
+from probe.invariant.mitigated_models import InvariantResult
 from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
-from probe.padding.search import Graph, Serves, Sized
+from probe.padding.search import PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
-from probe.recording.apart import Apart, Elsewhere, own
+from probe.recording.apart import Apart, RemoteModel, own
 from probe.recording.inputs import axes
 from probe.recording.replayed import OnTarget, Replayed
 from probe.recording.subject import name_of, opened
 from probe.recording.walk import CHANGED, compared, watched
-from probe.remedies import invariants, networks
-from probe.remedies.invariants import Invariant
 from probe.semantics import Unknown
 from probe.target import Target
 
@@ -52,24 +52,24 @@ CERTIFIED = "certified: all additions of every sum whose size changes were teste
 
 @dataclass(repr=False)
 class Padded(Answer):
-    """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
+    """Holds the results of a padded graph: ``found`` has a ``SafeSize`` for each valid size.
 
     ``walked``: the run at the least size that differs, against the full one, operation by
     operation; None where none does. ``plan``: what to pad to, if a plan was asked for.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
-    ``probe.remedies.networks``, where they were asked for. ``invariant``: that mode's runs.
+    ``invariant.mitigated_models``, where they were asked for. ``invariant``: that mode's runs.
     """
 
-    found: list[Sized]
+    found: list[SafeSize]
     model: str
-    graph: Graph
+    graph: PaddedModel
     vary: str
     walked: Walked | None = None
     plan: GraphPlan | None = None
     written: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     remedies: list[dict[str, Any]] = field(default_factory=list)
-    invariant: Invariant | None = None
+    invariant: InvariantResult | None = None
 
     @property
     def verdict(self) -> str:
@@ -131,7 +131,7 @@ class Padded(Answer):
         if not self.remedies:
             return {}
         mode = None if self.invariant is None else self.invariant.to_json()
-        best = networks.recommended(self.remedies)
+        best = mitigated_models.recommended(self.remedies)
         return {"remedies": self.remedies, "recommended": best, "invariant": mode}
 
     def lines(self) -> tuple[str, str, str]:
@@ -141,7 +141,7 @@ class Padded(Answer):
             return what, f"{self.verdict}; pad {safe}", self.advice()
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
-        best = f"recommended: {networks.recommended(self.remedies)}; pad {safe}"
+        best = f"recommended: {mitigated_models.recommended(self.remedies)}; pad {safe}"
         return what, f"{'; '.join(told)} of the full size's time", best
 
     def advice(self) -> str:
@@ -241,14 +241,14 @@ def on_targets(model: Any, targets: Sequence[Target], **words: Any) -> Padded | 
     return OnTargets(found, failures)
 
 
-def _said(one: Sized) -> str:
+def _said(one: SafeSize) -> str:
     if one.at_least.lacking and one.safe == one.least:
         return f"to {one.safe:,} alone"
     less = " or less" * bool(one.over)
     return f"to {one.safe:,}{less}" + f" (not {one.least:,})" * (one.safe > one.least)
 
 
-def _content(one: Sized) -> dict[str, Any]:
+def _content(one: SafeSize) -> dict[str, Any]:
     """Returns an entry of ``contents``."""
     return {
         "content": one.content,
@@ -293,11 +293,11 @@ def remedied(
     found = padded(model, lengths=every, fixed=fixed, **words)
     at = content or every[len(every) // 2]
     (words.get("progress") or silent)("the invariant mode")
-    found.invariant = invariants.of_graph(found.graph, found.found, model, table)
+    found.invariant = mitigated_models.of_graph(found.graph, found.found, model, table)
     if table is not None and found.invariant.report is not None:
         found.written.append(str(table))
     found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    found.remedies = networks.judged(found.graph, found.found, at, found.invariant)
+    found.remedies = mitigated_models.judged(found.graph, found.found, at, found.invariant)
     return found
 
 
@@ -360,7 +360,7 @@ def padded(
 
 
 def _started(
-    graph: Graph, model: Any, content: int, target: Any, trust: bool, running: ExitStack
+    graph: PaddedModel, model: Any, content: int, target: Any, trust: bool, running: ExitStack
 ) -> list[str]:
     """Watches the full run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
@@ -374,7 +374,7 @@ def _started(
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)
         process = running.enter_context(Apart(text_of(model, "target"), where, {}))
-        graph.opened = Elsewhere(process, folder, trust)
+        graph.opened = RemoteModel(process, folder, trust)
     else:  # another library, release or processor: what is recorded here is replayed there
         session: AnySession = open_session(where)
         running.enter_context(session)
@@ -385,7 +385,7 @@ def _started(
     return [whole.said] if isinstance(whole, Replayed) else []
 
 
-def _between(graph: Graph, sizes: list[Sized], tell: Say) -> list[between.Between]:
+def _between(graph: PaddedModel, sizes: list[SafeSize], tell: Say) -> list[between.Between]:
     """Shorter sizes that take constants between operations, where padding inputs takes longer."""
     found = []
     for one in sizes:
@@ -398,7 +398,7 @@ def _between(graph: Graph, sizes: list[Sized], tell: Say) -> list[between.Betwee
 
 
 def _answered(
-    graph: Graph,
+    graph: PaddedModel,
     model: Any,
     vary: str,
     contents: list[int],
@@ -430,7 +430,7 @@ def _graph(
     value: float,
     seed: int,
     trust: bool,
-) -> Graph:
+) -> PaddedModel:
     """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
     subject = opened(model, trust)
     if fixed is None and inputs is None and not shapes:
@@ -453,10 +453,10 @@ def _graph(
             why = f"{name} has {have[name]} entries along axis {axis}"
             raise InputError("fixed", fixed, why, f"use {have[name]} or less, or longer inputs")
         arrays[name] = np.take(arrays[name], range(fixed), axis)
-    return Graph(subject, arrays, along, fixed, value)
+    return PaddedModel(subject, arrays, along, fixed, value)
 
 
-def _only(graph: Graph, content: int, to: int | None) -> Sized:
+def _only(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
     """Returns what is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
@@ -465,7 +465,7 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
         told = graph.serves(content, to)
         return _unsought(graph, content, to, told)
     if (hopeless := graph.hopeless(content)) is not None:
-        return Sized(content, graph.fixed, graph.fixed, hopeless, hopeless)
+        return SafeSize(content, graph.fixed, graph.fixed, hopeless, hopeless)
     for size in range(content, graph.fixed + 1):
         told = graph.serves(content, size)
         if not told.lacking:
@@ -473,12 +473,12 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
     return _unsought(graph, content, size, told)
 
 
-def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
+def _unsought(graph: PaddedModel, content: int, size: int, told: Serves) -> SafeSize:
     """Returns where one size alone was judged: if it does not serve, a shorter one than the fixed
     may."""
     if told.serves:
-        return Sized(content, size, size, told, told)
-    return Sized(content, size, graph.fixed, told, graph.own(content), "not looked for")
+        return SafeSize(content, size, size, told, told)
+    return SafeSize(content, size, graph.fixed, told, graph.own(content), "not looked for")
 
 
 def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
@@ -491,4 +491,4 @@ def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
     found = compared(sides[0], sides[1], explain, tell)
     left = f"{one.content:,} padded to {one.least:,}"
     todo = f"pad to {one.safe:,}"
-    return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))
+    return Walked(found, ComparisonQuestion(answer.model, left, f"padded to {graph.fixed:,}", todo))

@@ -19,7 +19,7 @@ from probe.recording import inputs as given_inputs
 from probe.recording.apart import Apart, own
 from probe.recording.folder import MOST, begun, new, size, write
 from probe.recording.folder import read as read_folder
-from probe.recording.recording import Made, Run
+from probe.recording.recording import Provenance, Run
 from probe.recording.replayed import Replayed, Sides
 from probe.recording.subject import is_function, opened
 from probe.recording.walk import watched
@@ -37,7 +37,7 @@ class Recorded(Answer):
     bytes: int
 
     @property
-    def made(self) -> Made:
+    def made(self) -> Provenance:
         """Returns where and of what it was made."""
         assert self.found.made is not None
         return self.found.made

@@ -13,16 +13,16 @@ from probe import floats
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
 from probe.case import Case
-from probe.comparison import Finding, Pairs, Run, revealed
+from probe.comparison import CaseRun, Finding, OutputPairs, revealed
 from probe.errors import InputError
-from probe.explain import explain as explained
-from probe.explain.evidence import checked, named
+from probe.explaining import explain as explained
+from probe.explaining.evidence import checked, named
 from probe.launch import open_session
 from probe.progress import Tell
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
 from probe.reproduction.content import Reproduction, effects_json, near_json
-from probe.reproduction.failing import Kept, failing
+from probe.reproduction.failing import KeepsCause, failing
 from probe.reproduction.report import form_of
 from probe.shrink import BUDGET
 from probe.target import Target
@@ -135,7 +135,7 @@ def shrunk(
     smaller cases to try.
     """
     with failing(*targets) as failed:
-        kept = Kept(failed, finding, any_cause)
+        kept = KeepsCause(failed, finding, any_cause)
         found = room.shrunken(
             *(failed, finding, by, budget),
             lambda calls, best: progress(calls, budget, best.label),
@@ -197,8 +197,8 @@ def emulated(
     ``against``: the value of the axis ``vary`` at which a second run is put in too. ``partial``:
     leave out outputs that do not replay. Errors: TargetError; NotReproduced.
     """
-    sides: list[Run]
-    pairs: Pairs | None = None
+    sides: list[CaseRun]
+    pairs: OutputPairs | None = None
     if against is not None:
         found = explained(case, target, None, against, vary=vary)
         sides, pairs = [found.left, found.right], found.pairs

@@ -14,7 +14,7 @@ from probe import backends, layout, ulp
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
 from probe.budget import within
-from probe.campaign import Campaign, Part, case_row, run_row
+from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
 from probe.cluster import sweeps as clustered
 from probe.errors import InputError
@@ -22,11 +22,11 @@ from probe.printing import up_to
 from probe.progress import Tell, silent
 from probe.shard import Shard, asking
 from probe.store import Store
-from probe.sweep import Plans, Summary, axis_values
-from probe.sweep import sweep as swept
+from probe.sweeps import Plans, Summary, axis_values
+from probe.sweeps import sweep as swept
+from probe.switch_points import by_order
+from probe.switch_points.by_order import ByOrder
 from probe.target import Target
-from probe.thresholds import by_order
-from probe.thresholds.by_order import ByOrder
 from probe.window import axis_of, number_of, shown
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class _ByOrder(Campaign[Case]):
         """Returns every target runs: a shard has a part of the values."""
         return list(questions)
 
-    def ask(self, part: Part[Case], question: Case) -> None:
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
         text = part.target.text
         found = by_order.sweep(

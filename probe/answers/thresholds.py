@@ -12,9 +12,9 @@ from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import counted
 from probe.progress import Say
+from probe.switch_points import floors, search
+from probe.switch_points.switches import Thresholds, islands
 from probe.target import Target
-from probe.thresholds import floors, search
-from probe.thresholds.switches import Thresholds, islands
 from probe.window import axis_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 
 from probe import budget
 from probe.answers.answer import target_of
-from probe.answers.first_difference import Asked, Walked, of_stored
+from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import choice, count
 from probe.budget import within
@@ -106,7 +106,9 @@ def _two_runs(
             made.open(where[0])  # the model is opened where it runs, and only there
             arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
             both = _sides(arrays, made.inputs, vary, at, against)
-            asked = Asked(name_of(model), *_words(vary, at, against, where), _todo(vary))
+            asked = ComparisonQuestion(
+                name_of(model), *_words(vary, at, against, where), _todo(vary)
+            )
             found = _apart(made, where, both, asked, explain, tell)
             weakref.finalize(found, running.pop_all().close)
         found.script = _script(model, where, options, inputs, trust, seed)
@@ -116,7 +118,7 @@ def _two_runs(
     both = _sides(arrays, subject.inputs, vary, at, against)
     for size in wanted:  # refused before anything is run
         _sides(arrays, subject.inputs, vary, size, against, "sizes")
-    asked = Asked(name_of(model), *_words(vary, at, against, None), _todo(vary))
+    asked = ComparisonQuestion(name_of(model), *_words(vary, at, against, None), _todo(vary))
     runs = [subject.recorder(one) for one in both]
     found = Walked(walk(runs[0], runs[1], explain, tell), asked)
     known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
@@ -177,7 +179,7 @@ def _apart(
     made: Sides,
     where: tuple[Target, Target],
     both: tuple[Arrays, Arrays],
-    asked: Asked,
+    asked: ComparisonQuestion,
     explain: bool,
     tell: Say,
 ) -> Walked:

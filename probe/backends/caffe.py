@@ -16,7 +16,7 @@ import numpy as np
 
 from probe.backends import pooling
 from probe.backends.contract import Unsupported
-from probe.geometry import Windows
+from probe.geometry import WindowSizes
 
 #: One axis: padding on both sides, how many outputs there are, and a slice of those that are kept.
 Axis = namedtuple("Axis", "pad there kept")
@@ -24,14 +24,14 @@ Axis = namedtuple("Axis", "pad there kept")
 PRODUCTS = ("matmul", "dense")
 
 
-class Value:
+class Blob:
     """A blob's name and its shape (batch, channels, *spatial)."""
 
     def __init__(self, name, shape):
         self.name, self.shape = name, tuple(shape)
 
 
-class Model:
+class CaffeModel:
     """A model that is written layer by layer, of one input ``x``.
 
     ``shape``: (batch, *spatial, channels) of x; a model has the channels first, and of one spatial
@@ -41,7 +41,7 @@ class Model:
 
     def __init__(self, shape):
         self.rank, self.flat, self.last = len(shape), len(shape) == 3, "x"
-        self.x = Value("x", channels_first(shape))
+        self.x = Blob("x", channels_first(shape))
         self.constants, self.lines, self.weights = {}, [], []
 
     def axis(self, axis):
@@ -54,7 +54,7 @@ class Model:
         """Returns a Value that does not change."""
         name = "constant%d" % len(self.constants)
         self.constants[name] = expression, tuple(shape)
-        return Value(name, shape)
+        return Blob(name, shape)
 
     def layer(self, kind, bottoms, shape, fields="", blobs=(), of=(0, 1)):
         """Returns the Value of one layer's output. ``fields``: as text, of the layer's parameters.
@@ -68,7 +68,7 @@ class Model:
         if blobs:
             self.weights.append((name, kind, blobs))
         self.last = tops[0]  # what a net gives
-        return Value(tops[of[0]], shape)
+        return Blob(tops[of[0]], shape)
 
     def prototxt(self):
         """Returns the text of the model."""
@@ -160,7 +160,7 @@ def supported(spec):
 def there(spec, axis, size, pad):
     """Outputs of an axis with that padding on both sides; pooling rounds up. 0: none fits."""
     stride = spec["stride"][axis]
-    room = size + 2 * pad - Windows.of(spec).extents[axis]
+    room = size + 2 * pad - WindowSizes.of(spec).extents[axis]
     if room < 0 or not pooling.kind(spec):
         return max(room // stride + 1, 0)
     count = -(-room // stride) + 1
@@ -180,7 +180,7 @@ def symmetric(spec, axis, size, before, outputs):
 def axes(spec, sizes):
     """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
     found = []
-    for axis, (before, _, _, outputs) in enumerate(Windows.of(spec).spans(sizes)):
+    for axis, (before, _, _, outputs) in enumerate(WindowSizes.of(spec).spans(sizes)):
         pad, drop = symmetric(spec, axis, sizes[axis], before, outputs)
         count = there(spec, axis, sizes[axis], pad)
         kept = slice(None) if (drop, count) == (0, outputs) else slice(drop, drop + outputs)
@@ -195,7 +195,7 @@ def shown(kept):
 
 def plan(spec, sizes):
     """``axes``; raises Unsupported where Caffe's own padding can't stand for the spec's."""
-    kind, windows, found = pooling.kind(spec), Windows.of(spec), axes(spec, sizes)
+    kind, windows, found = pooling.kind(spec), WindowSizes.of(spec), axes(spec, sizes)
     zeros = spec.get("pad_with") == "zeros"
     for extent, asked, one in zip(windows.extents, windows.pads(sizes), found):
         if kind and one.pad >= extent:

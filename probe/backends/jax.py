@@ -283,7 +283,7 @@ def pooled(layer, x, sizes):
         total = reduced(x, [(0, 0)] * len(layer["kernel"]))
         return Text(total if largest else f"({total} / {int(np.prod(layer['kernel']))})")
 
-    library = pooling.Library(
+    library = pooling.PoolingLibrary(
         lambda x, padding, value: Text(padded(x.text, padding, value)),
         whole,
         lambda x: Text(f"jnp.ones_like({x.text})"),

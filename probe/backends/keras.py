@@ -219,7 +219,7 @@ class Keras(Writing):
         name, padding = pool_name(shapes.program, number), layer["padding"]
         if padding in ("valid", "same") and not layer["ceil_mode"]:
             return f"{name}({x})"
-        library = pooling.Library(
+        library = pooling.PoolingLibrary(
             lambda x, pairs, value: Text(padded(x.text, pairs, value)),
             lambda x: Text(f"{name}({x.text})"),
             lambda x: Text(f"keras.ops.ones_like({x.text})"),

@@ -18,9 +18,9 @@ import numpy as np
 from probe import activations
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
-from probe.backends.litert_model import Graph, Model
-from probe.backends.source import Shapes, Source, Writing
-from probe.geometry import Windows
+from probe.backends.litert_model import LiteRTGraph, LiteRTModel
+from probe.backends.source import Source, ValueShapes, Writing
+from probe.geometry import WindowSizes
 from probe.program import case
 
 KEYS = {
@@ -83,8 +83,8 @@ class LiteRT(Writing):
         return Writing.operator(self, spec)
 
     def emit(self, program, shapes):
-        graph = Graph(program.steps[0].layer["dtype"], shapes.shape)
-        model = Model(graph, written(graph, program))
+        graph = LiteRTGraph(program.steps[0].layer["dtype"], shapes.shape)
+        model = LiteRTModel(graph, written(graph, program))
         words = ["model_content=model"]
         if "threads" in self.switches:
             words.append("num_threads=" + self.switches["threads"])
@@ -114,7 +114,7 @@ class LiteRT(Writing):
         if pooling.kind(spec):
             return {}
         program = case(spec)
-        source = self.emit(program, Shapes(program, shapes["x"]))
+        source = self.emit(program, ValueShapes(program, shapes["x"]))
         named = dict(shapes, b=(spec["filters"],))
         zeros = {name: np.zeros(named[name], spec["dtype"]) for name in program.operands()}
         names = dict(self.namespace, **source.hold(zeros))
@@ -231,7 +231,7 @@ def outputs(spec, x):
     """Returns the shape of what windows give of x, and their padding.
     Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
-    spans = Windows.of(spec).spans(x.shape[-1 - rank : -1])
+    spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
     if not all(one.outputs for one in spans):
         raise Unsupported(f"input {list(x.shape)}: no window fits into it")
     sizes = x.shape[: -1 - rank] + tuple(one.outputs for one in spans)
@@ -253,7 +253,7 @@ def pooled(graph, spec, x):
         own = spec["padding"] == "same" and spec["pad_with"] != "zeros"
         return operator(x, "same") if own and not any(one.beyond for one in found) else None
 
-    library = pooling.Library(
+    library = pooling.PoolingLibrary(
         graph.padded,
         lambda x: operator(x, "valid"),
         lambda x: graph.constant("ones", np.ones((1,) + x.shape[1:-1] + (1,), graph.dtype)),

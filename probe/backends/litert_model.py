@@ -45,7 +45,7 @@ Tensor = namedtuple("Tensor", "name shape dtype content")
 Operation = namedtuple("Operation", "name inputs output fields")
 
 
-class Value:
+class LiteRTTensor:
     """One tensor of a graph. ``shared``: whether more than one operator reads it."""
 
     shared = False
@@ -57,7 +57,7 @@ class Value:
         return self.graph.each("DIV", self, other)
 
 
-class Graph:
+class LiteRTGraph:
     """A model of one input ``x``, as it is recorded. ``dtype``: of what is computed.
 
     ``shape``: (batch, *spatial, channels); one spatial axis gets a height of 1: ``flat``.
@@ -97,7 +97,9 @@ class Graph:
             if free and last.output == x.index:
                 last.fields["fusedActivationFunction"] = name
                 return x
-        inputs = [x] + [one if isinstance(one, Value) else self._number(one) for one in others]
+        inputs = [x] + [
+            one if isinstance(one, LiteRTTensor) else self._number(one) for one in others
+        ]
         return self.operator(name, inputs, x.shape, **fields)
 
     def padded(self, x, pairs, value=0.0):
@@ -118,10 +120,10 @@ class Graph:
 
     def _tensor(self, name, shape, dtype, content=None):
         self.tensors.append(Tensor(name, [int(size) for size in shape], dtype, content))
-        return Value(self, len(self.tensors) - 1, shape)
+        return LiteRTTensor(self, len(self.tensors) - 1, shape)
 
 
-class Model:
+class LiteRTModel:
     """A graph up to its value ``y``; calling it with operands by name gives ``{"model": bytes}``.
 
     Raises Unsupported where LiteRT, whose schema packs it, is not installed.

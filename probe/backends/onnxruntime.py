@@ -61,7 +61,7 @@ def configured(switches):
     ]
 
 
-#: What stands between windows: methods of ``Graph``, and nodes of two values.
+#: What stands between windows: methods of ``OnnxGraph``, and nodes of two values.
 BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
 JOINING = {"add": "Add", "multiply": "Mul"}
 
@@ -140,7 +140,7 @@ class OnnxRuntime(Writing):
 
     def emit(self, program, shapes):
         self.check(program)
-        graph = Graph(program, shapes)
+        graph = OnnxGraph(program, shapes)
         found = straight(graph, program, shapes, distinct=True)
         nodes = ", ".join(found.run)
         # a model without weights, or one that is fed with them, is made once
@@ -155,7 +155,7 @@ class OnnxRuntime(Writing):
         )
 
     def shown(self, program, shapes):
-        return straight(Graph(program, shapes), program, shapes, distinct=True).run
+        return straight(OnnxGraph(program, shapes), program, shapes, distinct=True).run
 
     def model(self, graph, nodes, held, fed):
         """Returns lines that make the session of nodes."""
@@ -198,7 +198,7 @@ class OnnxRuntime(Writing):
         return {"optimised-model": named}
 
 
-class Graph:
+class OnnxGraph:
     """A program as the text of nodes, channels first; see ``source.straight``."""
 
     def __init__(self, program, shapes):

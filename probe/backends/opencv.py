@@ -94,7 +94,7 @@ class OpenCV(Writing):
     def product(self, step, shape):
         """Returns one matrix product, over the last axis of x."""
         prototxt = caffe.prototxt(step.layer, shape, ())
-        model = caffe.Model(shape)
+        model = caffe.CaffeModel(shape)
         model.weights.append(("y", "InnerProduct", blobs_of(step)))
         return Source(
             load=tuple(self.net(prototxt, True)),
@@ -131,7 +131,7 @@ class OpenCV(Writing):
         """Returns all steps as one model, which OpenCV fuses as it does every model."""
         if program.inputs > 1:
             raise Unsupported(f"inputs={program.inputs}: Caffe models are built for one")
-        model = caffe.Model(shape)
+        model = caffe.CaffeModel(shape)
         values = [model.x]
         for step in program.steps:
             values.append(layer(model, step, [values[one] for one in step.reads]))

@@ -93,7 +93,7 @@ class OpenVino(Writing):
 
     def emit(self, program, shapes):
         self.check(program)
-        graph = Graph(program, shapes, self.holds())
+        graph = OpenVINOGraph(program, shapes, self.holds())
         found = straight(graph, program, shapes, distinct=True)
         names, inputs = program.operands(), inputs_of(program)
         held, fed = (names, []) if self.holds() else ([], names)
@@ -115,11 +115,11 @@ class OpenVino(Writing):
         )
 
     def shown(self, program, shapes):
-        return straight(Graph(program, shapes, True), program, shapes, distinct=True).run
+        return straight(OpenVINOGraph(program, shapes, True), program, shapes, distinct=True).run
 
     def kernels(self, spec, shapes):
         """Returns the nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
-        recorder = Recorder(self.namespace["ov"])
+        recorder = CompileRecorder(self.namespace["ov"])
         self.watched(spec, shapes, ov=recorder)
         nodes = [node.get_rt_info() for node in recorder.made.get_runtime_model().get_ordered_ops()]
         told = [[node[key].astype(str) for key in ("layerType", "primitiveType")] for node in nodes]
@@ -127,7 +127,7 @@ class OpenVino(Writing):
         return {"runtime-model": named[:-1]}  # the last one is the output
 
 
-class Recorder:
+class CompileRecorder:
     """Stands for ``openvino``; keeps the model that is compiled."""
 
     def __init__(self, ov):
@@ -138,7 +138,7 @@ class Recorder:
         return self.made
 
 
-class Graph:
+class OpenVINOGraph:
     """A program as calls of an opset, channels first; see ``source.straight``.
 
     ``holds``: weights are arrays that become constants, else parameters.

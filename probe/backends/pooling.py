@@ -8,7 +8,7 @@ or ``zeros`` (a maximum of 0, counted). What lies beyond the padding is never co
 
 from probe import operation
 from probe.backends.contract import Unsupported
-from probe.geometry import BY_SIZE, Windows
+from probe.geometry import BY_SIZE, WindowSizes
 
 
 def kind(spec):
@@ -23,10 +23,10 @@ def spans(spec, sizes):
         raise Unsupported(
             "ceil_mode and SAME by hand require sizes, which a graph does not fix: use mode=eager"
         )
-    return Windows.of(spec).spans([None if size is None else int(size) for size in sizes])
+    return WindowSizes.of(spec).spans([None if size is None else int(size) for size in sizes])
 
 
-class Library:
+class PoolingLibrary:
     """What ``pool`` below needs of a library, as functions of its own values.
 
     ``pad(x, pairs, value)``: pairs of the spatial axes. ``whole(x)``: pooling of whole windows,

@@ -14,7 +14,7 @@ import numpy as np
 from probe import floats
 from probe.backends import elementwise, pooling, reference_transforms
 from probe.backends.contract import Backend, Key, Operator, Unsupported
-from probe.geometry import Windows
+from probe.geometry import WindowSizes
 
 #: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
 #: ``out`` holds the output's spatial sizes.
@@ -50,7 +50,7 @@ class Arithmetic:
 
     def flushed(self, array):
         """Returns values of the format with zeros of their sign for subnormal ones."""
-        small = np.abs(array) < floats.tiny(self.name, "before")
+        small = np.abs(array) < floats.flushed_below(self.name, "before")
         return np.where(small, np.copysign(np.zeros_like(array), array), array)
 
     def add(self, a, b):
@@ -199,7 +199,7 @@ def flushing(*what):
             if "products" in what:
                 exact = x.astype(np.float64) * w.astype(np.float64)
                 kind = "before" if arithmetic.name == "float64" else None  # there it is rounded
-                small = np.abs(exact) < floats.tiny(arithmetic.name, kind)
+                small = np.abs(exact) < floats.flushed_below(arithmetic.name, kind)
                 term = np.where(small, np.copysign(np.zeros_like(term), term), term)
             total = term if total is None else arithmetic.add(total, term)
             if "sums" in what and leaf:
@@ -281,7 +281,7 @@ class Factors:
 
     def __init__(self, spec, x, w):
         self.x, self.w, self.channels = x, w, x.array.shape[1]
-        self.windows = Windows.of(spec)
+        self.windows = WindowSizes.of(spec)
         self.positions = self.windows.places()
         outputs = w[:1].size * x.array.shape[2] * max(int(np.prod(x.out)), 1)
         self.at_once = max(BLOCK // max(outputs, 1), 1)
@@ -343,7 +343,7 @@ class ReferenceOperator(Operator):
         self.call = call
 
     def input(self, x):
-        spans = Windows.of(self.spec).spans(x.shape[1:-1])
+        spans = WindowSizes.of(self.spec).spans(x.shape[1:-1])
         x = np.moveaxis(self.arithmetic.widen(x), -1, 0)
         x = np.pad(x, [(0, 0), (0, 0)] + [(one.before, one.after) for one in spans], "constant")
         groups = self.spec["groups"]
@@ -414,7 +414,7 @@ class ReferencePool(Operator):
 
     def _taps(self, x, inside, beyond):
         """Yields what every place of the window meets, (batch, *outputs, channels), row by row."""
-        windows = Windows.of(self.spec)
+        windows = WindowSizes.of(self.spec)
         found = windows.spans(x.shape[1:-1])
         none = [(0, 0)]
         pads = none + [(one.before, one.after) for one in found] + none

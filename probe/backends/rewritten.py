@@ -32,8 +32,8 @@ from probe.backends import elementwise, pooling
 from probe.backends.contract import Around, Operator, Unsupported
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
-from probe.geometry import Windows
-from probe.program import Program, Step
+from probe.geometry import WindowSizes
+from probe.program import Program, ProgramStep
 
 #: Words of a spec that stand for other steps.
 WORDS = ("split", "remedy")
@@ -168,7 +168,7 @@ class Rewriting:
         last = self.steps[-1].layer if self.steps else {}
         if last.get("op") != "program" or reads != (len(self.steps),):
             layer = {"op": "program", "steps": [step._replace(reads=(0,))]}
-            self.steps.append(Step(layer, reads, {}))
+            self.steps.append(ProgramStep(layer, reads, {}))
             self.shapes.append(self.shapes[reads[0]])
         else:
             last["steps"].append(step._replace(reads=(len(last["steps"]),)))
@@ -178,7 +178,7 @@ class Rewriting:
 
     def _add(self, layer, reads, arrays=None):
         """Adds a step; the number of its value."""
-        self.steps.append(Step(layer, tuple(reads), arrays or {}))
+        self.steps.append(ProgramStep(layer, tuple(reads), arrays or {}))
         self.shapes.append(shape_of(layer, [self.shapes[one] for one in reads]))
         return len(self.steps)
 
@@ -239,7 +239,7 @@ class Rewriting:
         self.dtype = spec["dtype"]
         axis = remedy.get("axis", len(spec["kernel"]) - 1)
         held = self.shapes[value][1:-1]
-        windows = Windows.of(spec)
+        windows = WindowSizes.of(spec)
         before, _, _, count = windows.span(axis, held[axis])
         size = piece(remedy, count)
         pieces, stride = -(-count // size), spec["stride"][axis]

@@ -16,7 +16,7 @@ from probe import floats
 from probe import program as programs
 from probe.backends import elementwise, products
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported, declined
-from probe.geometry import BY_SIZE, Windows
+from probe.geometry import BY_SIZE, WindowSizes
 
 Lines = Tuple[str, ...]
 
@@ -119,10 +119,10 @@ class Writing(Backend):
             self.namespace = own
 
     def operator(self, spec):
-        return Written(self, programs.case(spec))
+        return EmittedProgram(self, programs.case(spec))
 
     def program(self, program):
-        return Written(self, program)
+        return EmittedProgram(self, program)
 
     def release(self):
         """(major, minor) of the version; later than any where none is given."""
@@ -171,7 +171,7 @@ def release(version):
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
-class Shapes:
+class ValueShapes:
     """Sizes of a program's values, told on demand.
 
     ``asked`` is then true: the lines hold for inputs of this shape alone. Lines that ask for
@@ -193,7 +193,7 @@ class Shapes:
         layer = self.program.steps[number].layer
         if layer["padding"] in BY_SIZE and set(layer["stride"]) != {1}:
             self.asked = True
-        return Windows.of(layer).pads(self._sizes(number))
+        return WindowSizes.of(layer).pads(self._sizes(number))
 
     def spatial(self, number):
         """Returns sizes of the spatial axes of what step ``number`` reads."""
@@ -228,7 +228,7 @@ def shape_of(layer, shapes):
         shape[axis] = layer["kept"] + layer["behind"]
     elif "kernel" in layer:
         if layer["op"] != "matmul":
-            shape[1:-1] = Windows.of(layer).outputs(shape[1:-1])
+            shape[1:-1] = WindowSizes.of(layer).outputs(shape[1:-1])
         shape[-1] = layer["filters"]
     return tuple(shape)
 
@@ -270,7 +270,7 @@ def straight(backend, program, shapes, distinct=False):
     )
 
 
-class Compiled(Operator):
+class CompiledSource(Operator):
     """A Source as functions: ``input``, ``bind``, ``output``, see ``contract.Operator``."""
 
     def __init__(self, backend, program, source):
@@ -332,7 +332,7 @@ def returned(program):
     return layer.get("to", layer["dtype"])
 
 
-class Written(Operator):
+class EmittedProgram(Operator):
     """A program on a library that emits its lines: ``at`` gives them for inputs of one shape."""
 
     def __init__(self, backend, program):
@@ -342,7 +342,9 @@ class Written(Operator):
         self.constant_weights = backend.constant_weights
         self.every = {}  # lines that hold for inputs of every size, by what lines may differ in
         self.by_shape = functools.lru_cache(64)(self._for_shape)
-        self.by_source = functools.lru_cache(16)(functools.partial(Compiled, backend, program))
+        self.by_source = functools.lru_cache(16)(
+            functools.partial(CompiledSource, backend, program)
+        )
 
     def at(self, shape):
         """Returns the Compiled for inputs (batch, *spatial, channels) of this shape.
@@ -350,7 +352,7 @@ class Written(Operator):
         return self.every.get(_kind(shape)) or self.by_shape(tuple(shape))
 
     def _for_shape(self, shape):
-        shapes = Shapes(self.program, shape)
+        shapes = ValueShapes(self.program, shape)
         source = self.backend.emit(self.program, shapes)
         found = self.by_source(source)
         if not shapes.asked:
@@ -359,7 +361,7 @@ class Written(Operator):
 
 
 def _kind(shape):
-    """What ``Shapes`` tells without being asked: the number of axes, and whether x is a stack."""
+    """What ``ValueShapes`` tells unasked: the number of axes, and whether x is a stack."""
     return len(shape), shape[0] > 1
 
 

@@ -29,7 +29,7 @@ from probe.backends.source import (
     returned,
     straight,
 )
-from probe.geometry import BY_SIZE, Windows
+from probe.geometry import BY_SIZE, WindowSizes
 
 KEYS = {
     "onednn": process.SWITCHES["onednn"],
@@ -377,7 +377,7 @@ class TensorFlow(Writing):
                 return None
             return Text(f"{name}({x.text}, {windows}, padding={outside(pairs)})")
 
-        library = pooling.Library(
+        library = pooling.PoolingLibrary(
             lambda x, pairs, value: Text(padded(x.text, pairs, value)),
             lambda x: Text(f'{name}({x.text}, {windows}, padding="VALID")'),
             lambda x: Text(f"tf.ones_like({x.text})"),
@@ -480,7 +480,7 @@ def by_hand(layer, given, pairs, graph):
     length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph
     products are subtracted: grappler makes one AddN of a chain of additions.
     """
-    groups, filters, windows = layer["groups"], layer["filters"], Windows.of(layer)
+    groups, filters, windows = layer["groups"], layer["filters"], WindowSizes.of(layer)
     depth, found = layer["in_channels"] // groups, []
     if any(map(any, pairs)):
         found.append(f"x = {padded('x', pairs)}")

@@ -356,7 +356,7 @@ def pooled(layer, x, sizes):
             more["count_include_pad"] = str(zeros)
         return Text(f"{name}({x.text}, {kernel}, {keywords(dict(words, **more))})")
 
-    library = pooling.Library(
+    library = pooling.PoolingLibrary(
         lambda x, pairs, value: Text(padded(x.text, pairs, value)),
         lambda x: Text(f"{name}({x.text}, {kernel}, {keywords(words)})"),
         lambda x: Text(f"torch.ones_like({x.text})"),
@@ -421,16 +421,16 @@ def in_invariant_mode(inner, module, sizes):
     except (ImportError, SyntaxError) as error:
         raise Unsupported("probe.stable.invariant: %s" % error) from None
 
-    class Called(module):  # type: ignore[misc, valid-type]
+    class GivenModule(module):  # type: ignore[misc, valid-type]
         """Calls what it is given."""
 
         def forward(self, run, x):
             return run(x)
 
-    return Invariant(inner, made(Called().eval(), sizes)[0])
+    return InvariantModule(inner, made(GivenModule().eval(), sizes)[0])
 
 
-class Invariant(Around):
+class InvariantModule(Around):
     """``inner``, run by ``model(run, x)``, a module in the invariant mode."""
 
     def __init__(self, inner, model):
@@ -440,7 +440,7 @@ class Invariant(Around):
 
     def at(self, shape):
         inner = self.inner.at(shape)
-        return self if inner is self.inner else Invariant(inner, self.model)
+        return self if inner is self.inner else InvariantModule(inner, self.model)
 
     def bind(self, operands):
         run, model = self.inner.bind(operands), self.model

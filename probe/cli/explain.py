@@ -158,7 +158,7 @@ def _status(found: Comparison, fail_on: str | None) -> int:
 def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: Output) -> int:
     """Explains all differences of a store."""
     from probe.cli.show import explanation as show
-    from probe.explain.causes import explain_store
+    from probe.explaining.causes import explain_store
 
     with out.progress("explain") as tell:
         found = explain_store(store, workers, tell)
@@ -196,14 +196,26 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     return int(bool(fail_on) and not found.same.all())
 
 
+TREE = (
+    "Write the order of most outputs into FILE, as its name ends: .json (nested), .dot (Graphviz), "
+    ".svg or .html (long sums fold)."
+)
+
+
 @click.command(cls=Words, short_help="Reveal in which order every output is added.")
 @case_options
 @target_option()
 @option("--certify", None, CERTIFY, is_flag=True)
+@option("--tree", "FILE", TREE, type=PATH)
 @fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
 @output_options
 def order(
-    words: dict[str, str], target: str, certify: bool, fail_on: str | None, out: Output
+    words: dict[str, str],
+    target: str,
+    certify: bool,
+    tree: Path | None,
+    fail_on: str | None,
+    out: Output,
 ) -> int:
     """Reveals the order and rounding of every output, and replays them bit for bit.
 
@@ -217,7 +229,11 @@ def order(
     with out.working(f"revealing {case.label} on {where.text}"):
         answer = ordered(case, where, certify=certify)
     found = answer.report()
+    if tree is not None:
+        answer.save_tree(tree)
     out.give(found, lambda: orders.order(answer.found, found))
+    if tree is not None:
+        out.note(f"wrote {tree}")
     return int(bool(fail_on) and found["replayed"] < found["outputs"])
 
 

@@ -410,8 +410,7 @@ def remedies(
 
 def _names(text: str, where: Target) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
-    from probe.remedies import candidates
-    from probe.remedies.remedy import NAMES
+    from probe.invariant.mitigations import NAMES, candidates
 
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
     known = [*(one.name for one in candidates(where)), *NAMES]

@@ -32,7 +32,7 @@ from probe.errors import INTERRUPTED, InputError
 if TYPE_CHECKING:
     from probe.comparison import Finding
     from probe.printing import Output
-    from probe.reproduction.content import Elsewhere
+    from probe.reproduction.content import FurtherTarget
     from probe.target import Target
 
 
@@ -120,7 +120,7 @@ def reproduce(
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.evidence import checked
+    from probe.explaining.evidence import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
@@ -145,7 +145,7 @@ def reproduce(
 
 def _finding(
     words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
-) -> tuple[Finding, tuple[Target, Target], Sequence[Elsewhere]]:
+) -> tuple[Finding, tuple[Target, Target], Sequence[FurtherTarget]]:
     """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
     from probe.arguments import count
 

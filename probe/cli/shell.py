@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -23,6 +24,7 @@ from probe.errors import (
 )
 
 COMMANDS = {
+    "examine": "examine",
     "targets": "here",
     "machine": "here",
     "doctor": "here",
@@ -64,6 +66,17 @@ class Commands(click.Group):
         found: click.Command = getattr(module, cmd_name)
         return found
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """``probe MODEL`` is ``probe examine MODEL``."""
+        if args[0] not in COMMANDS and (re.search(MODELS, args[0]) or _saved(args[0])):
+            args = ["examine", *args]
+        return super().resolve_command(ctx, args)
+
+
+def _saved(word: str) -> bool:
+    """Returns whether a word is the folder of a SavedModel."""
+    return os.path.isfile(os.path.join(word, "saved_model.pb"))
+
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
@@ -88,6 +101,7 @@ def commands(ctx: click.Context) -> None:
     shape, device and version.
 
     \b
+      probe MODEL                              which operation differs, why, the fix and its cost
       probe targets                            lists what can run here
       probe sweep CASE --lengths 5..40         finds the lengths at which bits differ
       probe explain CASE --at 5 --against 40   explains why two lengths differ

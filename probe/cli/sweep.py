@@ -30,7 +30,7 @@ from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from probe.printing import Output
-    from probe.sweep.bits import Summary
+    from probe.sweeps.bits import Summary
 
 BY = (
     "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "
@@ -241,9 +241,9 @@ def bisect(
             raise InputError(name, value, why, f"give a model, or leave out --{name}")
     from probe.cli.show import sweeps
     from probe.store import Store
+    from probe.switch_points import conditions
+    from probe.switch_points.bisection import bisect as search
     from probe.target import Target
-    from probe.thresholds import conditions
-    from probe.thresholds.bisection import bisect as search
 
     case = case_of(words)
     if not case.spatial_rank:

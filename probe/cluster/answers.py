@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from probe import schema
 from probe.cluster.nodes import differing
 from probe.store import Store
-from probe.sweep import Plan
+from probe.sweeps import Plan
 
 Tables = dict[str, pa.Table]
 

@@ -29,7 +29,7 @@ from probe.case import Case
 from probe.errors import ProbeError
 from probe.launch import open_session
 from probe.store import Store, parquet
-from probe.sweep import sweep as swept
+from probe.sweeps import sweep as swept
 from probe.target import Target, installed_version, unavailable
 
 Said = dict[str, Any]
@@ -102,7 +102,7 @@ def sweep(text: str) -> dict[str, Any]:
     """Answers one target's questions of a sweep: ``said``, ``seconds``, ``fresh`` and ``tables``.
 
     ``text``: ``case``, ``target``, ``vary``, ``values``, ``against``, ``control``, ``keep``,
-    ``zeros``, as of :func:`probe.sweep.sweep`. ``fresh``: the target's process was started for it.
+    ``zeros``, as of :func:`probe.sweeps.sweep`. ``fresh``: the target's process was started for it.
     The process stays for the next question set of that target.
     """
     asked = json.loads(text)

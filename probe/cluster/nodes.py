@@ -42,7 +42,7 @@ Said = dict[str, Any]
 
 
 @dataclass
-class Node:
+class DaskNode:
     """One worker of Dask. ``said``: what it said first. ``refused``: why it is not asked again."""
 
     number: int
@@ -69,11 +69,11 @@ class Node:
 
 
 @dataclass
-class Asked:
+class PendingQuestions:
     """A question set under way. ``nodes``: the only ones that may answer it."""
 
     question: dict[str, Any]
-    nodes: list[Node]
+    nodes: list[DaskNode]
     about: Any
     future: Future[Any] = field(repr=False)
 
@@ -85,7 +85,7 @@ class Reply:
     ``error``: what a node raised, where another try may help.
     """
 
-    asked: Asked
+    asked: PendingQuestions
     answer: dict[str, Any] | None
     why: str = ""
     error: str = ""
@@ -101,17 +101,17 @@ class Cluster:
         from distributed import as_completed
 
         self.client, self.targets, self.note = client, list(targets), note
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, DaskNode] = {}
         self.first: dict[str, Said] = {}
         self._count = 0
-        self._asked: dict[Any, Asked] = {}
+        self._asked: dict[Any, PendingQuestions] = {}
         self._joining: dict[str, tuple[Future[Any], float]] = {}
         self._left_out: set[str] = set()
         self._given_up: set[Any] = set()
         self._done = as_completed(loop=client.loop, with_results=True)
         self._looked = 0.0
 
-    def good(self) -> list[Node]:
+    def good(self) -> list[DaskNode]:
         """Returns the nodes that are there and believed."""
         return [one for one in self.nodes.values() if not one.refused]
 
@@ -179,7 +179,7 @@ class Cluster:
             return
         del self._joining[address]
         self._count += 1
-        found = Node(self._count, address, threads, said)
+        found = DaskNode(self._count, address, threads, said)
         before = self.first.setdefault(said["name"], said)
         found.refused = _foreign(said) or machine.contradiction(said["machine"])
         if not found.refused and (change := changed(before, said)):
@@ -205,7 +205,7 @@ class Cluster:
         self,
         answer: Callable[[str], Any],
         question: dict[str, Any],
-        nodes: Sequence[Node],
+        nodes: Sequence[DaskNode],
         about: Any,
     ) -> None:
         """Moves a question set to one of the nodes, to be answered by a function of ``node``."""
@@ -216,10 +216,10 @@ class Cluster:
             retries=REPEATS,
             pure=False,
         )
-        self._asked[future.key] = Asked(question, list(nodes), about, future)
+        self._asked[future.key] = PendingQuestions(question, list(nodes), about, future)
         self._done.add(future)
 
-    def load(self, nodes: Sequence[Node]) -> int:
+    def load(self, nodes: Sequence[DaskNode]) -> int:
         """Returns how many question sets are under way that any of the nodes may answer."""
         some = {one.address for one in nodes}
         return sum(any(n.address in some for n in one.nodes) for one in self._asked.values())
@@ -255,13 +255,13 @@ class Cluster:
             return f"{len(self.nodes)} nodes are left; every node that had it was lost"
         return one_line(error)
 
-    def refuse(self, node: Node, why: str) -> None:
+    def refuse(self, node: DaskNode, why: str) -> None:
         """Asks a node nothing more."""
         if not node.refused:
             node.refused = why
             self.note(f"{node} is refused, and its rows are kept out: {why}")
 
-    def answered(self, reply: Reply) -> Node | None:
+    def answered(self, reply: Reply) -> DaskNode | None:
         """The node that gave an answer, refused if it isn't what it said; None: not known.
 
         An answer that can't be read may be any object: it says nothing of who gave it, but where

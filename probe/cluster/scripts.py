@@ -18,7 +18,7 @@ from typing import Any
 
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.nodes import Cluster, Node, Reply, misshapen, opened
+from probe.cluster.nodes import Cluster, DaskNode, Reply, misshapen, opened
 from probe.cluster.sweeps import LOST, PATIENCE
 from probe.errors import ClusterError
 from probe.progress import Tell
@@ -94,7 +94,7 @@ class _Script:
             self.tell(self.total - left, self.total, self.name)
 
     def _kind(self, label: str) -> _Kind:
-        kinds: dict[str, list[Node]] = defaultdict(list)
+        kinds: dict[str, list[DaskNode]] = defaultdict(list)
         for node in self.cluster.good():
             if node.label == label:
                 kinds[node.run("*")["run_id"]].append(node)
@@ -130,7 +130,7 @@ class _Script:
     def _said(self, kind: _Kind) -> dict[str, Any]:
         return {"script": self.digest, "versions": kind.run_id, "quick": self.quick}
 
-    def _nodes(self, kind: _Kind) -> list[Node]:
+    def _nodes(self, kind: _Kind) -> list[DaskNode]:
         return [
             node
             for node in self.cluster.good()
@@ -199,7 +199,7 @@ class _Script:
             kind.todo.remove(number)
 
 
-def _judge(tables: answers.Tables, node: Node) -> None:
+def _judge(tables: answers.Tables, node: DaskNode) -> None:
     """ValueError where rows are of another machine than the node said."""
     for row in tables["runs"].to_pylist() if "runs" in tables else []:
         for name in ("machine", "cores", "os"):

@@ -23,11 +23,11 @@ from probe.campaign import Failure, failure_row
 from probe.case import Case
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.nodes import Cluster, Node, Reply, misshapen, opened
+from probe.cluster.nodes import Cluster, DaskNode, Reply, misshapen, opened
 from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
 from probe.store import Store, parquet
-from probe.sweep import Plan, Summary, TargetSummary
+from probe.sweeps import Plan, Summary, TargetSummary
 from probe.target import Target
 
 SECONDS = 1.0
@@ -82,7 +82,7 @@ def _is_machine(part: str) -> bool:
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked of every target: a case, and how ``probe.sweep.sweep`` is to run it."""
+    """What is asked of every target: a case, and how ``probe.sweeps.sweep`` is to run it."""
 
     case: Case
     vary: str
@@ -123,7 +123,7 @@ def sweep(
     with opened(address, [one.target.text for one in targets], note) as cluster:
         _require_labels(cluster, targets)
         with ExitStack() as stores:
-            job = _Sweep(cluster, asking, folder, progress, stores)
+            job = _ClusterSweep(cluster, asking, folder, progress, stores)
             interrupted = job.run(targets)
     kept = None if folder is None else str(folder)
     if folder is not None and len(job.stores) == 1:
@@ -142,7 +142,7 @@ def _require_labels(cluster: Cluster, targets: Sequence[Wanted]) -> None:
 
 
 @dataclass
-class _Part:
+class _TargetValues:
     """One target's values. ``todo``: not under way; ``open``: without a row or a failure yet.
 
     ``run_id`` and ``label`` are of the kind of node that it is asked on. ``control``: the value
@@ -199,7 +199,7 @@ def _spread(values: Sequence[int]) -> list[int]:
     return [values[place] for place in sorted(places, key=lambda n: n * GOLDEN % 1)]
 
 
-class _Sweep:
+class _ClusterSweep:
     def __init__(
         self,
         cluster: Cluster,
@@ -213,14 +213,14 @@ class _Sweep:
         self.plan = Plan(asking.case, asking.vary, asking.values, asking.against)
         self.case_id = self.plan.id
         self.stores: dict[str, Store] = {}
-        self.parts: list[_Part] = []
+        self.parts: list[_TargetValues] = []
         self.refused: set[int] = set()
         self.done = self.total = 0
 
     def run(self, targets: Sequence[Wanted]) -> bool:
         """Asks all; whether Ctrl-C ended it."""
         for wanted in targets:
-            part = _Part(wanted, TargetSummary(wanted.target.text))
+            part = _TargetValues(wanted, TargetSummary(wanted.target.text))
             self.parts.append(part)
             part.open, part.todo = set(self.asking.values), deque(self.asking.values)
             self.total += len(part.open)
@@ -240,11 +240,11 @@ class _Sweep:
             raise
         return False
 
-    def _bind(self, part: _Part) -> None:
+    def _bind(self, part: _TargetValues) -> None:
         """Chooses the kind of node: one with the target, with rows already, of most processes."""
         text = part.wanted.target.text
         nodes = [n for n in self.cluster.good() if part.wanted.label in (None, n.label)]
-        kinds: dict[tuple[str, str], list[Node]] = defaultdict(list)
+        kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
         for one in nodes:
             kinds[one.label, one.run(text).get("run_id", "")].append(one)
         if not kinds:
@@ -278,7 +278,7 @@ class _Sweep:
             rows = rows.filter(pc.is_valid(rows["control"]))
         return list(rows.to_pylist())
 
-    def _recall(self, part: _Part) -> None:
+    def _recall(self, part: _TargetValues) -> None:
         known = {r["at"]: r for r in self._stored(part.label, part.run_id, part.found.target)}
         before = [value for value in self.asking.values if value in known]
         for value in before:
@@ -290,11 +290,11 @@ class _Sweep:
             self._fix_digests(part, known[before[0]])
         self._tell(part, len(before))
 
-    def _fix_digests(self, part: _Part, row: Mapping[str, Any]) -> None:
+    def _fix_digests(self, part: _TargetValues, row: Mapping[str, Any]) -> None:
         if row["control"] == "equal" and part.digests is None:
             part.digests = (row["digest_at"], row["digest_against"])
 
-    def _nodes(self, part: _Part) -> list[Node]:
+    def _nodes(self, part: _TargetValues) -> list[DaskNode]:
         text = part.wanted.target.text
         alike = [
             n
@@ -321,12 +321,12 @@ class _Sweep:
             while part.todo and known and self.cluster.load(known) < part.deep * threads:
                 self._ask(part, part.batch(threads), known)
 
-    def _ask(self, part: _Part, values: list[int], nodes: list[Node]) -> None:
+    def _ask(self, part: _TargetValues, values: list[int], nodes: list[DaskNode]) -> None:
         question = self.asking.question(part.wanted.target, values)
         self.cluster.ask(remote.sweep, question, nodes, part)
 
     def _take(self, reply: Reply) -> None:
-        part: _Part = reply.asked.about
+        part: _TargetValues = reply.asked.about
         if reply.answer is None:
             for one in reply.asked.nodes:
                 if not part.entered.get(one.address):
@@ -340,7 +340,7 @@ class _Sweep:
         if node is None or self._believe(part, node, reply):
             self._again(part, reply.asked.question["values"], "", "no answer could be read")
 
-    def _believe(self, part: _Part, node: Node, reply: Reply) -> str:
+    def _believe(self, part: _TargetValues, node: DaskNode, reply: Reply) -> str:
         """Stores an answer; why it is not believed, else empty."""
         answer, asked = reply.answer, reply.asked.question
         assert answer is not None
@@ -366,7 +366,7 @@ class _Sweep:
         self._keep(part, tables, [value for value in values if value in part.open])
         return ""
 
-    def _compare_digests(self, part: _Part, tables: answers.Tables) -> None:
+    def _compare_digests(self, part: _TargetValues, tables: answers.Tables) -> None:
         rows = tables["comparisons"].to_pylist() if "comparisons" in tables else []
         for row in rows:
             if row["at"] != part.control or row["control"] != "equal":
@@ -378,7 +378,7 @@ class _Sweep:
                     "before it gave, though it says that it is the same machine and library"
                 )
 
-    def _keep(self, part: _Part, tables: answers.Tables, values: list[int]) -> None:
+    def _keep(self, part: _TargetValues, tables: answers.Tables, values: list[int]) -> None:
         tables = answers.cut(tables, values)
         if store := self._store(part.label):
             answers.stored(store, tables)
@@ -396,7 +396,7 @@ class _Sweep:
         self._tell(part, len(done))
         self._again(part, [value for value in values if value in part.open], "")
 
-    def _again(self, part: _Part, values: Sequence[int], why: str, error: str = "") -> None:
+    def _again(self, part: _TargetValues, values: Sequence[int], why: str, error: str = "") -> None:
         """Asks values once more, elsewhere or later; records those lost too often as not run."""
         for value in values:
             if value not in part.open or value in part.todo:
@@ -407,18 +407,18 @@ class _Sweep:
             else:
                 part.todo.append(value)
 
-    def _not_run(self, part: _Part, values: Sequence[int], why: str) -> None:
+    def _not_run(self, part: _TargetValues, values: Sequence[int], why: str) -> None:
         for value in values:
             self._record(part, "lost", f"not run: {why}", value)
         part.open -= set(values)
         self._tell(part, len(values))
 
-    def _record_refusal(self, part: _Part, node: Node) -> None:
+    def _record_refusal(self, part: _TargetValues, node: DaskNode) -> None:
         if node.number not in self.refused:
             self.refused.add(node.number)
             self._record(part, "refused", f"{node} is refused: {node.refused}", None)
 
-    def _record(self, part: _Part, kind: str, why: str, at: int | None) -> None:
+    def _record(self, part: _TargetValues, kind: str, why: str, at: int | None) -> None:
         error = TargetError(part.found.target, kind, machine.publishable(why))
         place = {"case_id": self.case_id, "vary": self.asking.vary, "at": at}
         row = failure_row(part.found.run_id or "unknown", part.wanted.target, error, place)
@@ -426,7 +426,7 @@ class _Sweep:
         if store := self._store(part.label):
             store.append("failures", row)
 
-    def _failed(self, part: _Part, failure: Failure) -> None:
+    def _failed(self, part: _TargetValues, failure: Failure) -> None:
         if failure not in part.found.failures:
             part.found.failures.append(failure)
 
@@ -445,7 +445,7 @@ class _Sweep:
                 why = f"no node with it for {PATIENCE:g} seconds"
                 self._not_run(part, sorted(part.open), why)
 
-    def _refused_before(self, node: Node) -> None:
+    def _refused_before(self, node: DaskNode) -> None:
         """Records a node that was refused when it joined, with each target that it was asked."""
         if node.number in self.refused:
             return
@@ -461,6 +461,6 @@ class _Sweep:
             self.stores[label] = self._stack.enter_context(Store(self.folder / label))
         return self.stores[label]
 
-    def _tell(self, part: _Part, count: int) -> None:
+    def _tell(self, part: _TargetValues, count: int) -> None:
         self.done += count
         self.tell(self.done, self.total, part.wanted.text)

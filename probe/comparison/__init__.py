@@ -4,15 +4,15 @@
 ``judged`` pairs the outputs of two runs and names the cause of each difference.
 """
 
-from probe.comparison.judged import CAUSES, Comparison, Pairs, classes_of, compared
+from probe.comparison.judged import CAUSES, Comparison, OutputPairs, classes_of, compared
 from probe.comparison.runs import (
     MOST_KNOWN,
     Arrays,
     Blocks,
+    CaseRun,
+    ComparedShapes,
     Finding,
     Revealer,
-    Run,
-    Shapes,
     outputs,
     read_windows,
     revealed,
@@ -24,12 +24,12 @@ __all__ = [
     "MOST_KNOWN",
     "Arrays",
     "Blocks",
+    "CaseRun",
+    "ComparedShapes",
     "Comparison",
     "Finding",
-    "Pairs",
+    "OutputPairs",
     "Revealer",
-    "Run",
-    "Shapes",
     "classes_of",
     "compared",
     "outputs",

@@ -23,19 +23,19 @@ from probe.comparison.operands import check_operands
 from probe.comparison.runs import (
     Arrays,
     Blocks,
+    CaseRun,
+    ComparedShapes,
     Revealer,
-    Run,
-    Shapes,
     common,
     run,
 )
-from probe.enclosure import BEYOND, UNKNOWN, Accuracy, Rounding, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, Accuracy, RoundingVerdict, of_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
-from probe.order import arithmetic
-from probe.order.pools import Pooled
-from probe.order.tree import BIAS
 from probe.progress import VOICE
+from probe.summation import arithmetic
+from probe.summation.pools import Pooled
+from probe.summation.tree import BIAS
 
 CAUSES = (
     *("window", "reach", "order", "rounding", "precision", "flush"),
@@ -50,7 +50,7 @@ OF_SUMS = {"order", "rounding", "precision", "flush"}
 
 
 @dataclass
-class Pairs:
+class OutputPairs:
     """Outputs to compare: (pairs, 2) places (position, filter) on the left and on the right.
 
     ``same_window``: whether both read the same inputs with the same weights.
@@ -63,27 +63,27 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.left)
 
-    def some(self, which: np.ndarray) -> Pairs:
+    def some(self, which: np.ndarray) -> OutputPairs:
         """Returns those of these numbers, or where a mask is True."""
-        return Pairs(self.left[which], self.right[which], self.same_window[which])
+        return OutputPairs(self.left[which], self.right[which], self.same_window[which])
 
     @staticmethod
-    def of_blocks(left: Case, right: Case, blocks: Blocks) -> Pairs:
+    def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
         """Returns the outputs in blocks of both sides' outputs, which read the same."""
         none = np.zeros((0, 2), int)
         one = np.concatenate([none, *(_places(left, block) for block, _ in blocks)])
         two = np.concatenate([none, *(_places(right, block) for _, block in blocks)])
-        return Pairs(one, two, np.ones(len(one), bool))
+        return OutputPairs(one, two, np.ones(len(one), bool))
 
     @staticmethod
-    def must_agree(shapes: Shapes) -> Pairs:
+    def must_agree(shapes: ComparedShapes) -> OutputPairs:
         """Outputs of two shapes of one case that read the same inputs with the same weights."""
-        return Pairs.of_blocks(shapes.left, shapes.right, shapes.blocks())
+        return OutputPairs.of_blocks(shapes.left, shapes.right, shapes.blocks())
 
     @staticmethod
-    def same_place(left: Run, right: Run) -> Pairs:
+    def same_place(left: CaseRun, right: CaseRun) -> OutputPairs:
         """Outputs of the same index, with whether the windows that were read are the same."""
-        found = Pairs.of_blocks(left.case, right.case, common(left.case, right.case))
+        found = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
         assert left.windows is not None and right.windows is not None
         shape = np.maximum(left.case.input_shape(), right.case.input_shape())
         for start in range(0, len(found), 65536):
@@ -136,9 +136,9 @@ class Comparison:
     """
 
     case: Case
-    left: Run
-    right: Run
-    pairs: Pairs
+    left: CaseRun
+    right: CaseRun
+    pairs: OutputPairs
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -392,15 +392,15 @@ class Comparison:
         return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
     @property
-    def rounding(self) -> Rounding:
+    def rounding(self) -> RoundingVerdict:
         """Returns whether rounding can be why the differing pairs differ, in counts.
 
         Those that replay on both sides are ``explained``, whatever their cause. Of the others that
         read the same, both sides are held against all results that rounding can give.
         """
-        return Rounding.of(*self._held)
+        return RoundingVerdict.of(*self._held)
 
-    def beyond(self) -> tuple[Run, np.ndarray] | None:
+    def beyond(self) -> tuple[CaseRun, np.ndarray] | None:
         """Returns a side and the place of its first output that no rounding can give, of the sums
         with fewer summands; None where there is none."""
         explained, left, right, _ = self._held
@@ -414,7 +414,7 @@ class Comparison:
 
     @cached_property
     def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What ``Rounding.of`` counts: a bool or a verdict for each differing pair."""
+        """What ``RoundingVerdict.of`` counts: a bool or a verdict for each differing pair."""
         which = self.differing
         explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
         open_ = ~explained & self.pairs.same_window[which]
@@ -450,7 +450,7 @@ class Comparison:
         sides = ((self.left, left), (self.right, right))
         return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
 
-    def orders(self, side: Run) -> list[dict[str, Any]]:
+    def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
         places = self.pairs.left if side is self.left else self.pairs.right
         if side.pooled is not None:
@@ -519,7 +519,7 @@ class Comparison:
         case = self.case if alike else self.case.with_(layout=CONTIGUOUS)
         return case.with_(length=None)
 
-    def words(self, side: Run) -> str:
+    def words(self, side: CaseRun) -> str:
         """Returns one side in words: its target, and what sets its shape apart."""
         one, other = side.case, (self.right if side is self.left else self.left).case
         apart = [
@@ -537,7 +537,7 @@ class Comparison:
 
 
 def compared(
-    shapes: Shapes,
+    shapes: ComparedShapes,
     first: AnySession,
     second: AnySession,
     operands: Callable[[Case], Arrays] | None = None,
@@ -554,7 +554,7 @@ def compared(
         run(session, case, None if operands is None else operands(case), conventions, zeros)
         for session, case in ((first, shapes.left), (second, shapes.right))
     )
-    pairs = Pairs.same_place(left, right) if conventions else Pairs.must_agree(shapes)
+    pairs = OutputPairs.same_place(left, right) if conventions else OutputPairs.must_agree(shapes)
     return Comparison(shapes.left, left, right, pairs)
 
 

@@ -21,21 +21,21 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError
 from probe.launch import AnySession
-from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, Orders
-from probe.order.reach import reached_by
-from probe.order.summation import Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import ContainerOperands, Orders
+from probe.summation.reach import reached_by
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree
 
 if TYPE_CHECKING:
-    from probe.comparison.judged import Pairs
-    from probe.comparison.runs import Run
+    from probe.comparison.judged import OutputPairs
+    from probe.comparison.runs import CaseRun
 
 AT_ONCE = 1 << 22
 """Operands that are compared at once."""
 
 
-def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
+def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     """Outputs that must agree have to be given the same operands. InputError: they are not.
 
     Where a leaf's input, weight or bias differs on the other side, by another dtype, seed or
@@ -91,7 +91,7 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     raise InputError(name, shown[0], why, todo)
 
 
-def settle(run: Run, session: AnySession, orders: Orders) -> None:
+def settle(run: CaseRun, session: AnySession, orders: Orders) -> None:
     """Replays what a run's orders did not give because of infinities, NaN or overflow.
 
     An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
@@ -110,7 +110,7 @@ def settle(run: Run, session: AnySession, orders: Orders) -> None:
     run.replays = np.where(some, nan & known, run.replays)
 
 
-def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
+def _nans(orders: Orders, operands: ContainerOperands, which: np.ndarray) -> np.ndarray:
     """Returns where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
     found = np.zeros_like(which)
     for number, summation in enumerate(orders.summations):
@@ -121,7 +121,7 @@ def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
     return found
 
 
-def _overflow(run: Run, session: AnySession, orders: Orders) -> None:
+def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> None:
     """Replays outputs with the products rounded first that overflow before they are added."""
     for number, summation in enumerate(orders.summations):
         open_ = (orders.index == number) & ~run.replays
@@ -143,7 +143,7 @@ def _overflow(run: Run, session: AnySession, orders: Orders) -> None:
                 _try(run, with_products_rounded(summation, first), np.array(places))
 
 
-def _try(run: Run, variant: Summation, places: np.ndarray) -> None:
+def _try(run: CaseRun, variant: Summation, places: np.ndarray) -> None:
     """Takes a variant for those of the outputs (position, filter) whose bits it gives."""
     agreed = places[run.operands.agrees(variant, *places.T)]
     if len(agreed):

@@ -17,13 +17,13 @@ from probe.comparison.operands import settle
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
-from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, Orders, reveal
-from probe.order.pools import Pooled, reveal_ways
-from probe.order.reach import Reach
-from probe.order.summation import Summation
-from probe.order.windows import reveal_windows
 from probe.progress import VOICE
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import ContainerOperands, Orders, reveal
+from probe.summation.pools import Pooled, reveal_ways
+from probe.summation.reach import Reach
+from probe.summation.summation import Summation
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -33,7 +33,7 @@ Blocks = tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Shapes:
+class ComparedShapes:
     """The cases ``left`` and ``right`` of a comparison, and which of their outputs must agree.
 
     ``at`` and ``against`` are the left and the right value of the axis ``vary``; None: the case's
@@ -67,7 +67,7 @@ class Shapes:
         at: Value | None = None,
         against: Value | None = None,
         padding: object = None,
-    ) -> Shapes:
+    ) -> ComparedShapes:
         """Returns the shapes that ``probe explain`` compares for these words. InputError.
 
         ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own. Values
@@ -82,7 +82,7 @@ class Shapes:
         if at is None and against is not None:
             raise InputError("at", None, "the length is not given", "give --at N, or --length N")
         other = None if padding is None else case.with_(padding=padding).padding
-        return Shapes(case, vary, at, against, other)
+        return ComparedShapes(case, vary, at, against, other)
 
     @property
     def paired(self) -> bool:
@@ -127,7 +127,7 @@ MOST_KNOWN = 24
 
 
 @dataclass
-class Run:
+class CaseRun:
     """One run: a case at one shape on one target, its bits, and how each output was added.
 
     ``orders`` is None where nothing was revealed, or where the target is nondeterministic, gives
@@ -144,7 +144,7 @@ class Run:
     target: Target
     case: Case
     control: str
-    operands: Operands
+    operands: ContainerOperands
     orders: Orders | None = None
     refusal: str = ""
     evidence: str = ""
@@ -186,7 +186,7 @@ class Run:
         known: Sequence[Summation] = (),
         wanted: np.ndarray | None = None,
         budget: int = 0,
-    ) -> Run:
+    ) -> CaseRun:
         """Reveals and replays outputs: ``wanted`` (positions, filters), None for all.
 
         ``known``: summations to try first. One that is wrong at one addition may pass all checks;
@@ -247,7 +247,7 @@ def run(
     given: Arrays | None = None,
     windows: bool = False,
     zeros: str = "equal",
-) -> Run:
+) -> CaseRun:
     """Runs ``case`` (its length set) once, and again for control; reveals no order yet.
 
     ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
@@ -257,14 +257,14 @@ def run(
     header, found = _asked(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
     behind = getattr(session, "behind", None)
-    given_back = Operands(case, x, w, b, y, zeros, behind=behind)
-    made = Run(session.target, case, header["control"], given_back)
+    given_back = ContainerOperands(case, x, w, b, y, zeros, behind=behind)
+    made = CaseRun(session.target, case, header["control"], given_back)
     made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
     if made.control == ALIGNMENT and (pinned := _pinned(session, case, (x, w, b))):
         header, found = _asked(session, pinned, (x, w, b), True)
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
             made.case, made.control = pinned, "equal"
-            made.operands = Operands(pinned, x, w, b, y, zeros, behind=behind)
+            made.operands = ContainerOperands(pinned, x, w, b, y, zeros, behind=behind)
     if made.control != "equal":
         made.refusal = "alignment" if made.control == ALIGNMENT else "nondeterministic"
         made.evidence = _unsteady(made.control)
@@ -289,7 +289,7 @@ def _unsteady(control: str) -> str:
 
 def revealed(
     session: AnySession, case: Case, known: Sequence[Summation] = (), budget: int = 0
-) -> Run:
+) -> CaseRun:
     """Runs ``case`` (its length set), with controls, and reveals and replays every output.
 
     ``budget``: questions that may be spent on certifying them.
@@ -303,7 +303,7 @@ def read_windows(session: AnySession, case: Case) -> np.ndarray:
     return reveal_windows(SessionOperator(session, case))
 
 
-def replays(orders: Orders, operands: Operands) -> np.ndarray:
+def replays(orders: Orders, operands: ContainerOperands) -> np.ndarray:
     """Returns where replaying each output's summation gives the library's bits: (positions,
     filters)."""
     agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
@@ -337,10 +337,10 @@ class Revealer:
         self.summations: list[Summation] = []
         self._orders: dict[Hashable, Orders] = {}
 
-    def _key(self, one: Run) -> Hashable:
+    def _key(self, one: CaseRun) -> Hashable:
         return one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
 
-    def recall(self, one: Run, session: AnySession) -> bool:
+    def recall(self, one: CaseRun, session: AnySession) -> bool:
         """Gives a run the orders kept of its shape, and replays them; False if there are none."""
         known = self._orders.get(self._key(one))
         if known is None or one.refusal:
@@ -349,8 +349,10 @@ class Revealer:
         one.prove(session, replace(known, index=index, replayed=replayed))
         return True
 
-    def reveal(self, one: Run, session: AnySession, wanted: np.ndarray | None = None) -> Run:
-        """Adds a run's orders, as ``Run.reveal`` does."""
+    def reveal(
+        self, one: CaseRun, session: AnySession, wanted: np.ndarray | None = None
+    ) -> CaseRun:
+        """Adds a run's orders, as ``CaseRun.reveal`` does."""
         if one.refusal or one.case.pool:
             return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
@@ -370,7 +372,7 @@ class Revealer:
 
 
 @dataclass(frozen=True, eq=False)
-class Finding(Shapes):
+class Finding(ComparedShapes):
     """A case at two values of an axis, or at one shape that two targets or paddings compute.
 
     ``case`` has all shapes; its weights and bias only say whether there are any. ``x`` (batch,
@@ -396,10 +398,10 @@ class Finding(Shapes):
     ) -> Self:
         """Returns the finding that ``probe explain`` explains for the same words.
         InputError."""
-        return cls.drawn_from(Shapes.named(case, vary, at, against, padding))
+        return cls.drawn_from(ComparedShapes.named(case, vary, at, against, padding))
 
     @classmethod
-    def drawn_from(cls, shapes: Shapes) -> Self:
+    def drawn_from(cls, shapes: ComparedShapes) -> Self:
         """Returns shapes with the case's own operands. InputError: the length is open."""
         case, vary, at, against = shapes.case, shapes.vary, shapes.at, shapes.against
         if shapes.left.length is None:
@@ -443,7 +445,7 @@ class Finding(Shapes):
         if self.vary == "channels" and at is not None:
             known["in_channels"] = max(at, against or at)
         case = Case(**known)
-        largest = Shapes(case, self.vary, at, against, self.padding).larger
+        largest = ComparedShapes(case, self.vary, at, against, self.padding).larger
         shapes = largest.input_shape(), largest.weight_shape
         x, w = (_prefix(*pair) for pair in zip((self.x, self.w), shapes, strict=True))
         b = None

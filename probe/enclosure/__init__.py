@@ -6,7 +6,7 @@ another formula, or other inputs. A result inside is *within rounding*: not refu
 mean that some order gives it.
 """
 
-from probe.enclosure.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, Enclosure, Rounding
+from probe.enclosure.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, Enclosure, RoundingVerdict
 from probe.enclosure.sums import of_operands, of_sums
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "WITHIN",
     "Accuracy",
     "Enclosure",
-    "Rounding",
+    "RoundingVerdict",
     "of_operands",
     "of_sums",
 ]

@@ -15,7 +15,7 @@ WITHIN, BEYOND, UNKNOWN = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Rounding:
+class RoundingVerdict:
     """Counts of differing outputs: whether rounding can be why they differ.
 
     ``explained``: a replay gives the bits of both sides. ``within``: both lie inside the enclosure,
@@ -32,13 +32,15 @@ class Rounding:
     right: int = 0
     flush: int = 0
 
-    def __add__(self, other: Rounding) -> Rounding:
-        return Rounding(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: RoundingVerdict) -> RoundingVerdict:
+        return RoundingVerdict(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
+        )
 
     @classmethod
     def of(
         cls, explained: np.ndarray, left: np.ndarray, right: np.ndarray, flush: np.ndarray
-    ) -> Rounding:
+    ) -> RoundingVerdict:
         """Counts outputs. ``explained``, ``flush``: bool, one an output; ``left``, ``right``: what
         is said of each side, as ``Enclosure.judged`` gives it."""
         out = (left == BEYOND) | (right == BEYOND)

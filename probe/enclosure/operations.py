@@ -20,7 +20,6 @@ import numpy as np
 
 from probe import floats
 from probe.enclosure.sums import bound
-from probe.order.arithmetic import Doubles
 from probe.semantics import (
     Attends,
     Chooses,
@@ -37,6 +36,7 @@ from probe.semantics import (
 )
 from probe.semantics.labels import ZERO, Labels
 from probe.semantics.windows import divisors
+from probe.summation.arithmetic import Doubles
 
 ULPS = 16
 """By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.

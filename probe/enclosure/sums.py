@@ -1,6 +1,6 @@
 """Encloses sums of products: every order, every fusing, every accumulator that is allowed.
 
-Allowed are accumulators in the format of the result or in a wider one of ``WIDER`` (of formats
+Allowed are accumulators in the format of the result or in one of its ``wider`` (of formats
 narrower than float64 also any that is wider than float64, or exact), roundings to nearest, and
 products that are rounded or enter their addition exactly. Operands are not shortened (TF32,
 bfloat16), nothing is flushed.
@@ -24,16 +24,14 @@ import numpy as np
 
 from probe import floats
 from probe.enclosure.enclosure import Enclosure
-from probe.order.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
-from probe.order.orders import Operands
+from probe.summation.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
+from probe.summation.orders import ContainerOperands
 
-WIDER = {
-    "float16": ("float16", "float32", "float64"),
-    "bfloat16": ("bfloat16", "float32", "float64"),
-    "float32": ("float32", "float64"),
-    "float64": ("float64",),
-}
-"""Formats of partial sums that are allowed, by that of the result."""
+
+def allowed(dtype: str) -> tuple[str, ...]:
+    """Returns the formats of partial sums that are allowed, by that of the result."""
+    return (dtype, *floats.FORMATS[dtype].wider)
+
 
 FEW = 7
 """Summands up to which all orders are tried: 966 ways of parting their sets in two."""
@@ -43,7 +41,7 @@ AT_ONCE = 1 << 21
 
 TWICE = 1 + 2.0**-10
 """A rounding by way of a wider format errs by this much more: at most 2**-11 of the first error
-(float64 by way of 64 bits, x87's), and less for all pairs of ``WIDER``."""
+(float64 by way of 64 bits, x87's), and less for all pairs of formats."""
 
 
 @np.errstate(all="ignore")
@@ -64,7 +62,9 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     return Enclosure.joined(parts)
 
 
-def of_operands(given: Operands, positions: np.ndarray, filters: np.ndarray) -> Enclosure | None:
+def of_operands(
+    given: ContainerOperands, positions: np.ndarray, filters: np.ndarray
+) -> Enclosure | None:
     """Returns the enclosure of a case's outputs (position, filter), in their order.
 
     None where the sum is not the output: of pools, and where something is computed behind it.
@@ -88,7 +88,7 @@ def of_operands(given: Operands, positions: np.ndarray, filters: np.ndarray) -> 
 
 
 def _of_product(
-    given: Operands, group: int, positions: np.ndarray, filters: np.ndarray
+    given: ContainerOperands, group: int, positions: np.ndarray, filters: np.ndarray
 ) -> Enclosure | None:
     """Returns the same of finite sums of many products by two matrix products, which cost a
     fraction of listing every product of every output; None where that can't be."""
@@ -101,7 +101,7 @@ def _of_product(
     x = floats.widen(given.columns[group][:, rows], case.dtype)
     w = floats.widen(given.weights[:, columns], case.dtype)
     summands = len(x) + (given.b is not None)
-    tiny = floats.tiny(case.dtype)
+    tiny = floats.flushed_below(case.dtype)
     subnormal = any(((one != 0) & (np.abs(one) < tiny)).any() for one in (x, w))
     sizes, exact = (part[row, column] for part in (np.abs(x).T @ np.abs(w), x.T @ w))
     if given.b is not None:
@@ -155,7 +155,7 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     exact = np.where(lost, np.nan, exact)
     sure = np.where(whole, 0.0, _settled(x, w, bias))
-    tiny = floats.tiny(dtype)
+    tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
     return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
@@ -241,7 +241,7 @@ def _of_few(
     x: Doubles, w: Doubles, bias: Doubles | None, dtype: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the least and the largest result over all orders, fusings and formats."""
-    formats, leaves = WIDER[dtype], len(x)
+    formats, leaves = allowed(dtype), len(x)
     every = leaves + (bias is not None)
     ends: list[np.ndarray] = []
     for least in (True, False):

@@ -30,7 +30,7 @@ TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number o
 SHORT = 1e-3  # s
 
 
-class Piece(NamedTuple):
+class SizedCall(NamedTuple):
     """One call: ``places`` from ``start`` on, padded to ``size``."""
 
     start: int
@@ -38,10 +38,10 @@ class Piece(NamedTuple):
     size: int
 
 
-Plan = tuple[Piece, ...]
+Plan = tuple[SizedCall, ...]
 
 
-class Operation(Protocol):
+class Checkable(Protocol):
     """What is checked at a size."""
 
     key: str
@@ -98,7 +98,7 @@ class Entry:
 class Sizes:
     """One operation with one number of threads: which sizes are in the chosen class."""
 
-    def __init__(self, operation: Operation, entry: Entry, threads: int) -> None:
+    def __init__(self, operation: Checkable, entry: Entry, threads: int) -> None:
         self.operation, self.entry = operation, entry
         self.marks = entry.marks.setdefault(threads, {})
         self.believed = entry.believed.setdefault(threads, set())
@@ -107,7 +107,7 @@ class Sizes:
         self._piece = 0
 
     def mark(self, size: int) -> str:
-        """As ``Operation.mark``, asked once."""
+        """As ``Checkable.mark``, asked once."""
         if size not in self.marks:
             with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
                 self.marks[size] = self.operation.mark(size)
@@ -214,12 +214,12 @@ class Sizes:
     def _plan(self, count: int) -> Plan | None:
         pieces = self.operation.pieces
         if (not pieces or count < 2 * pieces[0]) and self.usable(count):
-            return (Piece(0, count, count),)
+            return (SizedCall(0, count, count),)
         piece = self._largest_piece() if pieces and count > min(pieces) else 0
         if piece and count > piece:
             return self._in_pieces(count, piece)
         if self.usable(count):
-            return (Piece(0, count, count),)
+            return (SizedCall(0, count, count),)
         padded, cut = self._padded(count), self._cut(count)
         ways = [way for way in (padded, cut) if way]
         if ways:
@@ -234,7 +234,7 @@ class Sizes:
         """
         whole = max(1, count // piece - 1)
         rest = count - whole * piece
-        alike = [Piece(number * piece, piece, piece) for number in range(whole)]
+        alike = [SizedCall(number * piece, piece, piece) for number in range(whole)]
         tail = self.plan(rest) if rest else ()
         return None if tail is None else (*alike, *_moved(tail, whole * piece))
 
@@ -260,7 +260,7 @@ class Sizes:
         while high - low > step:
             middle = (low + high) // 2
             low, high = (low, middle) if self.usable(middle) else (middle, high)
-        return (Piece(0, count, high),)
+        return (SizedCall(0, count, high),)
 
     def _cut(self, count: int) -> Plan | None:
         """Returns the largest piece that was found below, and a plan for the rest."""
@@ -269,7 +269,7 @@ class Sizes:
         if below * 4 < count:
             return None
         tail = self.plan(count - below)
-        return None if tail is None else (Piece(0, below, below), *_moved(tail, below))
+        return None if tail is None else (SizedCall(0, below, below), *_moved(tail, below))
 
     def _known(self, count: int) -> list[int]:
         """Returns the largest known size of the class below this one, if there is one."""
@@ -279,7 +279,7 @@ class Sizes:
 
 
 def _moved(plan: Plan, by: int) -> Plan:
-    return tuple(Piece(one.start + by, one.places, one.size) for one in plan)
+    return tuple(SizedCall(one.start + by, one.places, one.size) for one in plan)
 
 
 def _units(plan: Plan) -> int:
@@ -343,7 +343,7 @@ RUNS = 5
 """Calls of a program of which the quickest counts."""
 
 
-class Program(Protocol):
+class BucketProgram(Protocol):
     """What is run at a bucket: an operation of ``classes`` that has a quick check."""
 
     key: str
@@ -382,7 +382,7 @@ class Buckets:
 
     def __init__(
         self,
-        operation: Program,
+        operation: BucketProgram,
         entry: Entry,
         threads: int,
         sizes: Sequence[int],
@@ -495,12 +495,12 @@ class Buckets:
         if not used:
             return None
         if count in used:
-            return (Piece(0, count, count),)
+            return (SizedCall(0, count, count),)
         taken = [used[-1]] * max(0, count // used[-1] - 1)
         taken += self._cheapest(count - sum(taken), used)
         found, start = [], 0
         for size in sorted(taken, reverse=True):
-            found.append(Piece(start, min(size, count - start), size))
+            found.append(SizedCall(start, min(size, count - start), size))
             start += size
         return tuple(found)
 

@@ -20,10 +20,10 @@ from probe.errors import InputError
 from probe.invariant.classes import Plan
 from probe.invariant.programs import (
     Leaf,
-    Output,
-    Program,
+    LibraryProgram,
+    ProgramOutput,
     Rebuild,
-    TensorFlow,
+    TensorFlowProgram,
     aligned,
     decides,
     padded,
@@ -34,7 +34,7 @@ FILES = ".onnx, .tflite, a SavedModel folder"
 KEPT = 8  # sizes of which LiteRT's interpreters are kept
 
 
-class _File(Program):
+class _File(LibraryProgram):
     """A program with named inputs."""
 
     def __init__(self, function: Any, batched: Any, name: str, names: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ class _File(Program):
         self.names = tuple(names)
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
-        """As of ``Program``: arrays in order, by name, or in one dictionary."""
+        """As of ``LibraryProgram``: arrays in order, by name, or in one dictionary."""
         named = args[0] if len(args) == 1 and isinstance(args[0], dict) and not kwargs else kwargs
         order = args if named is kwargs else ()
         given = dict(zip(self.names, order, strict=False)) | named
@@ -70,7 +70,7 @@ class _File(Program):
         return dict(zip(self.names, axes, strict=True))
 
     def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As of ``Program``, of contiguous arrays in the order of the inputs."""
+        """As of ``LibraryProgram``, of contiguous arrays in the order of the inputs."""
         if kwargs or len(args) != len(self.names):
             return None
         told: list[Any] = [self.threads()]
@@ -81,9 +81,9 @@ class _File(Program):
         return tuple(told)
 
     def planned(
-        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
     ) -> Callable[..., Any] | None:
-        """As of ``Program``. None where integers without samples may choose a branch."""
+        """As of ``LibraryProgram``. None where integers without samples may choose a branch."""
         if any(one.axis is None and decides(one.value) for one in leaves):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
@@ -145,11 +145,11 @@ class Onnx(_File):
             self.watched = self._recorder
 
     def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
-        from probe.recorders.onnxruntime import Recorder
+        from probe.recorders.onnxruntime import OnnxRecorder
 
         assert self.content is not None
         given = dict(zip(self.names, values, strict=True))
-        return Recorder(self.content, given, {"threads": str(self.threads())})
+        return OnnxRecorder(self.content, given, {"threads": str(self.threads())})
 
     def _run(self, *values: Any) -> Any:
         return self.session.run(None, dict(zip(self.names, values, strict=True)))
@@ -176,7 +176,7 @@ class Onnx(_File):
         return fixed.pop() if len(sizes) == 1 and fixed else None
 
     def threads(self) -> int:
-        """As of ``Program``; a session keeps those that it was made with."""
+        """As of ``LibraryProgram``; a session keeps those that it was made with."""
         return self.several
 
     def facts(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Onnx(_File):
         }
 
 
-class LiteRT(_File):
+class LiteRTProgram(_File):
     """A .tflite file: an interpreter for each size."""
 
     library, package = "litert", "ai_edge_litert"
@@ -205,10 +205,10 @@ class LiteRT(_File):
         self.watched = self._recorder
 
     def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
-        from probe.recorders.litert import Recorder
+        from probe.recorders.litert import LiteRTRecorder
 
         given = dict(zip(self.names, values, strict=True))
-        return Recorder(self.content, given, {"threads": str(self.threads())})
+        return LiteRTRecorder(self.content, given, {"threads": str(self.threads())})
 
     @property
     def version(self) -> str:
@@ -248,11 +248,11 @@ class LiteRT(_File):
         return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
     def threads(self) -> int:
-        """As of ``Program``; LiteRT's own default is one."""
+        """As of ``LibraryProgram``; LiteRT's own default is one."""
         return self.chosen or 1
 
 
-class OpenCV(_File):
+class OpenCVProgram(_File):
     """A ``cv2.dnn.Net``. Its inputs have to be named where there are several."""
 
     library, package = "opencv", "cv2"
@@ -280,7 +280,7 @@ class OpenCV(_File):
         return {"optimized": bool(cv2.useOptimized())}
 
 
-class SavedModel(TensorFlow):
+class SavedModel(TensorFlowProgram):
     """A signature of a SavedModel folder, called with keywords."""
 
     def __init__(self, path: Path, batched: Any) -> None:
@@ -291,7 +291,7 @@ class SavedModel(TensorFlow):
         super().__init__(held.call, batched, path.name)
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
-        """As of ``Program``: arrays in order, or by name."""
+        """As of ``LibraryProgram``: arrays in order, or by name."""
         if set(kwargs) - set(self.names) or len(args) + len(kwargs) != len(self.names):
             said = ", ".join(kwargs) or f"{len(args)} arrays"
             raise InputError("inputs", said, f"the model has {', '.join(self.names)}", "give these")
@@ -302,7 +302,7 @@ class SavedModel(TensorFlow):
         return leaves, lambda values: (([tf.convert_to_tensor(one) for one in values],), {})
 
 
-def of_file(model: Any, batched: Any, threads: int | None) -> Program | None:
+def of_file(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns the program of a file, of its bytes, or of a session; None: it is none.
     InputError."""
     kind = type(model)
@@ -311,11 +311,11 @@ def of_file(model: Any, batched: Any, threads: int | None) -> Program | None:
         return Onnx(model, batched, None, "session")
     if kind.__module__.startswith("cv2") and hasattr(model, "setInput"):
         _not_here(threads, "net")
-        return OpenCV(model, batched, "net")
+        return OpenCVProgram(model, batched, "net")
     if isinstance(model, bytes):
         name = f"model {hashlib.sha256(model).hexdigest()[:8]}"
         lite = model[4:8] == b"TFL3"
-        return (LiteRT if lite else Onnx)(model, batched, threads, name)  # type: ignore[operator]
+        return (LiteRTProgram if lite else Onnx)(model, batched, threads, name)  # type: ignore[operator]
     if not isinstance(model, str | Path):
         return None
     path = Path(model)
@@ -324,9 +324,9 @@ def of_file(model: Any, batched: Any, threads: int | None) -> Program | None:
     if (path / "saved_model.pb").is_file():
         _not_here(threads, "SavedModel")
         return SavedModel(path, batched)
-    made: dict[str, Callable[[], Program]] = {
+    made: dict[str, Callable[[], LibraryProgram]] = {
         ".onnx": lambda: Onnx(str(path), batched, threads, path.name),
-        ".tflite": lambda: LiteRT(path.read_bytes(), batched, threads, path.name),
+        ".tflite": lambda: LiteRTProgram(path.read_bytes(), batched, threads, path.name),
     }
     if path.suffix.lower() not in made:
         ending = path.suffix or "no ending"

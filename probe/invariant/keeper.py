@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from probe.invariant.classes import Entry, Operation, Plan, Sizes
+from probe.invariant.classes import Checkable, Entry, Plan, Sizes
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, anew
 
@@ -22,7 +22,7 @@ BOUND = (
 LENGTHS = "lengths are part of an operation's shape: along the batch alone"
 
 
-class Rows(Operation, Protocol):
+class CheckedOperation(Checkable, Protocol):
     """An operation as it is checked and as it is run."""
 
     def call(self, samples: Any, parameters: Any) -> Any:
@@ -55,10 +55,10 @@ class Library(Protocol):
         """Returns which settings differ, as name=value; empty: those that choose are the same."""
 
 
-class Known:
+class ReadyOperation:
     """An operation with one number of threads, ready to run."""
 
-    def __init__(self, operation: Rows, sizes: Sizes, keeper: Keeper) -> None:
+    def __init__(self, operation: CheckedOperation, sizes: Sizes, keeper: Keeper) -> None:
         self.sizes, self.keeper = sizes, keeper
         self.run = keeper.library.Runner(operation)
         self.plans = sizes.plans
@@ -146,7 +146,7 @@ class Calls:
         return bool(there) and batch not in there
 
 
-def _named(operation: Rows, threads: int) -> str:
+def _named(operation: CheckedOperation, threads: int) -> str:
     return f"{operation.key} with threads={threads}"
 
 
@@ -162,7 +162,7 @@ class Keeper:
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
         self.batch = max(table.sizes["batch"])
-        self._asked: OrderedDict[str, Rows] = OrderedDict()
+        self._asked: OrderedDict[str, CheckedOperation] = OrderedDict()
         self._settled: set[tuple[str, int]] = set()
         self._own: list[Entry] = []
         self._named: dict[str, str] = {}
@@ -206,7 +206,7 @@ class Keeper:
                 "vectors are kept"
             )
 
-    def limit(self, known: Known, why: str) -> None:
+    def limit(self, known: ReadyOperation, why: str) -> None:
         """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
         key = known.run.operation.key
         if key not in self.report.limited:
@@ -215,7 +215,7 @@ class Keeper:
             self.report.limited[key] = why
             self._note_module(key)
 
-    def limit_lengths(self, known: Known, why: str = LENGTHS) -> None:
+    def limit_lengths(self, known: ReadyOperation, why: str = LENGTHS) -> None:
         """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
         if "length" in self.table.sizes:
             self.limit(known, why)
@@ -231,16 +231,16 @@ class Keeper:
         if self.setting and note not in self.table.notes:
             self.table.notes.append(note)
 
-    def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
+    def known(self, operation: CheckedOperation, axis: str, each: int = 1) -> ReadyOperation:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
         return self.first([operation], axis, each)
 
-    def first(self, ways: Sequence[Rows], axis: str, each: int = 1) -> Known:
+    def first(self, ways: Sequence[CheckedOperation], axis: str, each: int = 1) -> ReadyOperation:
         """As ``known``, of the first way to call it that has a class; of the first if none has."""
         if setting := self.setting:
             for operation in ways:  # a class of its own, by its name
                 operation.key += f" with {setting}"
-        key, found = ways[0].key, list[Known]()
+        key, found = ways[0].key, list[ReadyOperation]()
         if self.calls.another_batch:
             self.leave(key, BOUND, re.sub(r"\d+", "n", key))
         for operation in ways:
@@ -253,14 +253,14 @@ class Keeper:
                 self._drop(other.run.operation)
         return one
 
-    def _drop(self, operation: Rows) -> None:
+    def _drop(self, operation: CheckedOperation) -> None:
         """Takes an operation that is not run out of the table and the report."""
         threads = self.library.threads()
         for name in (operation.key, _named(operation, threads)):
             self.table.entries.pop(name, None)
         self.report.operations.pop((operation.key, threads), None)
 
-    def _known(self, operation: Rows, axis: str, each: int) -> Known:
+    def _known(self, operation: CheckedOperation, axis: str, each: int) -> ReadyOperation:
         with self.lock:
             threads = self.library.threads()
             there = operation.key in self.table.entries
@@ -276,10 +276,10 @@ class Keeper:
                 sizes = self._of_threads(operation, wanted, threads)
             self.remember(operation)
             self.report.operations[operation.key, threads] = operation
-            return Known(operation, sizes, self)
+            return ReadyOperation(operation, sizes, self)
 
     def _of_threads(
-        self, operation: Rows, wanted: tuple[int, str, list[int]], threads: int
+        self, operation: CheckedOperation, wanted: tuple[int, str, list[int]], threads: int
     ) -> Sizes:
         """Returns a class of its own for a number of threads that never gives the chosen bits."""
         name = _named(operation, threads)
@@ -301,7 +301,9 @@ class Keeper:
                 sizes.choose(*wanted)
         return sizes
 
-    def beside(self, operation: Rows, like: Entry, tried: Iterable[int]) -> Sizes | None:
+    def beside(
+        self, operation: CheckedOperation, like: Entry, tried: Iterable[int]
+    ) -> Sizes | None:
         """Another way to the bits of an entry, with the threads there are now.
 
         None: at none of the sizes that are tried does it give them.
@@ -321,7 +323,7 @@ class Keeper:
         self.report.operations[name, threads] = operation
         return sizes
 
-    def remember(self, operation: Rows) -> None:
+    def remember(self, operation: CheckedOperation) -> None:
         """Keeps the operands of the operations that were asked last, and forgets the others'."""
         self._asked[operation.key] = operation
         self._asked.move_to_end(operation.key)
@@ -332,7 +334,11 @@ class Keeper:
             oldest.forget()
 
     def _settle(
-        self, operation: Rows, entry: Entry, wanted: tuple[int, str, list[int]], there: bool
+        self,
+        operation: CheckedOperation,
+        entry: Entry,
+        wanted: tuple[int, str, list[int]],
+        there: bool,
     ) -> None:
         """Chooses the class with the number of threads that there was when the model was made.
 

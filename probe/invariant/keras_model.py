@@ -17,7 +17,7 @@ from probe.invariant.report import Report
 from probe.invariant.samples import Company, Value
 from probe.invariant.table import Table
 from probe.invariant.tensorflow_calls import FORMATS, container
-from probe.invariant.tensorflow_operations import Operators
+from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
 
 
@@ -29,7 +29,7 @@ class Traced(NamedTuple):
     packed: Any
 
 
-class Invariant(keras.Model):
+class InvariantKeras(keras.Model):
     """A model with the layers and weights of another, run operation by operation.
 
     Called eagerly, or in ``predict``, it gives the same bits for a sample at every batch. In a
@@ -40,7 +40,7 @@ class Invariant(keras.Model):
         super().__init__(name=inner.name, dtype=inner.dtype_policy)
         self.inner, self.trainable = inner, False
         self._keeper, self._company = keeper, Company(keeper, how=FIRST)
-        self._operators, self._traced = dict[Any, Operators](), dict[Any, Traced]()
+        self._operators, self._traced = dict[Any, TensorFlowOperations](), dict[Any, Traced]()
         self._done: set[Any] = set()
         self.run_eagerly, self.jit_compile, self.built = True, False, True
 
@@ -75,7 +75,7 @@ class Invariant(keras.Model):
         settings, name = tensorflow_calls.settings(), traced.function.name.decode()
         operators = self._operators.get(settings)
         if operators is None:
-            operators = self._operators[settings] = Operators(self._keeper)
+            operators = self._operators[settings] = TensorFlowOperations(self._keeper)
             self._keeper.note_setting()
         given = [*flat, *traced.captured]
         follows = tuple(at < len(flat) for at in range(len(given)))
@@ -176,13 +176,13 @@ def made(
             why = "it has no weights yet, since it has never been called"
             raise InputError("model", model.name, why, "call it once, or give an example")
         model(given[0], training=False)
-    found = Invariant(model, keeper)
+    found = InvariantKeras(model, keeper)
     if example is not None:
         _compare(model, found, given[0], keeper)
     return found, keeper.report
 
 
-def _compare(model: Any, found: Invariant, example: Any, keeper: Keeper) -> None:
+def _compare(model: Any, found: InvariantKeras, example: Any, keeper: Keeper) -> None:
     """Runs the example; notes whether the plain model's bits at the largest batch are kept."""
     answer, held = found(example), example
     if keeper.table.like != "largest":

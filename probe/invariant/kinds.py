@@ -20,21 +20,21 @@ from probe.semantics.contract import Shapes
 from probe.semantics.labels import Labels, joined, tag
 
 
-class Kind(Enum):
+class OperationKind(Enum):
     """``EITHER``: exact but for the sign of zeros. ``SOME``: neither of the others says enough."""
 
     EXACT, EITHER, PLACE, SOME = range(4)
 
 
-def kind_of(meaning: Meaning) -> Kind:
+def kind_of(meaning: Meaning) -> OperationKind:
     """Returns what an operation is, by what it computes."""
     if isinstance(meaning, Unknown):
-        return Kind.SOME
+        return OperationKind.SOME
     if meaning.rounds is not None:
         parts = meaning.parts() or (meaning,)
         either = any(functions.of(one.word).either for one in parts)
-        return Kind.EITHER if either else Kind.EXACT
-    return Kind.PLACE if isinstance(meaning, Each) else Kind.SOME
+        return OperationKind.EITHER if either else OperationKind.EXACT
+    return OperationKind.PLACE if isinstance(meaning, Each) else OperationKind.SOME
 
 
 def exact_throughout(function: Callable[[], Any]) -> bool:
@@ -50,7 +50,7 @@ def exact_throughout(function: Callable[[], Any]) -> bool:
     found: list[Any] = []
     of_function(function).record(found.append)
     return all(
-        kind_of(one.meaning) in (Kind.EXACT, Kind.EITHER)
+        kind_of(one.meaning) in (OperationKind.EXACT, OperationKind.EITHER)
         or (isinstance(one.meaning, Each) and functions.of(one.meaning.word).rounds == 0)
         for one in found
     )

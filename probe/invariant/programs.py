@@ -19,7 +19,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.invariant.classes import Piece, Plan
+from probe.invariant.classes import Plan, SizedCall
 from probe.machine import cores
 
 HOW = "give batched= an axis or None for each argument, as jax.vmap's in_axes: batched=(None, 0)"
@@ -35,7 +35,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Output:
+class ProgramOutput:
     """An output: its samples lie along ``axis``, ``each`` entries a sample."""
 
     axis: int
@@ -51,7 +51,7 @@ class Output:
 Rebuild = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-class Program:
+class LibraryProgram:
     """A function of NumPy's arrays, and what other libraries do differently.
 
     ``batched``: an axis or None for each positional argument (one of a nested argument holds for
@@ -81,7 +81,7 @@ class Program:
         return None
 
     def planned(
-        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
     ) -> Callable[..., Any] | None:
         """Returns what runs further calls of the signature of this one; None: nothing is quicker.
 
@@ -226,7 +226,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
     return made
 
 
-def padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
+def padded(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     """Some samples, and copies of their first behind them; contiguous, where a vector begins."""
     start, places, size = piece
     before = (slice(None),) * axis
@@ -248,7 +248,7 @@ def _nested(value: Any) -> str:
     return f"{getattr(value, 'dtype', type(value).__name__)}{getattr(value, 'shape', '')}"
 
 
-class _Hole:
+class _LeafHole:
     """Where a leaf stood."""
 
 
@@ -262,11 +262,11 @@ def taken(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
         made = [taken(one, at, leaves) for one, at in zip(value, each, strict=True)]
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     leaves.append(Leaf(value, axis))
-    return _Hole
+    return _LeafHole
 
 
 def _put(shape: Any, values: Iterator[Any]) -> Any:
-    if shape is _Hole:
+    if shape is _LeafHole:
         return next(values)
     if isinstance(shape, Mapping):
         return {name: _put(one, values) for name, one in shape.items()}
@@ -287,7 +287,7 @@ def _names(function: Callable[..., Any], count: int) -> list[str]:
 # are imported where they are used.
 
 
-class Jax(Program):
+class JaxProgram(LibraryProgram):
     """A function of JAX under ``jax.jit``, unless it is compiled already."""
 
     library, package = "jax", "jax"
@@ -301,11 +301,11 @@ class Jax(Program):
         self._array, self._config = type(jax.numpy.zeros(())), jax.config
 
     def at(self, size: int) -> Callable[..., Any]:
-        """As of ``Program``: JAX keeps a compiled program for each shape."""
+        """As of ``LibraryProgram``: JAX keeps a compiled program for each shape."""
         return self.compiled
 
     def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As of ``Program``. InputError: it is called while JAX traces another function."""
+        """As of ``LibraryProgram``. InputError: it is called while JAX traces another function."""
         values, shape = self._flatten((args, kwargs))
         told: list[Any] = [shape, self.threads()]
         for one in values:
@@ -324,10 +324,10 @@ class Jax(Program):
         return tuple(told)
 
     def planned(
-        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
     ) -> Callable[..., Any] | None:
-        """As of ``Program``. What pads, cuts and joins is compiled apart: fused with the function,
-        it would change bits. None where integers without samples may choose a branch.
+        """As of ``LibraryProgram``. What pads, cuts and joins is compiled apart: fused with the
+        function, it would change bits. None where integers without samples may choose a branch.
         """
         import jax
 
@@ -380,7 +380,7 @@ class Jax(Program):
         return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """As of ``Program``; JAX's arrays are."""
+        """As of ``LibraryProgram``; JAX's arrays are."""
         return super().whole(value, axis) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
@@ -390,7 +390,7 @@ class Jax(Program):
         return leaves, lambda values: jax.tree.unflatten(shape, values)
 
     def told(self, value: Any) -> Any:
-        """As of ``Program``; of weights in any container of JAX."""
+        """As of ``LibraryProgram``; of weights in any container of JAX."""
         import jax
 
         if self.holds(value):
@@ -399,7 +399,7 @@ class Jax(Program):
         return str(shape), tuple((np.shape(one), str(getattr(one, "dtype", one))) for one in leaves)
 
 
-def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Piece) -> list[Any]:
+def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: SizedCall) -> list[Any]:
     """Some samples of each array, and copies of their first behind them."""
     from jax import lax
     from jax import numpy as jnp
@@ -415,7 +415,7 @@ def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Piece
     return made
 
 
-def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[Output]) -> Any:
+def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[ProgramOutput]) -> Any:
     """Returns the answers of all pieces as one, without those of the copies."""
     import jax
     from jax import lax
@@ -434,7 +434,7 @@ def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[Output]) -> Any:
     return jax.tree.unflatten(shape, made)
 
 
-class _Data(Program):
+class _Data(LibraryProgram):
     """Functions whose arguments are data: all arrays of one leading size carry samples."""
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
@@ -454,7 +454,7 @@ class _Data(Program):
         return [of(one) for one in args], {name: of(one) for name, one in kwargs.items()}
 
 
-class TensorFlow(_Data):
+class TensorFlowProgram(_Data):
     """A ``tf.function``, or a signature of a SavedModel."""
 
     library, package = "tensorflow", "tensorflow"
@@ -502,7 +502,7 @@ class TensorFlow(_Data):
         return tf.constant(array.view(kind) if dtype == "bfloat16" else array)
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """As of ``Program``; a plain array would be a part of the graph, a new one each time."""
+        """As of ``LibraryProgram``; a plain array would be part of the graph, a new one a call."""
         return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
@@ -512,7 +512,7 @@ class TensorFlow(_Data):
         return leaves, lambda values: tf.nest.pack_sequence_as(result, list(values))
 
 
-class Torch(_Data):
+class TorchProgram(_Data):
     """A module or function that ``torch.compile`` compiled, compiled anew for each bucket.
 
     PyTorch keeps compiled programs with a function's code, and may take one of variable sizes for
@@ -605,7 +605,7 @@ class Torch(_Data):
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
     def whole(self, value: Any, axis: int | None) -> Any:
-        """As of ``Program``: with the strides and the alignment that the checked ones have."""
+        """As of ``LibraryProgram``: with the strides and alignment that the checked ones have."""
         from probe.invariant.torch_calls import laid, misplaced
 
         if axis is None:
@@ -619,7 +619,7 @@ class Torch(_Data):
         return leaves, lambda values: tree.tree_unflatten(list(values), shape)
 
 
-def of_function(model: Any, batched: Any) -> Program | None:
+def of_function(model: Any, batched: Any) -> LibraryProgram | None:
     """Returns the program of a function; None where it is none that is run whole.
 
     Functions of plain Python are JAX's or NumPy's: see ``settled``.
@@ -630,22 +630,24 @@ def of_function(model: Any, batched: Any) -> Program | None:
     if kind.__name__ == "OptimizedModule" or (
         routine and hasattr(model, "_torchdynamo_orig_callable")
     ):
-        return Torch(model, batched)
+        return TorchProgram(model, batched)
     if module.startswith("tensorflow.") and hasattr(model, "function_spec"):
-        return TensorFlow(model, batched, str(getattr(model, "name", "") or "function"))
+        return TensorFlowProgram(model, batched, str(getattr(model, "name", "") or "function"))
     if module.partition(".")[0] in ("jax", "jaxlib") and hasattr(model, "lower"):
-        return Jax(model, batched)
+        return JaxProgram(model, batched)
     plain = routine or module == "functools"
     return _Undecided(model, batched) if plain else None
 
 
-class _Undecided(Program):
+class _Undecided(LibraryProgram):
     """A function of plain Python: its first answer says whose it is."""
 
     library = ""
 
 
-def settled(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+def settled(
+    program: LibraryProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> LibraryProgram:
     """Returns the program with its library, found by one call. InputError: it is no library's."""
     if program.library:
         return program
@@ -657,9 +659,9 @@ def settled(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         values = [one.value for one in answer]
         of_jax = _of_jax(values)
     if of_jax:
-        return Jax(program.function, program.batched, program.name)
+        return JaxProgram(program.function, program.batched, program.name)
     if values and all(isinstance(one, np.ndarray | np.generic) for one in values):
-        return Program(program.function, program.batched, program.name)
+        return LibraryProgram(program.function, program.batched, program.name)
     found = ", ".join(sorted({type(one).__name__ for one in values})) or "nothing"
     todo = "give a function of JAX's or NumPy's arrays, a tf.function, or a torch.nn.Module"
     raise InputError("model", program.name, f"it returns {found}", todo)

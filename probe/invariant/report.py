@@ -20,8 +20,8 @@ from probe.errors import ProbeError
 from probe.invariant.classes import Entry
 from probe.invariant.table import Table
 from probe.launch import InlineSession
-from probe.order import certificate
-from probe.order.orders import Orders, reveal
+from probe.summation import certificate
+from probe.summation.orders import Orders, reveal
 from probe.target import Target
 
 AT_MOST = 32  # the size of the larger call
@@ -41,7 +41,7 @@ class NotInvariant(ProbeError):
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One operation. ``sizes``: how many were checked; ``usable``: how many are in the class."""
 
     operation: str
@@ -73,17 +73,17 @@ class Report:
         self.modules: dict[str, list[str]] = {}
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ReportRow]:
         """Returns one for each operation and number of threads."""
         return list(self._rows())
 
-    def _rows(self) -> Iterable[Row]:
+    def _rows(self) -> Iterable[ReportRow]:
         for key, entry in self.table.entries.items():
             for threads, marks in entry.marks.items():
                 usable = [size for size, mark in marks.items() if mark and mark == entry.chosen]
                 told = entry.certified.get(str(threads), "")
                 least = min(usable, default=0)
-                yield Row(key, threads, len(marks), len(usable), least, told)
+                yield ReportRow(key, threads, len(marks), len(usable), least, told)
 
     @property
     def complete(self) -> bool:

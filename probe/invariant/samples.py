@@ -24,7 +24,7 @@ from probe import floats, operands, ulp
 from probe.errors import InputError
 from probe.invariant.keeper import Keeper
 from probe.invariant.programs import HOW as AXES
-from probe.invariant.programs import Output
+from probe.invariant.programs import ProgramOutput
 from probe.invariant.report import NotInvariant
 from probe.invariant.telling import spread
 
@@ -175,7 +175,7 @@ def _of_input(told: Any) -> bool:
     return all(isinstance(one, int | float) for one in values)
 
 
-def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Output:
+def output_of(number: int, here: Any, size: int, there: Any, other: int) -> ProgramOutput:
     """Returns where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
     (mine, dtype), (yours, _) = here, there
     if len(mine) == len(yours):
@@ -183,7 +183,7 @@ def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Outp
             if n % size == 0 and m % other == 0 and n // size == m // other and n:
                 rest = [a for a in range(len(mine)) if a != axis and mine[a] != yours[a]]
                 if not rest and n != m:
-                    return Output(axis, n // size, dtype)
+                    return ProgramOutput(axis, n // size, dtype)
     why = f"output {number} has shape {list(mine)} for {size} samples, {list(yours)} for {other}"
     raise InputError("model", why, "no axis of it has an entry for each sample", AXES)
 
@@ -311,14 +311,14 @@ class Company:
 
     def _read(
         self, axes: Axes, given: Sequence[Value], answer: Sequence[Value], run: Run
-    ) -> tuple[Axes, Found]:
+    ) -> tuple[Axes, SampleReading]:
         """Returns which arguments carry samples, and whether these keep their bits."""
         shapes = [value.shape for value, _ in given]
         if self.named is not None:
             return axes, self._tried(given, axes, answer, run, FULL)
-        held: tuple[Axes, Found] | None = None
+        held: tuple[Axes, SampleReading] | None = None
         for size in sizes(shapes):
-            axes, found = (), Found("", False, False, [])
+            axes, found = (), SampleReading("", False, False, [])
             for axes in guesses(shapes, size):
                 found = self._tried(given, axes, answer, run, BRIEF if held else FULL)
                 if found.ran:
@@ -330,7 +330,7 @@ class Company:
             elif found.along and (found.left or not found.why):
                 both = f"{sizes(shapes)[0]} and {size} entries"
                 why = f"arguments have {both}, and either may be the samples; {self.how}"
-                return axes, Found(why, False, False, [])
+                return axes, SampleReading(why, False, False, [])
         assert held is not None
         return held
 
@@ -357,13 +357,13 @@ class Company:
         answer: Sequence[Value],
         run: Run,
         companies: Sequence[Beside],
-    ) -> Found:
+    ) -> SampleReading:
         with self.keeper.calls.trying() as left:
             found = refuted(run, given, axes, answer, companies, self.how)
         return found._replace(left=left)
 
 
-class Found(NamedTuple):
+class SampleReading(NamedTuple):
     """What came of a way to read the arguments. ``why``: samples don't keep their bits; or empty.
 
     ``ran``: the model takes single samples. ``along``: a result has an axis of samples. ``left``:
@@ -405,14 +405,14 @@ def refuted(
     answer: Sequence[Value],
     companies: Sequence[Beside] = FULL,
     how: str = HOW,
-) -> Found:
+) -> SampleReading:
     """Returns whether samples along these axes keep their bits in all company that is tried.
 
     ``answer``: of the call as it was given. Without ``companies`` its last sample alone is asked.
     """
 
-    def found(why: str, ran: bool = True) -> Found:
-        return Found(f"{why}; {how}" if why else "", ran, along, [])
+    def found(why: str, ran: bool = True) -> SampleReading:
+        return SampleReading(f"{why}; {how}" if why else "", ran, along, [])
 
     along = False
     shapes = [value.shape for value, _ in given]

@@ -79,7 +79,7 @@ def products(
     return x, w, b
 
 
-class Rows(ABC):
+class IndependentRows(ABC):
     """An operation whose samples, along axis 0, have nothing to do with each other.
 
     ``key`` says all that decides its bits but the number of samples.
@@ -97,11 +97,11 @@ class Rows(ABC):
 
     @abstractmethod
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``."""
+        """As ``classes.Checkable.mark``."""
 
     @abstractmethod
     def ready(self, size: int) -> Callable[[], Any]:
-        """As ``classes.Operation.ready``."""
+        """As ``classes.Checkable.ready``."""
 
     @property
     def kept(self) -> int:
@@ -131,7 +131,7 @@ class Tools(NamedTuple):
     container: Callable[[Any], tuple[np.ndarray, str]]
 
 
-class Asked(Rows):
+class TestedRows(IndependentRows):
     """Rows that are asked with sets of telling operands."""
 
     sets = SETS
@@ -163,7 +163,7 @@ class Asked(Rows):
         return lambda: self.call(samples, parameters)
 
 
-class Samples(Asked):
+class IndependentSamples(TestedRows):
     """Any function of samples along axis 0, whose shapes and options are in its name.
 
     ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.

@@ -21,7 +21,7 @@ from probe import floats, ulp
 from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan, digest
-from probe.invariant.telling import SETS, Rows, Tensors, products, spread
+from probe.invariant.telling import SETS, IndependentRows, Tensors, products, spread
 from probe.recorders.tensorflow_values import array, run, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
@@ -88,19 +88,19 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
-class Asked(telling.Asked):
-    """As ``telling.Asked``, of TensorFlow."""
+class TensorFlowTestedRows(telling.TestedRows):
+    """As ``telling.TestedRows``, of TensorFlow."""
 
     tools = telling.Tools(FORMATS, tensor, repeated, container)
 
 
-class Samples(telling.Samples, Asked):
-    """As ``telling.Samples``, of TensorFlow. ``variables``: their handles are among ``held``."""
+class TensorFlowSamples(telling.IndependentSamples, TensorFlowTestedRows):
+    """As ``telling.IndependentSamples``, of TensorFlow. ``variables``: handles among ``held``."""
 
     variables: Sequence[Any] = ()
 
 
-class Product(Asked):
+class MatrixProduct(TensorFlowTestedRows):
     """Rows times a matrix: w (channels, filters), or (filters, channels) if it is ``turned``."""
 
     def __init__(self, channels: int, filters: int, dtype: Any, turned: bool) -> None:
@@ -122,7 +122,7 @@ class Product(Asked):
         return Case("dense", in_channels=self.channels, filters=self.filters, dtype=dtype)
 
 
-class Contraction(Asked):
+class Contraction(TensorFlowTestedRows):
     """Sums of products of two operands, by letters: ``labels`` of both and of the outcome.
 
     Letters that only the operands have are added over. ``paired``: both operands have samples, and
@@ -146,7 +146,7 @@ class Contraction(Asked):
         self.paired, self.function = paired, function
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``: the products of each outcome cancel."""
+        """As ``TensorFlowTestedRows.drawn``: the products of each outcome cancel."""
         one, two, out = self.labels
         sizes = {
             letter: size
@@ -179,7 +179,7 @@ def _spread_out(
     return np.broadcast_to(opened, shape)
 
 
-class Convolution(Asked):
+class TensorFlowConvolution(TensorFlowTestedRows):
     """A convolution of one spatial size, channels last: samples are those of the batch.
 
     ``op``: TensorFlow's name of it; ``words``: its attributes. ``sizes``: of one transposed sample.
@@ -224,7 +224,7 @@ class Convolution(Asked):
         return run(self.op, given, self.attributes, 1)[0]
 
     def case(self) -> Case | None:
-        """As ``Rows.case``: of those that keep to the words of ``Case``."""
+        """As ``IndependentRows.case``: of those that keep to the words of ``Case``."""
         rank, padding = len(self.shape) - 1, _word(self.words.get("padding"))
         if self.op != "Conv2D" or padding not in ("SAME", "VALID"):
             return None
@@ -247,7 +247,7 @@ NAMED = ("strides", "dilations", "padding", "explicit_paddings")
 """The attributes that are part of a convolution's name."""
 
 
-class ByPlace(Rows):
+class TensorFlowByPlace(IndependentRows):
     """A function of one element, such as tanh: its bits may change with the place in a vector.
 
     It is called on flat tensors, ``inputs`` of them. The values that are held at places are zeros
@@ -313,7 +313,7 @@ class ByPlace(Rows):
         return lambda: self.function(*(half,) * self.inputs)
 
 
-class Softmax(Samples):
+class Softmax(TensorFlowSamples):
     """A softmax of rows, whose exponentials are computed in vectors and tails too.
 
     The numbers of a row are those whose exponentials show the difference, below the largest; there
@@ -333,7 +333,7 @@ class Softmax(Samples):
 @cache
 def _exponents(dtype: Any) -> Any:
     """Negative numbers, those first whose exponential one element alone sees differently."""
-    told = ByPlace("Exp", dtype, tf.exp)._told()
+    told = TensorFlowByPlace("Exp", dtype, tf.exp)._told()
     below = tf.boolean_mask(told, told < -0.01)
     return tf.cast(-np.arange(1, 20) / 7, dtype) if len(below) < 2 else below
 
@@ -360,7 +360,7 @@ def _said(value: Any) -> str:
 class Runner:
     """Calls an operation by plans."""
 
-    def __init__(self, operation: Rows) -> None:
+    def __init__(self, operation: IndependentRows) -> None:
         self.operation = operation
         self._places: dict[tuple[int, int, int], Any] = {}
 

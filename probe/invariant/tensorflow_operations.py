@@ -12,18 +12,18 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
-from probe.invariant.keeper import Keeper, Known
-from probe.invariant.kinds import Kind, apart, kind_of
+from probe.invariant.keeper import Keeper, ReadyOperation
+from probe.invariant.kinds import OperationKind, apart, kind_of
 from probe.invariant.telling import spread
 from probe.invariant.tensorflow_calls import (
     FORMATS,
-    ByPlace,
     Contraction,
-    Convolution,
-    Product,
-    Rows,
-    Samples,
+    IndependentRows,
+    MatrixProduct,
     Softmax,
+    TensorFlowByPlace,
+    TensorFlowConvolution,
+    TensorFlowSamples,
     reshaped,
     tensor,
 )
@@ -34,12 +34,12 @@ from probe.recorders.tensorflow_graphs import (
     LOOPS,
     READS,
     SHAPES,
-    Graph,
-    Node,
+    FunctionGraph,
+    FunctionNode,
     traced,
 )
 from probe.recorders.tensorflow_table import meaning
-from probe.recorders.tensorflow_values import Ran, array, kind, run, sizes, structure
+from probe.recorders.tensorflow_values import RanOperation, array, kind, run, sizes, structure
 from probe.semantics import Each, Meaning, Reduces, of_complex
 from probe.semantics.call import Call
 
@@ -51,16 +51,16 @@ BATCH = "both of its operands depend on the batch, and neither along its first a
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 
 
-class Operators:
+class TensorFlowOperations:
     """One model's operations, by the nodes that call them."""
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
-        self.kept: dict[Any, Known] = {}
+        self.kept: dict[Any, ReadyOperation] = {}
         self.samples = 1
         self._first: dict[int, tuple[Any, ...]] = {}
-        self.program = Program(self.handler)
-        self.own: dict[str, Callable[[Node, tuple[bool, ...]], Handler | None]] = {
+        self.program = FunctionRunner(self.handler)
+        self.own: dict[str, Callable[[FunctionNode, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
             "Einsum": self._einsum,
             **dict.fromkeys(MATRICES, self._matrices),
@@ -70,7 +70,7 @@ class Operators:
             **dict.fromkeys(SOFTMAX, self._softmax),
         }
 
-    def handler(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+    def handler(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """Returns what runs a node.
         ``follows``: which of its inputs depend on the model's inputs."""
         handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
@@ -81,7 +81,7 @@ class Operators:
             return self._derived(node, follows)
         return make(node, follows) or self._plain(node, UNKNOWN)
 
-    def _derived(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+    def _derived(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """Finds out what a node is when it first runs, by what it computes."""
         chosen: list[Handler] = []
         as_it_is = once(node)
@@ -95,28 +95,28 @@ class Operators:
         return handler
 
     def _chosen(
-        self, node: Node, follows: tuple[bool, ...], read: list[Any], found: list[Any]
+        self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any], found: list[Any]
     ) -> Handler:
         computes, _ = _described(node, read, found)
         which, element = kind_of(computes), isinstance(computes, Each)
         left = self._plain(node, UNKNOWN)
         given = [one.dtype for one, along in zip(read, follows, strict=True) if along]
         if node.op == CONVERTED or not all(one in FORMATS for one in given):
-            exact = node.op == CONVERTED or which in (Kind.EXACT, Kind.EITHER)
+            exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
             return once(node) if exact else left
-        if which is Kind.EITHER and element:
+        if which is OperationKind.EITHER and element:
             return self._element(node, follows)
-        if which in (Kind.EXACT, Kind.EITHER):
+        if which in (OperationKind.EXACT, OperationKind.EITHER):
             return once(node)
         if len(found) != 1 or found[0].dtype not in FORMATS:
             return left
-        if which is Kind.PLACE:
+        if which is OperationKind.PLACE:
             return left if follows.count(True) > 1 else self._element(node, follows)
         if isinstance(computes, Reduces):
             return self._reduction(node)
         return self._along(node, follows) if self._apart(node, follows, read) else left
 
-    def _apart(self, node: Node, follows: tuple[bool, ...], read: list[Any]) -> bool:
+    def _apart(self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any]) -> bool:
         """Whether a node works on each sample by itself."""
         if any(along and not one.shape.rank for one, along in zip(read, follows, strict=True)):
             return False
@@ -133,7 +133,7 @@ class Operators:
         shapes = [sizes(two[n]) for n in _read(node, two)]
         return apart(computes, shapes, call.gives, carries)
 
-    def _plain(self, node: Node, why: str) -> Handler:
+    def _plain(self, node: FunctionNode, why: str) -> Handler:
         """Runs a node as it is, and reports it if there are floating-point numbers in it."""
         as_it_is = once(node)
 
@@ -153,12 +153,12 @@ class Operators:
 
     def _known(
         self,
-        node: Node,
+        node: FunctionNode,
         key: tuple[Any, ...],
-        make: Callable[[], Rows],
+        make: Callable[[], IndependentRows],
         count: int = 0,
         axis: str = "batch",
-    ) -> Known:
+    ) -> ReadyOperation:
         """An operation by what it is called with; ``count``: its places now, along ``axis``.
 
         The batch alone is open, so what a node is called with may not change.
@@ -173,7 +173,7 @@ class Operators:
 
     # sums of products
 
-    def _matmul(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _matmul(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words = words_of(node)
         if follows[1] or words.get("transpose_a") or not known_format(words):
             return None
@@ -187,7 +187,7 @@ class Operators:
             known = self._known(
                 node,
                 ("matmul", channels, filters, x.dtype, turned),
-                lambda: Product(channels, filters, x.dtype, turned),
+                lambda: MatrixProduct(channels, filters, x.dtype, turned),
                 len(x),
                 "rows",
             )
@@ -195,7 +195,7 @@ class Operators:
 
         return handler
 
-    def _matrices(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _matrices(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words = words_of(node)
         if not known_format({"T": words.get("T", words.get("Ta"))}):
             return None
@@ -209,7 +209,7 @@ class Operators:
 
         return self._contraction(node, follows, labels)
 
-    def _einsum(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _einsum(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words = words_of(node)
         equation = words["equation"]
         text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
@@ -224,7 +224,7 @@ class Operators:
 
     def _contraction(
         self,
-        node: Node,
+        node: FunctionNode,
         follows: tuple[bool, ...],
         labels: Callable[[int, int], tuple[str, str, str] | None],
     ) -> Handler:
@@ -270,7 +270,7 @@ class Operators:
 
         return handler
 
-    def _convolution(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _convolution(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words, back = words_of(node), node.op in TRANSPOSED
         where = 2 if back else 0
         if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
@@ -286,7 +286,7 @@ class Operators:
             known = self._known(
                 node,
                 (node.op, *shapes, x.dtype, sizes, *map(str, node.attributes)),
-                lambda: Convolution(node.op, *shapes, x.dtype, node.attributes, sizes),
+                lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.attributes, sizes),
                 len(x),
             )
             self.keeper.limit_lengths(known)
@@ -296,17 +296,17 @@ class Operators:
 
     # samples
 
-    def _normalised(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _normalised(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         words = words_of(node)
         if any(follows[1:]) or words.get("is_training") or not channels_last(words):
             return None
         return self._along(node, follows)
 
-    def _compiled(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _compiled(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         """A function that XLA compiles: Keras' grouped convolutions alone keep samples apart."""
         return self._along(node, follows) if convolves(words_of(node)["f"]) else None
 
-    def _along(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+    def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
         extra = (
             (digest_of(words_of(node)["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
@@ -336,11 +336,13 @@ class Operators:
 
             sizes = tuple(map(size_of, rest))
 
-            def make() -> Samples:
+            def make() -> TensorFlowSamples:
                 positive = node.op in NORMALISED
                 held = [spread_parameter(one, at, positive) for at, one in enumerate(rest)]
                 said = " ".join([name, *(f"({size})" for size in sizes)])
-                made = Samples(said, shapes, xs[0].dtype, function, tuple(one for one, _ in held))
+                made = TensorFlowSamples(
+                    said, shapes, xs[0].dtype, function, tuple(one for one, _ in held)
+                )
                 made.variables = [variable for _, variable in held]
                 return made
 
@@ -351,7 +353,7 @@ class Operators:
 
         return handler
 
-    def _reduction(self, node: Node) -> Handler:
+    def _reduction(self, node: FunctionNode) -> Handler:
         words = words_of(node)
         name, attributes = node.op, tuple(node.attributes)
         as_it_is, left = once(node), self._plain(node, "it adds over the batch")
@@ -374,7 +376,7 @@ class Operators:
             known = self._known(
                 node,
                 (name, shape, which, x.dtype, words.get("keep_dims")),
-                lambda: Samples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
+                lambda: TensorFlowSamples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
                 math.prod(tuple(x.shape)[: axes[0]]) if trailing else len(x),
                 "rows" if trailing and axes[0] > 1 else "batch",
             )
@@ -385,7 +387,7 @@ class Operators:
 
         return handler
 
-    def _softmax(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+    def _softmax(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         if not known_format(words_of(node)):
             return None
         as_it_is = once(node)
@@ -408,7 +410,7 @@ class Operators:
 
     # functions by place
 
-    def _element(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+    def _element(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """A function by place of one operand or two, of which one may be a single number."""
         as_it_is, left = once(node), self._plain(node, UNKNOWN)
         name, places = node.op, [at for at, along in enumerate(follows) if along]
@@ -432,7 +434,7 @@ class Operators:
             known = self._known(
                 node,
                 (told, xs[0].dtype, len(xs)),
-                lambda: ByPlace(told, xs[0].dtype, function, len(xs)),
+                lambda: TensorFlowByPlace(told, xs[0].dtype, function, len(xs)),
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
             return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
@@ -440,16 +442,16 @@ class Operators:
         return handler
 
 
-def _read(node: Node, read: Sequence[Any]) -> list[int]:
+def _read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     """Returns the numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
     return [n for n, one in enumerate(read) if n not in says and not kind(one).unread]
 
 
-def _described(node: Node, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
+def _described(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
     """Returns what a node computes that has run, and its call as a table is asked."""
     given = [n for n, one in enumerate(found) if not kind(one).unread]
-    call = Ran(node.op, read, node.attributes, found, _read(node, read), given).call([])
+    call = RanOperation(node.op, read, node.attributes, found, _read(node, read), given).call([])
     computes = meaning(call)
     complex_ = any(one.dtype.is_complex for one in (*read, *found))
     return of_complex(computes) if complex_ else computes, call
@@ -476,7 +478,7 @@ MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 """Operations that have classes of their own here."""
 
 
-def words_of(node: Node) -> dict[str, Any]:
+def words_of(node: FunctionNode) -> dict[str, Any]:
     return dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
 
 
@@ -493,7 +495,7 @@ def channels_last(words: dict[str, Any]) -> bool:
 TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "config_proto")
 
 
-def extra_of(node: Node) -> list[Any]:
+def extra_of(node: FunctionNode) -> list[Any]:
     """Attributes that decide what is computed, besides types."""
     words = words_of(node)
     return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
@@ -512,11 +514,11 @@ def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
     return all(part[:1] == first if along else first not in part for part, along in each)
 
 
-def called_name(node: Node) -> str:
+def called_name(node: FunctionNode) -> str:
     return str(words_of(node)["f"]) if node.op in CALLS else node.op
 
 
-def attributes_of(node: Node) -> tuple[Any, ...]:
+def attributes_of(node: FunctionNode) -> tuple[Any, ...]:
     if node.op not in CALLS:
         return tuple(node.attributes)
     pairs = context.context().function_call_options.as_attrs().items()
@@ -593,7 +595,7 @@ KEPT, SMALL = 64, 1 << 16
 """Shapes of which a node's value is kept, if it has few numbers: else that of one."""
 
 
-class Step(NamedTuple):
+class NodeStep(NamedTuple):
     """One node. ``reads``: of which nodes which outputs; ``last``: nodes not read any more."""
 
     name: str
@@ -602,19 +604,19 @@ class Step(NamedTuple):
     last: tuple[str, ...]
 
 
-class Program:
+class FunctionRunner:
     """Runs functions by name. ``choose(node, follows)`` says what runs a node.
 
     ``follows``: for each input of the node, whether it depends on the inputs of the model.
     """
 
-    def __init__(self, choose: Callable[[Node, tuple[bool, ...]], Handler]) -> None:
+    def __init__(self, choose: Callable[[FunctionNode, tuple[bool, ...]], Handler]) -> None:
         self.choose = choose
-        self._graphs: dict[str, Graph] = {}
-        self._steps: dict[tuple[str, tuple[bool, ...]], list[Step]] = {}
+        self._graphs: dict[str, FunctionGraph] = {}
+        self._steps: dict[tuple[str, tuple[bool, ...]], list[NodeStep]] = {}
         self._constants: dict[str, dict[str, list[Any]]] = {}
 
-    def graph(self, name: str) -> Graph:
+    def graph(self, name: str) -> FunctionGraph:
         """Returns the nodes of a function as it was traced."""
         return traced(name, self._graphs)
 
@@ -635,7 +637,7 @@ class Program:
                 made.pop(node, None)
         return [made[node][at] for node, at in graph.given]
 
-    def _planned(self, graph: Graph, follows: tuple[bool, ...]) -> list[Step]:
+    def _planned(self, graph: FunctionGraph, follows: tuple[bool, ...]) -> list[NodeStep]:
         depends = {name for at, name in graph.fed.items() if follows[at]}
         by_shape = _by_shape(graph)
         wanted = _needed(graph)
@@ -650,10 +652,10 @@ class Program:
             handler = self._handler(node, flags)
             if node.name in by_shape:
                 handler = _kept(handler, _shapes if node.op in OF_SHAPES else _same)
-            steps.append(Step(node.name, node.inputs, handler, last))
+            steps.append(NodeStep(node.name, node.inputs, handler, last))
         return steps
 
-    def _handler(self, node: Node, flags: tuple[bool, ...]) -> Handler:
+    def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
         words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
         if node.op in CALLS and not _compiled(words["f"]):
             return lambda read: self(words["f"], read, flags)
@@ -681,7 +683,7 @@ class Program:
         return loop
 
 
-def once(node: Node) -> Handler:
+def once(node: FunctionNode) -> Handler:
     """Runs a node as it is; one that gives back its input needs no call."""
     if node.op in HANDED_ON:
         return lambda read: read
@@ -689,7 +691,7 @@ def once(node: Node) -> Handler:
     return lambda read: run(op, read, attributes, count)
 
 
-def _by_shape(graph: Graph) -> set[str]:
+def _by_shape(graph: FunctionGraph) -> set[str]:
     """Returns the nodes whose values are decided by the shapes of others, or by constants.
 
     A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
@@ -733,7 +735,7 @@ def _kept(handler: Handler, key: Callable[[list[Any]], tuple[Any, ...]]) -> Hand
     return run_once
 
 
-def _unchanged(graph: Graph) -> set[int]:
+def _unchanged(graph: FunctionGraph) -> set[int]:
     """Returns the inputs of a loop's body that it gives back as they are, such as weights."""
     return {
         at
@@ -742,7 +744,7 @@ def _unchanged(graph: Graph) -> set[int]:
     }
 
 
-def _source(graph: Graph, name: str) -> str:
+def _source(graph: FunctionGraph, name: str) -> str:
     """Through nodes that give back their input."""
     by_name = {node.name: node for node in graph.nodes}
     while name in by_name and by_name[name].op == "Identity":
@@ -750,7 +752,7 @@ def _source(graph: Graph, name: str) -> str:
     return name
 
 
-def _needed(graph: Graph) -> set[str]:
+def _needed(graph: FunctionGraph) -> set[str]:
     """Returns the nodes that outputs or changes of a state need."""
     by_name = {node.name: node for node in graph.nodes}
     pending = [name for name, _ in graph.given]

@@ -18,7 +18,7 @@ from probe import ulp
 from probe.invariant.classes import digest
 from probe.invariant.telling import spread
 from probe.invariant.torch_calls import FORMATS, Tensors, container, laid, padded, repeated, tensor
-from probe.invariant.torch_products import Met
+from probe.invariant.torch_products import MetOperations
 
 STEP = 8  # lengths that are tried are whole multiples of it
 NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
@@ -46,7 +46,7 @@ class Lengths:
 
     @property
     def kept(self) -> int:
-        """As ``keeper.Rows.kept``, of the answers."""
+        """As ``keeper.CheckedOperation.kept``, of the answers."""
         return sum(one.numel() for one in self._truth.values())
 
     def forget(self) -> None:
@@ -121,7 +121,7 @@ class Heads:
         return repeated(sample, size)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``; the size is samples times heads.
+        """As ``classes.Checkable.mark``; the size is samples times heads.
 
         A softmax hides most of a different order: one number of a hundred shows it. So small shapes
         are asked with several sets of operands.
@@ -140,7 +140,7 @@ class Heads:
 class Attention:
     """The attention of one model."""
 
-    def __init__(self, met: Met) -> None:
+    def __init__(self, met: MetOperations) -> None:
         self.met = met
         self.ready: dict[Any, tuple[int, int, int]] = {}
         """The length that a call is padded to, 0 if it is not, and by how many samples and rows, by

@@ -19,7 +19,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.invariant import telling
 from probe.invariant.classes import Plan, digest
-from probe.invariant.keeper import Known
+from probe.invariant.keeper import ReadyOperation
 from probe.invariant.telling import SETS, Tensors, products, spread
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
@@ -174,21 +174,21 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(strided(one.clone(memory_format=torch.contiguous_format)) for one in every)
 
 
-class Rows(telling.Rows):
-    """As ``telling.Rows``, of PyTorch."""
+class TorchRows(telling.IndependentRows):
+    """As ``telling.IndependentRows``, of PyTorch."""
 
     def empty(self, samples: Tensors) -> Any:
         """Room for the outputs; None where their shape is known from a call alone."""
         return None
 
 
-class Asked(telling.Asked, Rows):
-    """As ``telling.Asked``, of PyTorch."""
+class TorchTestedRows(telling.TestedRows, TorchRows):
+    """As ``telling.TestedRows``, of PyTorch."""
 
     tools = telling.Tools(FORMATS, tensor, repeated, container)
 
     def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``: twice, the second time written where it is told to."""
+        """As ``classes.Checkable.mark``: twice, the second time written where it is told to."""
 
         def answers() -> Iterator[tuple[np.ndarray, str]]:
             for number in range(self.sets):
@@ -207,7 +207,7 @@ class Asked(telling.Asked, Rows):
         return torch.no_grad()(super().ready(size))
 
 
-class Linear(Asked):
+class TorchLinear(TorchTestedRows):
     """Rows times a matrix: w (filters, channels), or (channels, filters) if it is ``turned``.
 
     ``at``: how many bytes behind a whole vector the weights begin.
@@ -262,8 +262,8 @@ class Linear(Asked):
         )
 
 
-class Apart(Linear):
-    """As a ``Linear``, whose rows and answers each begin where a vector does.
+class AlignedLinear(TorchLinear):
+    """As a ``TorchLinear``, whose rows and answers each begin where a vector does.
 
     Where they don't, MKL adds some rows of a narrow product in another order.
     """
@@ -281,8 +281,8 @@ class Apart(Linear):
         return y.contiguous() if out is None else out.copy_(y)
 
 
-class Convolution(Asked):
-    """A convolution of one spatial size, along the batch; ``at`` as of ``Linear``."""
+class TorchConvolution(TorchTestedRows):
+    """A convolution of one spatial size, along the batch; ``at`` as of ``TorchLinear``."""
 
     def __init__(
         self,
@@ -345,14 +345,14 @@ class Convolution(Asked):
         )
 
 
-class Samples(telling.Samples, Asked):
-    """As ``telling.Samples``, of PyTorch."""
+class TorchSamples(telling.IndependentSamples, TorchTestedRows):
+    """As ``telling.IndependentSamples``, of PyTorch."""
 
 
-class Pairs(Samples):
+class MatrixPairs(TorchSamples):
     """Products of pairs of matrices, (rows, leaves) and (leaves, filters), perhaps with a summand.
 
-    What each row adds cancels, as that of ``Linear``.
+    What each row adds cancels, as that of ``TorchLinear``.
     """
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
@@ -362,8 +362,8 @@ class Pairs(Samples):
         return tuple(tensor(one, self.dtype) for one in made[: len(self.shapes)]), ()
 
 
-class PairsApart(Pairs):
-    """As ``Pairs``, whose rows and answers each begin where a vector does: see ``Apart``.
+class PairsApart(MatrixPairs):
+    """As ``MatrixPairs``, rows and answers begin where a vector does: see ``AlignedLinear``.
 
     Its function takes ``out``.
     """
@@ -379,7 +379,7 @@ class PairsApart(Pairs):
         return self.function(*every, *parameters, out=y).contiguous()
 
 
-class ByPlace(Rows):
+class TorchByPlace(TorchRows):
     """A function of one element, such as GELU: its bits may change with the place in a vector.
 
     It is called on flat arrays; ``written(x, out)``: where its values go, if that can be said. The
@@ -462,7 +462,7 @@ def _said(value: Any) -> str:
 class Runner:
     """Calls an operation by plans."""
 
-    operation: Rows
+    operation: TorchRows
 
     def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
         """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
@@ -520,7 +520,7 @@ def padded(x: Any, size: int) -> Any:
 PLAIN = (int, float, bool, str, type(None), torch.dtype)
 
 
-class Watched(threading.local):
+class WatchedCalls(threading.local):
     """What became of the operations of a function's call, in one thread.
 
     ``own``: all so far are the library's own calls; ``whole``: so is that which runs now.
@@ -535,14 +535,14 @@ class Ready:
     """Operations on one tensor whose own call, of the library, is in the class as it is."""
 
     def __init__(self) -> None:
-        self.watched = Watched()
+        self.watched = WatchedCalls()
         self.strides: dict[Any, Any] = {}
 
     def __call__(self, met: Any, x: Any) -> bool:
         """Returns whether the library's own call of x is in the class: see ``note``."""
         return x.stride() == self.strides.get(met) and not x.data_ptr() % ALIGNED
 
-    def note(self, met: Any, x: Any, known: Known, count: int) -> None:
+    def note(self, met: Any, x: Any, known: ReadyOperation, count: int) -> None:
         """Keeps the strides of x by all else that decides a call's bits, where it is one call.
 
         ``met``: None: only what watches this call is told.
@@ -556,7 +556,7 @@ class Ready:
 class Natives:
     """The calls that are known to be the library's own."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedCalls) -> None:
         self.watched = watched
         self.known: dict[Any, bool] = {}
 

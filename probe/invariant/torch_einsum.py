@@ -23,10 +23,10 @@ import torch
 from probe.invariant.telling import products
 from probe.invariant.torch_calls import (
     FORMATS,
-    Apart,
-    Asked,
-    Linear,
+    AlignedLinear,
     Tensors,
+    TorchLinear,
+    TorchTestedRows,
     laid,
     misplaced,
     moved,
@@ -36,8 +36,8 @@ from probe.invariant.torch_calls import (
 from probe.invariant.torch_products import Products
 
 
-class OnePair(Linear):
-    """As a ``Linear``, as the product of one pair of matrices, which is what an einsum calls."""
+class OnePair(TorchLinear):
+    """As a ``TorchLinear``, as the product of one pair of matrices: what an einsum calls."""
 
     own = False
 
@@ -52,10 +52,10 @@ class OnePair(Linear):
         return torch.bmm(x[None], columns[None], out=where)[0]
 
 
-class Grouped(Asked):
+class Grouped(TorchTestedRows):
     """Rows (groups, channels) times weights (groups, channels, filters), group by group.
 
-    ``at`` as of ``Linear``.
+    ``at`` as of ``TorchLinear``.
     """
 
     def __init__(self, groups: int, channels: int, filters: int, dtype: Any, at: int) -> None:
@@ -197,7 +197,9 @@ class Einsum:
         rows = _permuted(x, there[0], roles.rows + roles.summed).reshape(-1, channels)
         weights = _permuted(w, there[1], order)
         weights = weights.reshape(channels, -1) if turned else weights.reshape(-1, channels)
-        y = self.products.rows(rows, weights, None, turned, None, ("einsum", OnePair, Apart))
+        y = self.products.rows(
+            rows, weights, None, turned, None, ("einsum", OnePair, AlignedLinear)
+        )
         return y, roles.rows + roles.columns
 
     def _groups(self, x: Any, w: Any, there: tuple[str, str], roles: Letters) -> tuple[Any, str]:

@@ -31,8 +31,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from probe.invariant.torch_calls import Natives, told
-from probe.invariant.torch_operations import MOST, VALUES, Operators
-from probe.invariant.torch_recurrent import Steps
+from probe.invariant.torch_operations import MOST, VALUES, TorchOperations
+from probe.invariant.torch_recurrent import RecurrentSteps
 from probe.recorders.torch_calls import facts
 from probe.semantics import functions
 
@@ -66,14 +66,14 @@ class Functions(TorchFunctionMode):
     mode, and by itself where at such a call all of them but ``CAUGHT`` were exact.
     """
 
-    def __init__(self, operators: Operators) -> None:
+    def __init__(self, operators: TorchOperations) -> None:
         super().__init__()
         attention = functional.multi_head_attention_forward
         self.inside = {attention: seen(attention, {})}
         caught = {name: self._caught(getattr(functional, name)) for name in CAUGHT}
         self.alone = {attention: seen(attention, caught)}
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
-        steps = {one: Steps(one, operators.keeper, self._native) for one in recurrent}
+        steps = {one: RecurrentSteps(one, operators.keeper, self._native) for one in recurrent}
         self.every = self.quick = operators.quick | steps
         self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         there = (getattr(functional, name) for name in CAUGHT)
@@ -192,7 +192,7 @@ class Functions(TorchFunctionMode):
 class Operations(TorchDispatchMode):
     """Every operation of whatever code: in its class, or exact, or reported."""
 
-    def __init__(self, operators: Operators) -> None:
+    def __init__(self, operators: TorchOperations) -> None:
         super().__init__()
         self.operators = operators
 
@@ -291,7 +291,7 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-class Alone:
+class KnownModules:
     """The modules that are known. ``quick``: implementations of functions; ``mode``: all others."""
 
     def __init__(self, quick: dict[Any, Callable[..., Any]], mode: Any) -> None:

@@ -23,13 +23,13 @@ from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
 from probe.invariant.keeper import Keeper
-from probe.invariant.programs import Program
+from probe.invariant.programs import LibraryProgram
 from probe.invariant.report import Report
 from probe.invariant.samples import UNREAD, Axes, Company, Value
 from probe.invariant.table import Table, environment
 from probe.invariant.torch_calls import FORMATS, container, require_evaluation
-from probe.invariant.torch_functions import HOOKS, Alone, Functions, recorded, unusual
-from probe.invariant.torch_operations import Operators
+from probe.invariant.torch_functions import HOOKS, Functions, KnownModules, recorded, unusual
+from probe.invariant.torch_operations import TorchOperations
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
@@ -87,7 +87,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
     whatever calls the function of the class (``torch.fx``), and would run the first object's
     weights in a copy. A copy has its own weights, and the classes and the report in common.
     """
-    made, numbers = Made(model), Numbers()
+    made, numbers = ModelState(model), Numbers()
     company = Company(keeper, _axes_of(model.forward, batched, type(model).__name__))
     modes: dict[Any, Mode] = {}
     here = [Mode(keeper, model)]  # that of the last call
@@ -146,7 +146,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
             company.begin(kind_of, [tuple(one.shape) for one in given], (args, kwargs))
             if any("complex" in str(one.dtype) for one in given):
                 keeper.leave("complex inputs", COMPLEX)
-            kept, before = Kept(model), list(map(_copied, given))  # it may write to them
+            kept, before = ChangedBuffers(model), list(map(_copied, given))  # it may write to them
             with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
@@ -188,7 +188,7 @@ def module_now() -> str:
         code, names = frame.f_code, frame.f_locals
         if code is torch.nn.Module._call_impl.__code__:
             met.append(names["self"])
-        elif code is Alone._sequential.__code__:
+        elif code is KnownModules._sequential.__code__:
             met.append(names.get("part"))
         elif code.co_filename == __file__ and "owner" in names:
             owner = names["owner"]
@@ -302,8 +302,8 @@ class Mode:
 
     def __init__(self, keeper: Keeper, model: Any) -> None:
         self.settings = torch_calls.settings()
-        self.functions = Functions(Operators(keeper, model.parameters))
-        self.alone = Alone(self.functions.quick, self.functions)
+        self.functions = Functions(TorchOperations(keeper, model.parameters))
+        self.alone = KnownModules(self.functions.quick, self.functions)
         self.done: set[Any] = set()
 
 
@@ -323,7 +323,7 @@ class Settled(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class Kept:
+class ChangedBuffers:
     """Buffers that a call changes, as that call left them: further ones are to leave no trace."""
 
     def __init__(self, model: Any) -> None:
@@ -342,7 +342,7 @@ class Kept:
         torch.set_rng_state(self.random)
 
 
-class Made:
+class ModelState:
     """What a model is made of. ``parts``: its modules when it was made, which are not to train.
 
     A layer that is replaced, or a hook, may make samples read each other. PyTorch counts neither,
@@ -470,7 +470,7 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
     """Returns what reads the axis of samples of each tensor of a call; None: none was named."""
     if batched is None:
         return None
-    program = Program(function, batched, name)
+    program = LibraryProgram(function, batched, name)
 
     def read(called: tuple[tuple[Any, ...], dict[str, Any]]) -> Axes:
         leaves, _ = program.flat(*called)

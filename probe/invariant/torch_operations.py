@@ -10,24 +10,24 @@ import torch.nn.functional as functional
 from torch import Tag
 from torch.utils._pytree import tree_leaves, tree_map
 
-from probe.invariant.keeper import Keeper, Known
-from probe.invariant.kinds import Kind, apart, kind_of
+from probe.invariant.keeper import Keeper, ReadyOperation
+from probe.invariant.kinds import OperationKind, apart, kind_of
 from probe.invariant.telling import spread
 from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
-    ByPlace,
     Ready,
-    Samples,
     Tensors,
+    TorchByPlace,
+    TorchSamples,
     laid,
     tensor,
 )
 from probe.invariant.torch_einsum import Einsum
-from probe.invariant.torch_products import Met, Products
+from probe.invariant.torch_products import MetOperations, Products
 from probe.invariant.torch_recurrent import mkldnn_rnn_layer
-from probe.recorders.torch_calls import Call, called, changed, facts
+from probe.recorders.torch_calls import AtenCall, called, changed, facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
 from probe.semantics import Each, Meaning, Unknown, functions, of_complex
@@ -36,11 +36,11 @@ ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
 
 
-class Operators:
+class TorchOperations:
     """One model's operations, by what they are called with."""
 
     def __init__(self, keeper: Keeper, parameters: Callable[[], Iterable[Any]] = tuple) -> None:
-        self.keeper, self.met, self.parameters = keeper, Met(keeper), parameters
+        self.keeper, self.met, self.parameters = keeper, MetOperations(keeper), parameters
         self.ready = Ready()
         self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
         self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
@@ -77,7 +77,7 @@ class Operators:
         """Returns one operation of ATen."""
         kind = self.kinds(func, args, kwargs)
         watched = self.watched
-        if kind is Kind.EXACT:
+        if kind is OperationKind.EXACT:
             if func in self.kinds.by_value:
                 watched.exact = False
             if reads(func):
@@ -87,7 +87,7 @@ class Operators:
         space, _, name = func._schema.name.rpartition("::")
         if space != "aten":  # whoever made it gave it its name
             return self._left(func, func._schema.name, args, kwargs)
-        if kind is Kind.EITHER:
+        if kind is OperationKind.EITHER:
             watched.own = False
             return _positive_zeros(func(*args, **kwargs))
         if not _floating(args, kwargs):
@@ -102,14 +102,14 @@ class Operators:
             complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
             if kwargs.get("out") is None and not complex_:
                 found = self.own[name](func, *args, **kwargs)
-        elif kind is Kind.PLACE:
+        elif kind is OperationKind.PLACE:
             found = self.places(func, args, kwargs)
         else:
             found = self._of_samples(func, args, kwargs)
         if found is NotImplemented:
             return self._left(func, name, args, kwargs)
         written = name.endswith("_") and not name.startswith("_")
-        whole = watched.whole and (not written or kind is Kind.PLACE)
+        whole = watched.whole and (not written or kind is OperationKind.PLACE)
         watched.own = watched.own and whole
         if written:
             return args[0].copy_(found)
@@ -138,7 +138,7 @@ class Operators:
         return bool(every) and all(id(one) in there for one in every)
 
     def _of_integers(
-        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: Kind
+        self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
     ) -> Any:
         """Returns one operation of integers and truth values: exact, but where it gives others."""
         found = func(*args, **kwargs)
@@ -147,7 +147,7 @@ class Operators:
         if not _tensors(args, kwargs) or not _floating(tree_leaves(found), {}):
             return found
         self.watched.own = False
-        if kind is Kind.PLACE and not kwargs:
+        if kind is OperationKind.PLACE and not kwargs:
             dtype = found.dtype
             given = [one.to(dtype) if isinstance(one, torch.Tensor) else one for one in args]
             again = self.places(func, tuple(given), {})
@@ -194,19 +194,19 @@ class Operators:
         given: Tensors,
         axis: str = "batch",
         pieces: Sequence[int] = (),
-    ) -> Known:
+    ) -> ReadyOperation:
         """A normalisation of samples of a shape by parameters of these ``sizes``: perhaps a mean
         and a variance, then a scale and a shift; None of those that are left out."""
         which = [one is not None for one in given]
         kind = next((one.dtype for one in given if one is not None), x.dtype)
 
-        def make() -> Samples:
+        def make() -> TorchSamples:
             made = [tensor(spread(7 + at, "w", sizes, 2), kind) for at in range(len(given))]
             if len(made) > 2:
                 made[1] = made[1].abs()
             held = tuple(one if there else None for one, there in zip(made, which, strict=True))
             name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
-            return Samples(name, [shape], x.dtype, function, held, pieces)
+            return TorchSamples(name, [shape], x.dtype, function, held, pieces)
 
         return self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
 
@@ -241,7 +241,7 @@ class Operators:
 
         known = self.met.known(
             (name, size, x.dtype),
-            lambda: Samples(name, [(size,)], x.dtype, function, (), ROWS),
+            lambda: TorchSamples(name, [(size,)], x.dtype, function, (), ROWS),
             axis="rows",
         )
         rows = laid(x.reshape(-1, size))
@@ -271,7 +271,8 @@ class Operators:
 
         shape = tuple(x.shape[1:])
         known = self.met.known(
-            (str(func), name, shape, x.dtype), lambda: Samples(name, [shape], x.dtype, function)
+            (str(func), name, shape, x.dtype),
+            lambda: TorchSamples(name, [shape], x.dtype, function),
         )
         self.keeper.limit_lengths(known)
         y = known((laid(x),))
@@ -444,10 +445,10 @@ class Kinds:
     def __init__(self) -> None:
         self.by_value: set[Any] = set()
         self.complex = False
-        self._known: dict[Any, Kind] = {}
+        self._known: dict[Any, OperationKind] = {}
         self._apart: dict[Any, bool] = {}
 
-    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Kind:
+    def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
         """Returns what a call of an operation of ATen is. It is run once, on copies, where this is
         not known."""
         key = (func, *(_told(one) for one in args), *((n, _told(kwargs[n])) for n in kwargs))
@@ -462,20 +463,22 @@ class Kinds:
                 self._known[key] = found
         return found
 
-    def _found(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[Kind, bool]:
+    def _found(
+        self, func: Any, args: Tensors, kwargs: dict[str, Any]
+    ) -> tuple[OperationKind, bool]:
         """Returns what a call is, and whether others are that have as much in common."""
         known, schema = facts(func), func._schema
         if not schema.name.startswith("aten::") or known.random:
-            return Kind.SOME, True
+            return OperationKind.SOME, True
         numbers = all("Tensor" not in str(one.type) for one in schema.returns)
         if known.view:
             self.complex |= any(map(torch.is_complex, tensors(func(*args, **kwargs))))
         # it looks at memory in another way, or gives numbers to the program
         if known.view or known.turns or known.empty or numbers:
-            return Kind.EXACT, True
+            return OperationKind.EXACT, True
         every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         if any(one.layout is not torch.strided or one.is_nested for one in every):
-            return Kind.SOME, False
+            return OperationKind.SOME, False
         call, computes = described(func, args, kwargs)
         self.complex |= any("complex" in one for one in call.dtypes)
         by_name = functions.of(functions.canonical(call.op)).rounds is not None
@@ -502,7 +505,7 @@ def reads(func: Any) -> bool:
     return Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags
 
 
-def described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[Call, Meaning]:
+def described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCall, Meaning]:
     """Returns a call, which changes copies where it changes anything, and what it computes."""
     into, read = changed(facts(func), args, kwargs)
     if into:
@@ -538,9 +541,9 @@ GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among thr
 class Places:
     """Those of one model. ``quick``: by the functions that models call."""
 
-    def __init__(self, met: Met, ready: Ready) -> None:
+    def __init__(self, met: MetOperations, ready: Ready) -> None:
         self.met, self.ready = met, ready
-        self.placed: dict[Any, Known] = {}
+        self.placed: dict[Any, ReadyOperation] = {}
         self.quick = self._elementwise()
 
     def _elementwise(self) -> dict[Any, Callable[..., Any]]:
@@ -597,7 +600,7 @@ class Places:
             self.ready.note(met, x, known, len(flat))
         return y
 
-    def _by_rows(self, x: Any, known: Known) -> bool:
+    def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
         """Returns whether PyTorch calls such an array row by row, each as a call of its own: a part
         of the columns of a matrix, whose rows are whole vectors and are not shared by threads."""
         if x.dim() != 2 or x.is_contiguous() or x.stride(1) != 1 or x.numel() >= GRAIN:
@@ -615,14 +618,14 @@ class Places:
 
         known = self.met.known(
             ("power of", base, x.dtype),
-            lambda: ByPlace(f"power of {base}", x.dtype, function),
+            lambda: TorchByPlace(f"power of {base}", x.dtype, function),
             axis="place",
         )
         return known((x.contiguous().view(-1),)).view(x.shape)
 
     def _placed(
         self, func: Any, options: Sequence[Any], kwargs: dict[str, Any], dtype: Any
-    ) -> Known:
+    ) -> ReadyOperation:
         rest = [*options, *kwargs.values()]
         base = func._schema.name.rpartition("::")[2].rstrip("_")
         call = getattr(getattr(torch.ops.aten, base), func._overloadname)
@@ -630,9 +633,9 @@ class Places:
         def function(flat: Any) -> Any:
             return call(flat, *options, **kwargs)
 
-        def make() -> ByPlace:
+        def make() -> TorchByPlace:
             name = base + "".join(f" {one}" for one in rest)
-            return ByPlace(name, dtype, function, written if there else None)
+            return TorchByPlace(name, dtype, function, written if there else None)
 
         def written(flat: Any, out: Any) -> Any:
             return packet.out(flat, *options, **kwargs, out=out)

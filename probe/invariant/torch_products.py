@@ -15,21 +15,21 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.nn.functional as functional
 
-from probe.invariant.classes import Piece, Sizes
-from probe.invariant.keeper import Keeper, Known
+from probe.invariant.classes import SizedCall, Sizes
+from probe.invariant.keeper import Keeper, ReadyOperation
 from probe.invariant.torch_calls import (
     ALIGNED,
     CONVOLUTIONS,
     FORMATS,
     TRANSPOSED,
-    Apart,
-    Convolution,
-    Linear,
-    Pairs,
+    AlignedLinear,
+    MatrixPairs,
     PairsApart,
-    Rows,
     Tensors,
-    Watched,
+    TorchConvolution,
+    TorchLinear,
+    TorchRows,
+    WatchedCalls,
     aligned,
     each,
     laid,
@@ -39,18 +39,20 @@ from probe.invariant.torch_calls import (
     strided,
 )
 
-LINEAR = ("linear", Linear, Apart)
+LINEAR = ("linear", TorchLinear, AlignedLinear)
 PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
 
 
-class Met:
+class MetOperations:
     """The operations of one model that were met so far."""
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
-        self.kept: dict[Any, Known] = {}
+        self.kept: dict[Any, ReadyOperation] = {}
 
-    def known(self, key: tuple[Any, ...], *makes: Callable[[], Any], axis: str = "batch") -> Known:
+    def known(
+        self, key: tuple[Any, ...], *makes: Callable[[], Any], axis: str = "batch"
+    ) -> ReadyOperation:
         """Returns an operation by what it is called with and the number of threads.
 
         ``makes``: the ways in which it may be called; the first that has a class is taken.
@@ -65,7 +67,7 @@ class Met:
 class Products:
     """The sums of products of one model."""
 
-    def __init__(self, met: Met, watched: Watched) -> None:
+    def __init__(self, met: MetOperations, watched: WatchedCalls) -> None:
         self.met, self.watched, self.copies = met, watched, Copies()
         self.ways: dict[Any, Ways] = {}
         self.ready: dict[Any, tuple[Any, Ways | None]] = {}
@@ -162,7 +164,7 @@ class Products:
         if layer is None:
             makes = [partial(call, *parts) for call in calls]
             known = self.met.known((name, *parts), *makes, axis="rows")
-            layer = Ways(known) if turned else Layer(known, self.copies)
+            layer = Ways(known) if turned else LinearLayer(known, self.copies)
             self.ways[way] = layer
         y = layer(rows, w, b)
         same = rows is given_rows and rows.data_ptr() == x.data_ptr()
@@ -182,7 +184,7 @@ class Products:
         shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
         key = ("bmm", shapes, a.dtype)
         parts = "bmm", shapes, a.dtype, torch.bmm
-        known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
+        known = self.met.known(key, lambda: MatrixPairs(*parts), lambda: PairsApart(*parts))
         self.met.keeper.limit_lengths(known, PAIRS)
         return known((laid(a), laid(b)))
 
@@ -198,7 +200,7 @@ class Products:
 
         key = name, shapes, a.dtype
         parts = name, shapes, a.dtype, function
-        known = self.met.known(key, lambda: Pairs(*parts), lambda: PairsApart(*parts))
+        known = self.met.known(key, lambda: MatrixPairs(*parts), lambda: PairsApart(*parts))
         self.met.keeper.limit_lengths(known, PAIRS)
         full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
         return known((laid(a), laid(b), full))
@@ -321,7 +323,7 @@ class Products:
         way = (*key, torch.get_num_threads())
         found = self.ways.get(way)
         if found is None:
-            known = self.met.known(key, lambda: Convolution(*parts, given, transposed, at))
+            known = self.met.known(key, lambda: TorchConvolution(*parts, given, transposed, at))
             self.met.keeper.limit_lengths(known)
             found = self.ways[way] = (Ways if transposed else Convolved)(known)
         return found
@@ -351,13 +353,13 @@ MEMORY = 1 << 28  # bytes of all copies of one model
 SAMPLES = 61  # numbers of the weights that are compared before each call
 
 
-class Turned(Linear):
-    """As a ``Linear``, of turned weights; that many channels at a time."""
+class Turned(TorchLinear):
+    """As a ``TorchLinear``, of turned weights; that many channels at a time."""
 
     own = False
     pieces: Sequence[int] = ()
 
-    def __init__(self, like: Linear, block: int) -> None:
+    def __init__(self, like: TorchLinear, block: int) -> None:
         self.like = like
         super().__init__(like.channels, like.filters, like.dtype, like.bias, turned=True)
         whole = block >= like.channels
@@ -383,12 +385,12 @@ class Turned(Linear):
         return y
 
 
-class OneDNN(Convolution):
-    """As a ``Convolution``, whatever the number of samples by oneDNN."""
+class OneDNN(TorchConvolution):
+    """As a ``TorchConvolution``, whatever the number of samples by oneDNN."""
 
     pieces: Sequence[int] = ()
 
-    def __init__(self, like: Convolution) -> None:
+    def __init__(self, like: TorchConvolution) -> None:
         super().__init__(like.shape, like.weights, like.dtype, like.bias, like.words, at=like.at)
         self.key, self.like = f"{like.key} by oneDNN", like
         self.flat = len(like.shape) == 2  # one axis, to which another of size 1 is added
@@ -413,7 +415,7 @@ class OneDNN(Convolution):
         return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
 
     def mark(self, size: int) -> str:
-        """As ``Rows.mark``; empty too where oneDNN has no kernel of this format."""
+        """As ``TorchRows.mark``; empty too where oneDNN has no kernel of this format."""
         try:
             return super().mark(size)
         except RuntimeError:
@@ -468,20 +470,20 @@ class Copies:
         return kept.turned
 
 
-class Step(NamedTuple):
+class CallStep(NamedTuple):
     """A piece of a call, and the operation for it; ``other``: not the one as it is."""
 
-    piece: Piece
-    operation: Rows
+    piece: SizedCall
+    operation: TorchRows
     other: bool
 
 
 class Ways:
     """An operation on samples and weights whose class is known, in the ways that give its bits."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: ReadyOperation) -> None:
         self.known = known
-        self.steps: dict[int, tuple[Step, ...]] = {}
+        self.steps: dict[int, tuple[CallStep, ...]] = {}
         self._others: list[Sizes] | None = None
 
     def found(self) -> Iterable[Sizes]:
@@ -532,10 +534,10 @@ class Ways:
             y[start : start + places] = one
         return y
 
-    def _steps(self, count: int) -> tuple[Step, ...]:
+    def _steps(self, count: int) -> tuple[CallStep, ...]:
         """By the plan of the operation as it is; what that pads in the cheapest way there is."""
         operation = self.known.run.operation
-        there = tuple(Step(piece, operation, False) for piece in self.known.plan(count) or ())
+        there = tuple(CallStep(piece, operation, False) for piece in self.known.plan(count) or ())
         large = there[0].piece.size if there and count > operation.pieces[0] else 0
         start = count // large * large if large else 0  # before that stand pieces of one size
         whole = tuple(step for step in there if step.piece.start < start)
@@ -546,7 +548,9 @@ class Ways:
         with self.known.keeper.lock:
             return whole + self._cheapest(rest, start, count - start)
 
-    def _cheapest(self, there: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...]:
+    def _cheapest(
+        self, there: tuple[CallStep, ...], start: int, count: int
+    ) -> tuple[CallStep, ...]:
         """Returns the steps of ``count`` samples from ``start`` on; ``there``: those as it is."""
         sizes = self.known.sizes
         best, least = there, _seconds(sizes, [step.piece for step in there])
@@ -554,18 +558,18 @@ class Ways:
             self._others = list(self.found())
         for other in self._others:
             plan = other.plan(count) or ()
-            seconds, operation = _seconds(other, plan), cast("Rows", other.operation)
+            seconds, operation = _seconds(other, plan), cast("TorchRows", other.operation)
             if seconds < least:
                 moved = (piece._replace(start=piece.start + start) for piece in plan)
-                best, least = tuple(Step(piece, operation, True) for piece in moved), seconds
+                best, least = tuple(CallStep(piece, operation, True) for piece in moved), seconds
             self.known.keeper.remember(operation)
         return best
 
 
-class Layer(Ways):
+class LinearLayer(Ways):
     """A linear layer: few rows take turned copies of its weights."""
 
-    def __init__(self, known: Known, copies: Copies) -> None:
+    def __init__(self, known: ReadyOperation, copies: Copies) -> None:
         super().__init__(known)
         self.copies = copies
 
@@ -575,7 +579,7 @@ class Layer(Ways):
     def found(self) -> Iterable[Sizes]:
         """As ``Ways.found``: on turned weights, perhaps block by block."""
         known = self.known
-        like = cast("Linear", known.run.operation)
+        like = cast("TorchLinear", known.run.operation)
         narrow = torch.empty((), dtype=like.dtype).element_size() < 4  # rounds after each block
         blocks = [] if narrow else [block for block in BLOCKS if block < like.channels]
         for block in [like.channels, *blocks]:
@@ -592,13 +596,13 @@ class Convolved(Ways):
 
     def found(self) -> Iterable[Sizes]:
         known = self.known
-        like = cast("Convolution", known.run.operation)
+        like = cast("TorchConvolution", known.run.operation)
         if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
             sizes = known.keeper.beside(OneDNN(like), known.sizes.entry, TRIED)
             if sizes is not None:
                 yield sizes
 
 
-def _seconds(sizes: Sizes, plan: Sequence[Piece]) -> float:
+def _seconds(sizes: Sizes, plan: Sequence[SizedCall]) -> float:
     """Of all pieces; infinite where there is none."""
     return sum(sizes.seconds(piece.size) for piece in plan) if plan else float("inf")

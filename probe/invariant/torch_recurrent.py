@@ -16,11 +16,11 @@ from torch.nn.functional import pad
 
 from probe.invariant.keeper import Keeper
 from probe.invariant.telling import spread
-from probe.invariant.torch_calls import FORMATS, Asked, Tensors, laid, tensor
-from probe.invariant.torch_products import Met
+from probe.invariant.torch_calls import FORMATS, Tensors, TorchTestedRows, laid, tensor
+from probe.invariant.torch_products import MetOperations
 
 
-class Recurrent(Asked):
+class Recurrent(TorchTestedRows):
     """A layer in one direction: x (samples, steps, channels), and both states (samples, width).
 
     ``options``: all that oneDNN is told behind the states.
@@ -38,7 +38,7 @@ class Recurrent(Asked):
         self.shape, self.dtype = tuple(shape), dtype
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        """As ``Asked.drawn``: sums that are small, so that no gate is saturated."""
+        """As ``TorchTestedRows.drawn``: sums that are small, so that no gate is saturated."""
         shapes = [self.shape, (self.width,), (self.width,)]
         samples = [spread(number, "x", one, 2) / 2 for one in shapes]
         held = [
@@ -68,7 +68,7 @@ GATES = {torch.gru: 3, torch.rnn_tanh: 1, torch.lstm: 4}
 """By functions whose states are finite where their inputs are: they may be widened by zeros."""
 
 
-class Steps:
+class RecurrentSteps:
     """``torch.gru``, ``rnn_tanh``, ``rnn_relu`` or ``lstm`` of whole batches.
 
     ``run(function, args)``: within the mode, or by the library's own call where it has the same
@@ -228,7 +228,7 @@ def _wide(x: Any, axis: int, size: int) -> Any:
     return torch.cat((x, x.narrow(axis, 0, 1).expand(shape)), axis) if more else x
 
 
-def mkldnn_rnn_layer(met: Met, x: Any, *given: Any) -> Any:
+def mkldnn_rnn_layer(met: MetOperations, x: Any, *given: Any) -> Any:
     """Returns what ``aten::mkldnn_rnn_layer`` does; x (steps, samples, channels)."""
     *weights, h, c = given[:6]
     options = given[6:]

@@ -28,8 +28,8 @@ from probe.invariant.classes import Buckets, Entry, Plan, digest, ladder
 from probe.invariant.programs import (
     HOW,
     Leaf,
-    Output,
-    Program,
+    LibraryProgram,
+    ProgramOutput,
     Rebuild,
     aligned,
     of_function,
@@ -38,14 +38,14 @@ from probe.invariant.programs import (
 )
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, variables
-from probe.order import certificate
 from probe.recording.contract import Recorder
+from probe.summation import certificate
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
 DRAWN = 1 << 20  # numbers of their inputs
 
 
-class Whole:
+class WholeProgram:
     """A program with inputs of one shape but for the batch: an operation of ``classes``.
 
     ``leaves``: the inputs of the first call. ``recipe``: of the samples; ``fresh``: it was made
@@ -57,7 +57,7 @@ class Whole:
     def __init__(
         self,
         key: str,
-        program: Program,
+        program: LibraryProgram,
         leaves: list[Leaf],
         rebuild: Rebuild,
         recipe: dict[str, Any],
@@ -66,7 +66,7 @@ class Whole:
         self.leaves, self.recipe = leaves, recipe
         self.refused: dict[int, str] = {}
         self.fresh = True
-        self.outputs: list[Output] = []
+        self.outputs: list[ProgramOutput] = []
         self.pool: list[np.ndarray] = []
         self.alike: list[np.ndarray] = []
         self.dtypes: list[str] = []
@@ -233,7 +233,7 @@ class Whole:
     # checks
 
     def mark(self, size: int, quick: bool = False) -> str:
-        """As ``classes.Operation.mark``; empty too where the library refuses the size.
+        """As ``classes.Checkable.mark``; empty too where the library refuses the size.
 
         ``quick``: each sample is run once, rather than at every place.
         """
@@ -362,11 +362,11 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
+def _fixed(number: int, here: Any, size: int, axis: int) -> ProgramOutput:
     """Returns the same of a program that takes one size alone: along the axis of its inputs."""
     shape, dtype = here
     if len(shape) > axis and shape[axis] == size:
-        return Output(axis, 1, dtype)
+        return ProgramOutput(axis, 1, dtype)
     why = f"output {number} has shape {list(shape)} for {size} samples"
     raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
 
@@ -381,14 +381,19 @@ VARIABLES = (
 """What begins the names of variables of the environment that choose kernels."""
 
 
-class Same:
+class SameBitsProgram:
     """A program that gives a sample the same bits in every batch and at every place.
 
     Called as the program itself. ``report``: what that rests on. Thread-safe.
     """
 
     def __init__(
-        self, program: Program, sizes: dict[str, Any], like: str, strict: bool, path: Path | None
+        self,
+        program: LibraryProgram,
+        sizes: dict[str, Any],
+        like: str,
+        strict: bool,
+        path: Path | None,
     ) -> None:
         self.program, self.strict, self.path = program, strict, path
         self.table = Table(like, sizes, 0, {})
@@ -414,7 +419,7 @@ class Same:
         return answer
 
     def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Returns the answer, and what ``Program.planned`` takes."""
+        """Returns the answer, and what ``LibraryProgram.planned`` takes."""
         if not self.program.library:
             with self._lock:
                 self._settle(args, kwargs)
@@ -484,7 +489,7 @@ class Same:
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
             if fresh := not samples.fits(recipes.get(name), carries):
                 recipes[name] = {"inputs": self._recipes(leaves)}
-            operation = Whole(name, self.program, leaves, rebuild, recipes[name])
+            operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
             operation.fresh = fresh
             operation.prepare(sizes)
             if operation.mixes(sizes[-1]):
@@ -515,7 +520,7 @@ class Same:
             for leaf in leaves
         ]
 
-    def _chosen(self, operation: Whole, sizes: Sequence[int]) -> Buckets:
+    def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()
         there = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
@@ -532,7 +537,7 @@ class Same:
         return made
 
     def _ran(
-        self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int
+        self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
     ) -> Any:
         """Runs the pieces, and puts their outputs into one buffer each."""
         program = self.program
@@ -567,18 +572,18 @@ class Same:
         return build([program.native(one, output.dtype) for one, output in outputs])
 
 
-def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
+def _rows(bits: np.ndarray, output: ProgramOutput, places: int) -> np.ndarray:
     return bits[output.index(0, places)]
 
 
-def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
+def _room(rows: np.ndarray, output: ProgramOutput, count: int) -> np.ndarray:
     """Returns the buffer of an output for that many samples."""
     shape = list(rows.shape)
     shape[output.axis] = count * output.each
     return np.empty(shape, rows.dtype)
 
 
-def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
     """Names the program and the shapes of its inputs; of those without samples a digest."""
     both = list(zip(leaves, told, strict=True))
     shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
@@ -587,7 +592,7 @@ def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
     return f"{program.library} {program.name} of {shapes}{beside}"
 
 
-def surroundings(program: Program) -> dict[str, Any]:
+def surroundings(program: LibraryProgram) -> dict[str, Any]:
     """What decides which kernels a program's library takes; none of it names the machine."""
     from probe.machine import facts
 
@@ -602,7 +607,7 @@ def surroundings(program: Program) -> dict[str, Any]:
     }
 
 
-def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
+def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns what is run whole; None of a model whose operations are run one by one.
     InputError."""
     from probe.invariant.files import of_file
@@ -615,20 +620,20 @@ def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
 
 
 def made(
-    program: Program,
+    program: LibraryProgram,
     sizes: dict[str, tuple[int, ...]],
     like: str,
     strict: bool,
     example: Any,
     table: Any,
-) -> tuple[Same, WholeReport]:
+) -> tuple[SameBitsProgram, WholeReport]:
     """As ``probe.invariant.invariant``, of checked sizes."""
     if "length" in sizes:
         todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
         raise InputError(
             "sizes", "length", "programs that are run whole are padded along batches", todo
         )
-    found = Same(program, sizes, like, strict, None if table is None else Path(table))
+    found = SameBitsProgram(program, sizes, like, strict, None if table is None else Path(table))
     if example is not None:
         named = isinstance(example, dict) and hasattr(program, "names")
         given = () if named else example if isinstance(example, tuple) else (example,)
@@ -748,7 +753,7 @@ class _Opened:
 def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
-    ``operation``: a ``whole.Whole``; ``sizes``: those in use.
+    ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
     """
     if operation.program.watched is None:
         return f"not certified: {UNWATCHED}"
@@ -792,10 +797,10 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
 
 def _graph(operation: Any, largest: int, place: int) -> Any:
     """Returns the program padded along its batch, with content from a place on."""
-    from probe.padding.search import Graph
+    from probe.padding.search import PaddedModel
     from probe.recording.walk import CHANGED, watched
 
-    class Moved(Graph):
+    class Moved(PaddedModel):
         """Content of the full run begins at ``place``."""
 
         def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:

@@ -7,14 +7,14 @@ applies to a target.
 from probe.kernels.observing import (
     ASKED,
     SOURCES,
+    KernelSource,
     Naming,
-    Source,
     by_source,
     computing,
     observe,
     rows,
 )
-from probe.kernels.sources import Kernel, Question
+from probe.kernels.sources import Kernel, KernelQuestion
 
-__all__ = ["ASKED", "SOURCES", "Kernel", "Naming", "Question", "Source", "by_source"]
+__all__ = ["ASKED", "SOURCES", "Kernel", "KernelQuestion", "KernelSource", "Naming", "by_source"]
 __all__ += ["computing", "observe", "rows"]

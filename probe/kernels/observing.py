@@ -20,7 +20,7 @@ from probe.backends.contract import Backend
 from probe.case import Case
 from probe.errors import TargetError
 from probe.kernels import sources
-from probe.kernels.sources import KEY, Kernel, Question, load
+from probe.kernels.sources import KEY, Kernel, KernelQuestion, load
 from probe.launch import Session
 from probe.target import Target
 from probe.window import axis_of, case_at
@@ -29,18 +29,18 @@ ASKED = "asked"
 """The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words."""
 
 
-class Source(NamedTuple):
+class KernelSource(NamedTuple):
     """A way to learn what ran. ``observe`` may raise TargetError, of the target alone."""
 
     applies: Callable[[Target], bool]
-    observe: Callable[[Question], Kernel | list[Kernel]]
+    observe: Callable[[KernelQuestion], Kernel | list[Kernel]]
 
 
 def _offers(target: Target) -> bool:
     return backends.get(target.name).kernels is not Backend.kernels
 
 
-def _ask(question: Question) -> list[Kernel]:
+def _ask(question: KernelQuestion) -> list[Kernel]:
     """Returns what the backend answers in the child; its sources are its own words."""
     with question.session() as session:
         return _answers(session)
@@ -52,10 +52,10 @@ def _answers(session: Session) -> list[Kernel]:
     return [Kernel.of(source, names, "the library reports no kernel") for source, names in said]
 
 
-SOURCES: dict[str, Source] = {
-    sources.ONEDNN: Source(sources.carries_onednn, sources.onednn_log),
-    sources.SYMBOLS: Source(sources.has_symbols, sources.sampled_symbols),
-    ASKED: Source(_offers, _ask),
+SOURCES: dict[str, KernelSource] = {
+    sources.ONEDNN: KernelSource(sources.carries_onednn, sources.onednn_log),
+    sources.SYMBOLS: KernelSource(sources.has_symbols, sources.sampled_symbols),
+    ASKED: KernelSource(_offers, _ask),
 }
 
 
@@ -76,7 +76,7 @@ def observe(
     """
     wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
     case = case if at is None else case_at(case, axis_of(case, vary), at)
-    question = Question(target, case, seconds)
+    question = KernelQuestion(target, case, seconds)
     found: list[Kernel] = []
     for name in wanted:
         if not SOURCES[name].applies(target):

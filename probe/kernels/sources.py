@@ -69,7 +69,7 @@ class Kernel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Question:
+class KernelQuestion:
     """One case on one target. ``seconds``: how long a source that samples may repeat the call."""
 
     target: Target
@@ -117,7 +117,7 @@ def carries_onednn(target: Target) -> bool:
     return "isa" in backends.get(target.name).keys
 
 
-def onednn_log(question: Question) -> Kernel:
+def onednn_log(question: KernelQuestion) -> Kernel:
     """Runs the call once in a process that logs. Errors: TargetError."""
     with question.session(TALK) as session:
         return logged(session)
@@ -167,7 +167,7 @@ def has_symbols(target: Target) -> bool:
     return target.name != "reference"
 
 
-def sampled_symbols(question: Question) -> Kernel:
+def sampled_symbols(question: KernelQuestion) -> Kernel:
     """Samples the call for ``question.seconds``. Errors: TargetError, of the target alone."""
     if not sys.platform.startswith("linux"):
         return Kernel(SYMBOLS, None, NOT_LINUX)
@@ -185,7 +185,7 @@ def sampled_symbols(question: Question) -> Kernel:
     return Kernel.of(SYMBOLS, top(found), f"{few}: the call is too short to be sampled")
 
 
-def _sampled(perf: str, samples: Path, question: Question) -> tuple[str | None, Counter[str]]:
+def _sampled(perf: str, samples: Path, question: KernelQuestion) -> tuple[str | None, Counter[str]]:
     """Returns why perf recorded nothing, or None, and the samples in numerical code by name."""
     found: Counter[str] = Counter()
     with question.session(PERFMAP) as session:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.padding.computing import Asked
+from probe.padding.computing import SizedOperation
 from probe.padding.kept import Box, apart, index, where_kept
 from probe.padding.positions import NotDerived
-from probe.padding.search import Graph
+from probe.padding.search import PaddedModel
 from probe.recording.followed import aligned, marked, reading, relabelled
 from probe.recording.judging import Judged, judged, settled
 from probe.recording.labelling import labels_of
@@ -76,9 +76,9 @@ class Between:
         return found
 
 
-def sought(graph: Graph, content: int, below: int) -> Between | None:
+def sought(graph: PaddedModel, content: int, below: int) -> Between | None:
     """Returns the shortest size under ``below`` that serves content with constants put in; None:
-    there is none, or it can't be run so. Errors as of ``Graph``."""
+    there is none, or it can't be run so. Errors as of ``PaddedModel``."""
     for size in range(content, below):
         if graph.over():
             return None
@@ -107,7 +107,7 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
     return None
 
 
-def _derived(graph: Graph, content: int, size: int) -> Between | None:
+def _derived(graph: PaddedModel, content: int, size: int) -> Between | None:
     """Follows a size by what its operations read, with constants put in behind each."""
     assert graph.positions is not None
     positions, reads = graph.positions, graph.read
@@ -122,7 +122,7 @@ def _derived(graph: Graph, content: int, size: int) -> Between | None:
             return None
         first |= found
         leading |= {n: at.sizes[n] for n in one.gives}  # constants behind
-    told: dict[int, Asked] = {}
+    told: dict[int, SizedOperation] = {}
     for one in reversed(graph.computing.deciding):  # the last ones have few sizes
         asked = graph.computing.at(one, at, size)
         if asked is None:
@@ -151,7 +151,7 @@ def _derived(graph: Graph, content: int, size: int) -> Between | None:
 class _Followed:
     """One size: labels of the short run, with those of the full one where constants are put in."""
 
-    def __init__(self, graph: Graph, content: int, size: int, side: Run) -> None:
+    def __init__(self, graph: PaddedModel, content: int, size: int, side: Run) -> None:
         self.graph, self.content, self.size, self.side = graph, content, size, side
         self.whole = graph.whole(content)
         self.left, self.right = labels_of(side, self.whole)
@@ -231,7 +231,7 @@ class _Followed:
         return True
 
 
-def _proved(graph: Graph, side: Run, found: Between) -> bool:
+def _proved(graph: PaddedModel, side: Run, found: Between) -> bool:
     """Runs the short run operation by operation with the constants put in, on several contents."""
     nothing = graph.nothing
     operations = zip(side.recording.operations, nothing.recording.operations, strict=True)
@@ -257,7 +257,7 @@ def _proved(graph: Graph, side: Run, found: Between) -> bool:
 
 
 def _interpreted(
-    graph: Graph,
+    graph: PaddedModel,
     side: Run,
     found: Between,
     agains: Mapping[int, Any],
@@ -287,7 +287,7 @@ def _interpreted(
     return [values[n] for n in run.outputs]
 
 
-def _agrees(graph: Graph, found: Between, short: list[np.ndarray], seed: int) -> bool:
+def _agrees(graph: PaddedModel, found: Between, short: list[np.ndarray], seed: int) -> bool:
     whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content).recording
     for number, box in enumerate(found.boxes):
         if box is None:

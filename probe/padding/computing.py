@@ -18,26 +18,26 @@ from probe import comparison, window
 from probe.comparison import Revealer
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession
-from probe.order.certificate import BUDGET, certify
-from probe.order.masks import Masks, SessionOperator
-from probe.order.tree import BIAS
 from probe.padding.positions import At, Linked, Positions
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same
 from probe.recording.difference import Aligned, Pair
 from probe.recording.judging import Judged, judged, settled, weighted
-from probe.recording.ported import Called, Ports
+from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Run
 from probe.recording.replayed import There
-from probe.recording.store import Kept
+from probe.recording.store import ProcessStore
 from probe.semantics import Meaning, Steps
 from probe.semantics.labels import Selection
+from probe.summation.certificate import BUDGET, certify
+from probe.summation.masks import Masks, SessionOperator
+from probe.summation.tree import BIAS
 
 WHOLE = Selection((), None, None, ((), ()))
 
 
 @dataclass(frozen=True)
-class Asked:
+class SizedOperation:
     """An operation at some size. ``apart``: of each of its outputs that is wanted, by number, which
     of the first positions it computes differently; ``found``: how that is known."""
 
@@ -53,14 +53,14 @@ class Computing:
 
     def __init__(self, positions: Positions, known: Known) -> None:
         self.positions, self.full, self.known = positions, positions.full, known
-        self.asked: dict[tuple[int, tuple[int, ...]], Asked] = {}
+        self.asked: dict[tuple[int, tuple[int, ...]], SizedOperation] = {}
         self.revealed: dict[tuple[int, int], Adds | None] = {}
         operations = self.full.recording.operations
         self.deciding = [
             one for one in positions.linked if not settled(operations[one.number].meaning)
         ]
 
-    def at(self, one: Linked, at: At, size: int) -> Asked | None:
+    def at(self, one: Linked, at: At, size: int) -> SizedOperation | None:
         """Returns what an operation computes in a run of ``size``; None where that is the very call
         of the full run."""
         sizes = tuple(at.sizes[n] for n in one.operands)
@@ -71,14 +71,14 @@ class Computing:
             self.asked[key] = self._ask(one, at, size)
         return self.asked[key]
 
-    def _ask(self, one: Linked, at: At, size: int) -> Asked:
+    def _ask(self, one: Linked, at: At, size: int) -> SizedOperation:
         operation = self.full.recording.operations[one.number]
         sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
         if not sizes or min(sizes.values()) < 1:
-            return Asked(one, operation.name, Judged("exact", certified=True), {})
+            return SizedOperation(one, operation.name, Judged("exact", certified=True), {})
         if (why := (self.full.alone or {}).get(one.number)) is not None:
             why = f"it ran in the model's own library, not on the target: {why}"
-            return Asked(one, operation.name, Judged("", why), {})
+            return SizedOperation(one, operation.name, Judged("", why), {})
         short = None
         if self.positions.steady(one.number):
             try:
@@ -88,7 +88,7 @@ class Computing:
         try:
             short = short or self.positions.recording(size)
         except InputError as error:
-            return Asked(
+            return SizedOperation(
                 one, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
             )
         aligned, leading = self._aligned(one, sizes)
@@ -100,7 +100,7 @@ class Computing:
             if some is not None and some.any():
                 count = leading[pair.left]
                 apart[pair.left] = np.asarray(some.reshape(count, -1).any(axis=1))
-        return Asked(one, operation.name, found, apart)
+        return SizedOperation(one, operation.name, found, apart)
 
     def _as_full(self, one: Linked, short: Run, aligned: Aligned) -> Judged | None:
         """Puts the certificate of the full run's sums to an operation's outputs: what answers a
@@ -152,7 +152,7 @@ class Computing:
         operation = run.operations[one.number]
         if operation.again is None:
             raise ValueError("it can't be run alone")
-        store, values, reads = Kept(self.full.store), list(run.values), []
+        store, values, reads = ProcessStore(self.full.store), list(run.values), []
         shapes = {}
         for n in (*operation.reads, *operation.gives):
             shape, axis = run.values[n].shape, positions.axes.get(n)
@@ -242,7 +242,9 @@ def adding_of(one: Alone) -> Adds:
     if isinstance(again, There):
         stages = again.ports.stages(again.one, [array.shape for array in one.reads])
         first, behind = stages[0].does, [stage.does for stage in stages[1:]]
-        if any(isinstance(each, Called) for each in behind) or not isinstance(first, Called):
+        if any(isinstance(each, TargetCall) for each in behind) or not isinstance(
+            first, TargetCall
+        ):
             return Adds(one)
         if first.case is not None and first.output.whole == one.value.shape:
             return OfCase(one, first, again.port.session)
@@ -252,7 +254,7 @@ def adding_of(one: Alone) -> Adds:
 class OfCase(Adds):
     """An operation on a target as a case, whose questions the target's process answers at once."""
 
-    def __init__(self, one: Alone, called: Called, session: AnySession) -> None:
+    def __init__(self, one: Alone, called: TargetCall, session: AnySession) -> None:
         assert called.case is not None
         given = [one.reads[n] for n in range(len(one.reads))]
         operands = called.operands(given)

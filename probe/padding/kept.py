@@ -13,7 +13,7 @@ from probe.semantics.labels import Labels
 
 
 @dataclass(frozen=True)
-class Part:
+class KeptPart:
     """Along an ``axis`` of an output: [start, stop) of the full run is [start + offset, stop +
     offset) of the short one."""
 
@@ -23,7 +23,7 @@ class Part:
     offset: int = 0
 
 
-Box = tuple[Part, ...]
+Box = tuple[KeptPart, ...]
 """What of an output is kept; empty: all of it."""
 
 
@@ -55,7 +55,7 @@ def box_of(mask: np.ndarray) -> Box | None:
     for axis in range(mask.ndim):
         line = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
         if len(line) < mask.shape[axis]:
-            found.append(Part(axis, int(line[0]), int(line[-1]) + 1))
+            found.append(KeptPart(axis, int(line[0]), int(line[-1]) + 1))
     return tuple(found)
 
 
@@ -91,7 +91,9 @@ def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | N
     mine, theirs = left.full(axes), right.full(axes)
     wanted = theirs[index(box, False, theirs.ndim)]
     for offset in _offsets(left, right, box, near):
-        moved = tuple(Part(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box)
+        moved = tuple(
+            KeptPart(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box
+        )
         fits = all(
             p.start + p.offset >= 0 and p.stop + p.offset <= left.shape[p.axis] for p in moved
         )

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe.padding.between import Between
 from probe.padding.kept import Box, index
-from probe.padding.search import Graph, Sized
+from probe.padding.search import PaddedModel, SafeSize
 from probe.progress import Say, silent
 
 CHECKS, SEED = 12, 300
@@ -143,12 +143,12 @@ class GraphPlan:
 
 
 def make(
-    graph: Graph,
+    graph: PaddedModel,
     contents: Iterable[int],
     model: str,
     tell: Say = silent,
 ) -> GraphPlan:
-    """Seeks the safe size of every content, and checks some. Errors as of ``Graph``."""
+    """Seeks the safe size of every content, and checks some. Errors as of ``PaddedModel``."""
     every, sizes = sorted(set(contents)), []
     start = 0
     for content in every:
@@ -173,7 +173,7 @@ def make(
     return plan
 
 
-def _stretches(sizes: list[Sized]) -> list[GraphStretch]:
+def _stretches(sizes: list[SafeSize]) -> list[GraphStretch]:
     found = []
     for one in sizes:
         at = one.at_safe
@@ -182,7 +182,7 @@ def _stretches(sizes: list[Sized]) -> list[GraphStretch]:
     return joined(found)
 
 
-def assumptions(sizes: list[Sized]) -> list[str]:
+def assumptions(sizes: list[SafeSize]) -> list[str]:
     """Returns what stands behind a plan beside what was run."""
     found = [
         "the library computes a shape in one way for all finite inputs, on this processor, with "

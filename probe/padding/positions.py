@@ -41,7 +41,7 @@ class NotDerived(Exception):
 
 
 @dataclass
-class Met:
+class PositionedOperation:
     """An operation at one remainder of its operands' sizes: these, and those of its outputs.
 
     ``aligned``: its outputs read as in the full run, from the first one on. ``absorbs``: where an
@@ -63,7 +63,7 @@ class Linked:
     operands: tuple[int, ...]
     gives: tuple[int, ...]
     reads: dict[int, dict[int, Reads]]
-    met: dict[tuple[int, ...], Met] = field(default_factory=dict)
+    met: dict[tuple[int, ...], PositionedOperation] = field(default_factory=dict)
 
     def remainders(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Returns what tells sizes of the operands that are derived from each other."""
@@ -273,7 +273,7 @@ class Positions:
             known.aligned &= aligned
             known.absorbs &= absorbs
         else:
-            one.met[key] = Met(sizes, gives, aligned, absorbs)
+            one.met[key] = PositionedOperation(sizes, gives, aligned, absorbs)
 
     def _compared(
         self,
@@ -322,7 +322,9 @@ class Positions:
             found = min(found, int(np.searchsorted(one.reads[n][output].reach, leading[n])))
         return found
 
-    def _sizes(self, one: Linked, met: Met, sizes: Sequence[int]) -> tuple[int, ...]:
+    def _sizes(
+        self, one: Linked, met: PositionedOperation, sizes: Sequence[int]
+    ) -> tuple[int, ...]:
         """Returns the sizes of an operation's outputs, from those where it was met."""
         found = []
         first = one.operands[0]

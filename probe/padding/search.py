@@ -28,13 +28,13 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
-from probe.padding.computing import Asked, Computing
-from probe.padding.kept import NEAR, Box, Part, apart, box_of, index, place_of, where_kept
+from probe.padding.computing import Computing, SizedOperation
+from probe.padding.kept import NEAR, Box, KeptPart, apart, box_of, index, place_of, where_kept
 from probe.padding.positions import NEVER, NotDerived, Positions
 from probe.recording.adding import Known
 from probe.recording.alone import unequal
 from probe.recording.difference import Aligned
-from probe.recording.followed import Followed, Told, follow, reading
+from probe.recording.followed import Followed, JudgedPair, follow, reading
 from probe.recording.judging import Judged, judged
 from probe.recording.labelling import labels_of
 from probe.recording.recording import Run, recorded
@@ -87,7 +87,7 @@ class Serves:
 
 
 @dataclass
-class Sized:
+class SafeSize:
     """Content of a length: the least size that has its outputs, and the least safe one.
 
     ``at_least``: what is known of the run at the least size; ``at_safe``: of the safe one, which
@@ -102,7 +102,7 @@ class Sized:
     over: str = ""
 
 
-class Graph:
+class PaddedModel:
     """A model with inputs of the full size, padded along axes of them.
 
     ``opened``: gives recorders of the model with inputs (``Opened``). ``arrays``: by name, of
@@ -133,7 +133,7 @@ class Graph:
         self.sides: dict[tuple[int, int], Run | str] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
-        self._sized: dict[int, Sized] = {}
+        self._sized: dict[int, SafeSize] = {}
         self._capacities: dict[int, int] = {}
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
@@ -353,7 +353,7 @@ class Graph:
             return None
         start, stop = int(reading[0]), int(reading[-1]) + 1
         whole = (start, stop) == (0, len(self.wanted[number]))
-        return () if whole else (Part(self.positions.axes[number], start, stop),)
+        return () if whole else (KeptPart(self.positions.axes[number], start, stop),)
 
     def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
         """Of outputs that have an entry for each of the input's, those of content alone."""
@@ -365,7 +365,7 @@ class Graph:
             axes = [n for n, each in enumerate(zip(*sizes, strict=False)) if each == both]
             named = {part.axis for part in box or ()}
             if box is not None and len(axes) == 1 and axes[0] not in named:
-                box = tuple(sorted((*box, Part(axes[0], 0, content)), key=lambda p: p.axis))
+                box = tuple(sorted((*box, KeptPart(axes[0], 0, content)), key=lambda p: p.axis))
             found.append(box)
         return tuple(found)
 
@@ -381,13 +381,13 @@ class Graph:
         if all(box is None for box in self.boxes(content)):
             raise InputError("content", content, "no output reads it", "give more of it")
 
-    def sized(self, content: int, start: int = 0) -> Sized:
+    def sized(self, content: int, start: int = 0) -> SafeSize:
         """Finds the least size for content, and the least safe one, from ``start`` on."""
         if content not in self._sized:
             self._sized[content] = self._searched(content, start)
         return self._sized[content]
 
-    def _searched(self, content: int, start: int) -> Sized:
+    def _searched(self, content: int, start: int) -> SafeSize:
         self.over()
         self.checked(content)
         if self.positions is not None:
@@ -397,7 +397,7 @@ class Graph:
                 self._record_all()
         least, over, at_least = 0, "", None
         if why := self.hopeless(content):
-            return Sized(content, self.fixed, self.fixed, why, self.own(content))
+            return SafeSize(content, self.fixed, self.fixed, why, self.own(content))
         for size in range(max(content, start), self.fixed):
             if self.over():
                 over = f"{self.seconds:.0f} seconds were over at size {size:,}"
@@ -408,11 +408,11 @@ class Graph:
             if at_least is None:
                 least, at_least = size, told
             if told.serves:
-                return Sized(content, least, size, at_least, told)
+                return SafeSize(content, least, size, at_least, told)
         own = self.own(content)
-        return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
+        return SafeSize(content, least or self.fixed, self.fixed, at_least or own, own, over)
 
-    def _searched_derived(self, content: int) -> Sized:
+    def _searched_derived(self, content: int) -> SafeSize:
         """Does as ``_searched``, from where the next shorter content has its sizes: longer content
         has no shorter ones. Raises NotDerived."""
         before = [n for n in self._sized if n < content]
@@ -424,7 +424,7 @@ class Graph:
         own, over = self.own(content), ""
         at_least = own if least == self.fixed else self._derived(content, least, named=True)
         if at_least.serves:
-            return Sized(content, least, least, at_least, at_least)
+            return SafeSize(content, least, least, at_least, at_least)
         for size in range(start, self.fixed):
             if self._capacity(size) < content:
                 continue
@@ -433,8 +433,8 @@ class Graph:
                 break
             told = self._derived(content, size, named=False)
             if told.serves:
-                return Sized(content, least, size, at_least, told)
-        return Sized(content, least, self.fixed, at_least, own, over)
+                return SafeSize(content, least, size, at_least, told)
+        return SafeSize(content, least, self.fixed, at_least, own, over)
 
     def _record_all(self) -> None:
         """Goes on without what is derived: every size is recorded."""
@@ -550,7 +550,7 @@ class Graph:
         boxes = self.boxes(content)
         self.tried += size not in self._told
         self._told.add(size)
-        guilty: Asked | None = None
+        guilty: SizedOperation | None = None
         told = []
         for one in reversed(self.computing.deciding):
             asked = self.computing.at(one, at, size)
@@ -640,13 +640,13 @@ class Graph:
             return Serves(True, "same", certified=certified, boxes=boxes)
         return Serves(True, "unknown", *doubts[0], boxes=boxes)
 
-    def _culprit(self, content: int, side: Run, told: Sequence[Told]) -> tuple[str, str, str]:
+    def _culprit(self, content: int, side: Run, told: Sequence[JudgedPair]) -> tuple[str, str, str]:
         """The first operation that, were it alone to compute differently, loses what is kept."""
         guilty = [each for each in told if each.found.differing]
         for each in guilty:
             one = each
 
-            def alone(given: Aligned, one: Told = one) -> Judged:
+            def alone(given: Aligned, one: JudgedPair = one) -> Judged:
                 same = given.left == one.one.left and given.right == one.one.right
                 return one.found if same else Judged("exact")
 

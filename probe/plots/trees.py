@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from probe import floats
-from probe.explain.evidence import Added, Evidence
-from probe.order.summation import Summation
-from probe.order.tree import BIAS, Tree, product
+from probe.explaining.evidence import Added, Evidence
 from probe.plots.pictures import DIFFERS
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree, product
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
 """Colours of summations, after Okabe and Ito; they repeat where there are more."""

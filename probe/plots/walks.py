@@ -46,7 +46,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PlotRow:
     """One operation or several. ``largest``: the distance in ulps, infinite where it has none;
     ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is;
     ``own``: whether a carried one differs by itself too."""
@@ -59,10 +59,10 @@ class Row:
     own: bool = False
 
 
-def rows_of(found: Walk, most: int = ROWS) -> list[Row]:
+def rows_of(found: Walk, most: int = ROWS) -> list[PlotRow]:
     """Returns the rows: operations that differ, and runs of the others; the middle of many is left
     out, and said to be."""
-    rows: list[Row] = []
+    rows: list[PlotRow] = []
     some: list[Aligned] = []
     for one in [*found.computed, None]:
         quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
@@ -82,26 +82,26 @@ def _mark(found: Walk, one: Aligned) -> str:
     return FIRST if one is found.first else "output" if output else ""
 
 
-def _alone(one: Aligned, mark: str) -> Row:
+def _alone(one: Aligned, mark: str) -> PlotRow:
     largest = np.inf if one.max_ulp is None else float(one.max_ulp)
     op = one.op if one.op != one.name else ""
     scaled = max((pair.scaled for pair in one.gives), default=0.0)
     text = _cut(f"{one.name}  {op}".rstrip())
-    return Row(text, one.verdict, largest, scaled, mark, bool(one.own))
+    return PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own))
 
 
-def _together(some: list[Aligned]) -> Row:
+def _together(some: list[Aligned]) -> PlotRow:
     if len(some) == 1:
-        return Row(_cut(some[0].name), some[0].verdict, 0.0)
+        return PlotRow(_cut(some[0].name), some[0].verdict, 0.0)
     words = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
-    return Row(f"{len(some)} {words.get(some[0].verdict, 'equal')}", some[0].verdict, 0.0)
+    return PlotRow(f"{len(some)} {words.get(some[0].verdict, 'equal')}", some[0].verdict, 0.0)
 
 
 def _cut(text: str, most: int = 44) -> str:
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-most // 2 :]}"
 
 
-def _shortened(rows: list[Row], most: int) -> list[Row]:
+def _shortened(rows: list[PlotRow], most: int) -> list[PlotRow]:
     if len(rows) <= most:
         return rows
     first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
@@ -112,13 +112,13 @@ def _shortened(rows: list[Row], most: int) -> list[Row]:
     return [*found, *rows[max(start + len(keep), len(rows) - 4) :]]
 
 
-def _left_out(rows: list[Row]) -> list[Row]:
+def _left_out(rows: list[PlotRow]) -> list[PlotRow]:
     """Returns one row for several that are not drawn."""
     if not rows:
         return []
     largest = max(row.largest for row in rows)
     verdict = next((row.verdict for row in rows if row.verdict in ("source", "carried")), "equal")
-    return [Row(f"… {len(rows)} rows more", verdict, largest)]
+    return [PlotRow(f"… {len(rows)} rows more", verdict, largest)]
 
 
 def walked(found: Walk, lines: Sequence[str]) -> Figure:
@@ -167,7 +167,7 @@ def _summations(found: Walk) -> list[tuple[str, Any]]:
     return both if all(one is not None for _, one in both) else []
 
 
-def bars(axes: Axes, rows: Sequence[Row]) -> None:
+def bars(axes: Axes, rows: Sequence[PlotRow]) -> None:
     """Draws a bar a row: its largest distance in ulps, logarithmic; its colour is the verdict."""
     finite = [row.largest for row in rows if np.isfinite(row.largest) and row.largest]
     most = max(finite, default=1.0)
@@ -204,5 +204,5 @@ def bars(axes: Axes, rows: Sequence[Row]) -> None:
     )
 
 
-def _labelled(row: Row) -> str:
+def _labelled(row: PlotRow) -> str:
     return f"{row.mark} ▸ {row.text}" if row.mark else row.text

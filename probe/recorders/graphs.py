@@ -118,7 +118,7 @@ def ordered(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
 
 
 @dataclass
-class Piece:
+class NodeGroup:
     """Nodes that run together: what they read from before and all that they give.
 
     ``run``: as they were started, if they stay so.
@@ -166,7 +166,7 @@ class Graph(ABC):
         self.left: Counter[Any] = Counter()
         self.counts: Counter[Any] = Counter()
         self.events: list[Operation] = []
-        self.pieces: list[Piece] = []
+        self.pieces: list[NodeGroup] = []
         self.alive = 0
         self.ready: OrderedDict[Any, Runner] = OrderedDict()
 
@@ -257,18 +257,18 @@ class Graph(ABC):
             self._join()
         return [self.seen(key) for key in self.outputs]
 
-    def start(self, piece: Piece, once: bool = False) -> Runner:
+    def start(self, piece: NodeGroup, once: bool = False) -> Runner:
         """Starts the nodes of a piece; ``once``: for this run alone."""
         return self.started(piece.nodes, {key: self.known[key] for key in piece.fed}, {}, once)
 
-    def piece(self, nodes: Sequence[Any]) -> Piece:
+    def piece(self, nodes: Sequence[Any]) -> NodeGroup:
         """Returns nodes in a row with what they read from before and give."""
         gives = [key for node in nodes for key in node.gives]
         every = dict.fromkeys(key for node in nodes for key in node.uses)
         inside = {*gives, *self.constants}
-        return Piece(nodes, [key for key in every if key not in inside], gives)
+        return NodeGroup(nodes, [key for key in every if key not in inside], gives)
 
-    def _one_by_one(self) -> Iterator[Piece]:
+    def _one_by_one(self) -> Iterator[NodeGroup]:
         """Yields every node for itself, those of bodies in their place."""
         pending, done = deque(self.nodes), []
         self._expect(pending)
@@ -335,7 +335,7 @@ class Graph(ABC):
                     piece.run = self.start(piece)
                 total += size
 
-    def runs(self, pieces: list[Piece]) -> None:
+    def runs(self, pieces: list[NodeGroup]) -> None:
         """From now on runs these pieces, which have all nodes in their order."""
         self.pieces = pieces
         self.counts = Counter(key for node in self.nodes for key in node.uses)
@@ -414,7 +414,7 @@ class Graph(ABC):
         return [self.container(key, one) for key, one in zip(node.gives, found, strict=True)]
 
 
-class Recorder(ABC):
+class GraphRecorder(ABC):
     """A model file with its inputs, whose nodes run one by one; or as one operation, where that
     changes bits or can't be.
 
@@ -447,7 +447,7 @@ class Recorder(ABC):
     def cut(self, opens: bool) -> Graph:
         """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
 
-    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Recorder:
+    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> GraphRecorder:
         """Returns a recorder of the same model with other inputs."""
         return type(self)(self.model, inputs, self.switches)
 
@@ -530,7 +530,7 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedGraph:
     """A model file: its inputs, and recorders of it with given arrays."""
 
     inputs: tuple[Input, ...]

@@ -22,8 +22,8 @@ import numpy as np
 from probe.errors import InputError
 from probe.recorders.jax_programs import (
     LOOPS,
-    Alone,
-    Opened,
+    OpenedProgram,
+    PrimitiveCall,
     attributes,
     bits,
     called,
@@ -34,7 +34,7 @@ from probe.recorders.jax_programs import (
     lines,
     unrolled,
 )
-from probe.recorders.jax_table import Program, folded, meaning, moves, noticed, only
+from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, noticed, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.recording.recording import SMALL, digest
 from probe.semantics import Each, Meaning, Passes
@@ -48,11 +48,11 @@ except (ImportError, AttributeError):  # another release
     Base = None
 
 
-class Recorder:
+class JaxRecorder:
     """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
 
     ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
-    that it also returns (``Opened``), or "" for not at all.
+    that it also returns (``OpenedProgram``), or "" for not at all.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -70,7 +70,7 @@ class Recorder:
         self.decisions: dict[int, Any] = {}
         self.noticed: dict[int, Any] = {}
         self.programs: dict[str, None] = {}
-        self.told: dict[Hashable, Told] = {}
+        self.told: dict[Hashable, JaxAttributes] = {}
         self.found: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -144,7 +144,7 @@ def _held(function: Any) -> Iterator[tuple[str, Any]]:
     yield from zip(code.co_varnames, function.__defaults__ or (), strict=False)
 
 
-class _Values:
+class _RunValues:
     """Which values of a run are the same, and which come from integers alone; it keeps none."""
 
     def __init__(self, named: dict[int, tuple[str, str]]) -> None:
@@ -202,7 +202,7 @@ Value = Callable[[int], np.ndarray]
 """Gives the content of what an operation reads, by number."""
 
 
-class Told(NamedTuple):
+class JaxAttributes(NamedTuple):
     """What is said of an operation besides its arrays and its place."""
 
     meaning: Meaning
@@ -214,10 +214,10 @@ class Told(NamedTuple):
 class _Trace(Base):  # type: ignore[misc]
     """Runs primitives as JAX does, and reports each."""
 
-    def __init__(self, recorder: Recorder, visit: Visit) -> None:
+    def __init__(self, recorder: JaxRecorder, visit: Visit) -> None:
         super().__init__()
         self.recorder, self.visit = recorder, visit
-        self.values = _Values(recorder.named)
+        self.values = _RunValues(recorder.named)
         self.calls = 0
         self.depth, self.products = 0, set[Hashable]()
 
@@ -281,7 +281,7 @@ class _Trace(Base):  # type: ignore[misc]
         if decision == "equations":
             with core.set_current_trace(self):
                 last = unrolled(primitive, params, args)
-        elif isinstance(decision, Opened):
+        elif isinstance(decision, OpenedProgram):
             last = self._inside(decision, args)
         self.depth -= 1
         self.products = self.products if self.depth else set()
@@ -296,11 +296,11 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _meant(
         self, primitive: Any, params: Any, args: Sequence[Any], behind: Any, reads: Sequence[Seen]
-    ) -> Program:
+    ) -> EquationProgram:
         """Returns what a program means, given what of its arguments comes from integers alone."""
         every = enumerate(zip(args, reads, strict=False))
         contents = {n: _bits(value) for n, (value, seen) in every if self.values.plain[seen.key]}
-        return Program(primitive, params, [*map(core.typeof, args)], behind, contents)
+        return EquationProgram(primitive, params, [*map(core.typeof, args)], behind, contents)
 
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
@@ -309,7 +309,7 @@ class _Trace(Base):  # type: ignore[misc]
             found[id(within)] = within, only(flat(within))  # itself, so that no other has its id
         return found[id(within)][1]
 
-    def _inside(self, opened: Opened, args: list[Any]) -> list[Any]:
+    def _inside(self, opened: OpenedProgram, args: list[Any]) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
         for one in opened.program.equations:
@@ -323,7 +323,7 @@ class _Trace(Base):  # type: ignore[misc]
             else:
                 means = meaning(one.called(functools.partial(_content, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
-            told = Told(means, attributes(one.params), None, None)
+            told = JaxAttributes(means, attributes(one.params), None, None)
             self._visit(one.primitive.name, path, reads, gives, told)
         return opened.results(values)
 
@@ -337,7 +337,7 @@ class _Trace(Base):  # type: ignore[misc]
         if _same(lambda: unrolled(primitive, params, args), gives):
             decisions[call] = "equations"
         elif within is not None:
-            opened = Opened(flat(within))
+            opened = OpenedProgram(flat(within))
             if _same(lambda: opened.results(opened.values(args)), gives):
                 decisions[call] = opened
         if not decisions[call]:
@@ -356,7 +356,7 @@ class _Trace(Base):  # type: ignore[misc]
         args: Sequence[Any],
         shown: Any,
         means: Callable[[Value], Meaning],
-    ) -> Told:
+    ) -> JaxAttributes:
         """Returns what is said of a call. It is the same for all that are alike, unless ``means``
         looks into what is read. ``shown``: the parameters that are reported."""
         same: Hashable = None
@@ -379,12 +379,16 @@ class _Trace(Base):  # type: ignore[misc]
             self.recorder.told[same] = told
         return told
 
-    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
+    def _visit(
+        self, op: str, path: str, reads: list[Seen], gives: list[Any], told: JaxAttributes
+    ) -> None:
         made = [self.values.gives(one, reads) for one in gives]
         told = self._contracted(told, reads, made) if self.depth else told
         self.visit(Operation(op, path, reads, made, *told, IMPORTS))
 
-    def _contracted(self, told: Told, reads: list[Seen], made: list[Seen]) -> Told:
+    def _contracted(
+        self, told: JaxAttributes, reads: list[Seen], made: list[Seen]
+    ) -> JaxAttributes:
         """Returns what is said of an operation that a compiled program has inside: LLVM may fuse a
         product and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that
         this sum isn't rounded as IEEE 754 has it, though these numbers may not show it."""
@@ -397,10 +401,10 @@ class _Trace(Base):  # type: ignore[misc]
         return told
 
 
-def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Told:
+def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> JaxAttributes:
     """Returns what is said of a primitive, or a program."""
-    again, text = Alone(primitive, params, ins), lines(primitive, params, ins)
-    return Told(means, attributes(params), again, text)
+    again, text = PrimitiveCall(primitive, params, ins), lines(primitive, params, ins)
+    return JaxAttributes(means, attributes(params), again, text)
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
@@ -431,3 +435,7 @@ def _own(
     """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
     return meaning(called(primitive, params, ins, outs, lambda n: functools.partial(value, n)))
+
+
+RECORDER = JaxRecorder
+"""What watches a function of this library, see ``probe.recording.subject``."""

@@ -82,7 +82,7 @@ def number(atom: Any) -> np.ndarray:
     return np.asarray(atom.val, dtype=atom.aval.dtype)
 
 
-class Alone:
+class PrimitiveCall:
     """Runs one primitive or program, on container arrays."""
 
     def __init__(self, primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> None:
@@ -117,7 +117,7 @@ def called(
     """Returns a primitive as the table is asked about it. ``ins``, ``outs``: abstract values."""
     reads = [Operand(n, *described(aval), content(n)) for n, aval in enumerate(ins)]
     gives, dtypes = zip(*map(described, outs), strict=True) if outs else ((), ())
-    run = Alone(primitive, params, ins)
+    run = PrimitiveCall(primitive, params, ins)
     return Call(primitive.name, params, reads, gives, dtypes, run=run)
 
 
@@ -349,7 +349,7 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
     return looped(primitive.name, params, args, _Arrays())
 
 
-class Opened:
+class OpenedProgram:
     """A compiled program that also returns every value inside.
 
     XLA compiles the same equations with more results. Where the program's own results keep their

@@ -508,7 +508,7 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
     return replace(means, equation=f"{one_text},{two_text}->{''.join(result)}", reads=reads)
 
 
-class Known(NamedTuple):
+class KnownValue(NamedTuple):
     """A value of a program: its number among the program's inputs and steps, its shape, and its
     content where it comes from integers alone."""
 
@@ -521,61 +521,63 @@ class _Writing:
     """Says a program as steps. ``count``: of what it reads; ``behind``: what of that functions
     closed over, by id."""
 
-    def __init__(self, count: int, behind: Mapping[int, Known]) -> None:
+    def __init__(self, count: int, behind: Mapping[int, KnownValue]) -> None:
         self.count, self.behind = count, behind
         self.steps: list[Step] = []
 
     def program(
-        self, program: Flat, given: Sequence[Known], inside: Mapping[int, np.ndarray]
-    ) -> list[Known]:
-        """Returns a program's results. ``inside``: as of :class:`Program`."""
+        self, program: Flat, given: Sequence[KnownValue], inside: Mapping[int, np.ndarray]
+    ) -> list[KnownValue]:
+        """Returns a program's results. ``inside``: as of :class:`EquationProgram`."""
 
-        def step(place: int, one: Equation, reads: list[Known]) -> list[Known]:
+        def step(place: int, one: Equation, reads: list[KnownValue]) -> list[KnownValue]:
             return self._step(one, reads, inside.get(place))
 
         consts = [self.behind.get(id(one)) or self._held(bits(one)) for one in program.consts]
         return program.run(given, consts, step, lambda atom: self._held(bits(number(atom))))[1]
 
-    def run(self, closed: Any, given: Sequence[Known]) -> list[Known]:
+    def run(self, closed: Any, given: Sequence[KnownValue]) -> list[KnownValue]:
         """As of ``looped``."""
         return self.program(flat(closed), given, {})
 
-    def lines(self, value: Known) -> list[Known]:
+    def lines(self, value: KnownValue) -> list[KnownValue]:
         """As of ``looped``."""
         count, *rest = value.shape
         contents = None if value.content is None else [*value.content]
         return self._entered(o.unstack(0, count), [value], [tuple(rest)] * count, contents)
 
-    def stacked(self, values: Sequence[Known]) -> Known:
+    def stacked(self, values: Sequence[KnownValue]) -> KnownValue:
         """As of ``looped``."""
         return self._entered(o.stack(0), values, [(len(values), *values[0].shape)])[0]
 
-    def whole(self, value: Known) -> int | None:
+    def whole(self, value: KnownValue) -> int | None:
         """As of ``looped``."""
         return None if value.content is None else int(value.content)
 
     def _entered(
         self,
         means: Meaning,
-        reads: Sequence[Known],
+        reads: Sequence[KnownValue],
         shapes: Shapes,
         contents: Sequence[np.ndarray | None] | None = None,
         op: tuple[str, ...] = (),
         zeros: np.ndarray | None = None,
-    ) -> list[Known]:
+    ) -> list[KnownValue]:
         numbers = tuple(one.number for one in reads)
         self.steps.append(Step(means, numbers, shapes[0], tuple(shapes[1:]), op, zeros))
         self.count += len(shapes)
         every = zip(shapes, contents or [None] * len(shapes), strict=True)
         first = self.count - len(shapes)
-        return [Known(n, *both) for n, both in enumerate(every, first)]
+        return [KnownValue(n, *both) for n, both in enumerate(every, first)]
 
-    def _held(self, content: np.ndarray) -> Known:
+    def _held(self, content: np.ndarray) -> KnownValue:
         """Enters what is known by its content, which is kept as a run keeps it."""
         plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
         return self._entered(Holds(content), (), [content.shape], [content] if plain else None)[0]
 
-    def _step(self, one: Equation, reads: list[Known], zeros: np.ndarray | None) -> list[Known]:
+    def _step(
+        self, one: Equation, reads: list[KnownValue], zeros: np.ndarray | None
+    ) -> list[KnownValue]:
         name = one.primitive.name
         if name in LOOPS:
             before = len(self.steps), self.count
@@ -603,7 +605,7 @@ class _Writing:
         )
 
     @staticmethod
-    def _computed(call: Call, reads: Sequence[Known]) -> list[np.ndarray] | None:
+    def _computed(call: Call, reads: Sequence[KnownValue]) -> list[np.ndarray] | None:
         """Results computed from integers alone; None where that isn't so, or they are large."""
         contents = [one.content for one in reads if one.content is not None]
         small = all(prod(shape) <= SMALL for shape in (*call.gives, *(one.shape for one in reads)))
@@ -613,7 +615,7 @@ class _Writing:
 
 
 @dataclass
-class Program(Meaning):
+class EquationProgram(Meaning):
     """A program or a loop, as its equations say: what it reads is its inputs, then ``consts``.
 
     ``ins``: abstract values of its inputs; ``contents``: of those that come from integers alone, by
@@ -632,14 +634,17 @@ class Program(Meaning):
     def said(self) -> Meaning:
         """Its equations as steps; ``Unknown`` of a loop that can't be followed."""
         count = len(self.ins)
-        behind = {id(one): Known(count + n, np.shape(one)) for n, one in enumerate(self.consts)}
+        behind = {
+            id(one): KnownValue(count + n, np.shape(one)) for n, one in enumerate(self.consts)
+        }
         writing = _Writing(count + len(behind), behind)
         given = [
-            Known(n, described(aval)[0], self.contents.get(n)) for n, aval in enumerate(self.ins)
+            KnownValue(n, described(aval)[0], self.contents.get(n))
+            for n, aval in enumerate(self.ins)
         ]
         within = inner(self.primitive, self.params)
         if within is not None:
-            found: list[Known] | None = writing.program(flat(within), given, self.inside)
+            found: list[KnownValue] | None = writing.program(flat(within), given, self.inside)
         else:
             found = looped(self.primitive.name, self.params, given, writing)
         if found is None:

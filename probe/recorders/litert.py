@@ -40,7 +40,7 @@ from probe.recorders.graphs import (
     Key,
     Node,
     Nodes,
-    Opened,
+    OpenedGraph,
     Runner,
     refused,
     unreadable,
@@ -65,7 +65,7 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 
 
 @dataclass(eq=False)
-class Operator(Node):
+class LiteRTOperator(Node):
     """An operator. ``operands``: keys of all that it is given, None where one is left out;
     ``number``: of a WHILE, the iterations behind it; ``goes``: key of whether there is a next."""
 
@@ -74,7 +74,7 @@ class Operator(Node):
     goes: Key = None
 
 
-class File:
+class LiteRTFile:
     """A model as it is read. ``nodes``: of its first subgraph, in the order in which they run."""
 
     def __init__(self, content: bytes) -> None:
@@ -88,7 +88,7 @@ class File:
 
     def body(
         self, subgraph: int, inputs: Sequence[Key], ahead: str = ""
-    ) -> tuple[list[Operator], list[Key]]:
+    ) -> tuple[list[LiteRTOperator], list[Key]]:
         """Returns a subgraph's operators and the keys of what it gives. ``inputs``: keys of what it
         is given; ``ahead``: what tells its values from those of the next iteration."""
         graph = self.model.subgraphs[subgraph]
@@ -109,7 +109,7 @@ class File:
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
-    def _node(self, operator: Any, keys: Mapping[int, Key], ahead: str) -> Operator | None:
+    def _node(self, operator: Any, keys: Mapping[int, Key], ahead: str) -> LiteRTOperator | None:
         """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
         weight: then that is a constant."""
         code = self.model.operatorCodes[operator.opcodeIndex]
@@ -130,7 +130,7 @@ class File:
             for name, value in ({} if found is None else vars(found)).items()
         }
         path = ahead + (self.name(gives[0]).removesuffix(":0") if gives else op)
-        return Operator(operator, op, slots, gives, words=words, path=path, operands=operands)
+        return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
     def name(self, key: Key) -> str:
         """Returns a tensor's name."""
@@ -218,7 +218,7 @@ class File:
         return made
 
 
-class Operators(Graph):
+class LiteRTOperators(Graph):
     """A file's operators with the model's inputs."""
 
     BY_SHAPE = frozenset(("SHAPE", "RANK"))
@@ -230,7 +230,7 @@ class Operators(Graph):
 
     def __init__(
         self,
-        file: File,
+        file: LiteRTFile,
         inputs: Mapping[str, np.ndarray],
         switches: Mapping[str, str],
         opens: bool = True,
@@ -264,14 +264,14 @@ class Operators(Graph):
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
         return quantised(meaning(call), *scales)
 
-    def joins(self, node: Operator) -> bool:
+    def joins(self, node: LiteRTOperator) -> bool:
         keeps = any(self.file.tensors[k].isVariable for k in node.operands if k is not None)
         return not (keeps or node.op in NESTED)
 
-    def opened(self, node: Operator) -> Sequence[Operator] | None:
+    def opened(self, node: LiteRTOperator) -> Sequence[LiteRTOperator] | None:
         if not self.opens or node.op not in ("IF", "WHILE") or "passed" in node.words:
             return None
-        state, ahead, turn = node.slots, list[Operator](), f"{node.path}[{node.number}]/"
+        state, ahead, turn = node.slots, list[LiteRTOperator](), f"{node.path}[{node.number}]/"
         if node.op == "IF":
             which = "then" if self.array(state[0]).any() else "else"
             number, state, turn = node.words[f"{which}SubgraphIndex"], state[1:], f"{node.path}/"
@@ -294,7 +294,7 @@ class Operators(Graph):
         return self.counted([*ahead, *nodes, behind])
 
     @staticmethod
-    def _passed(node: Operator, reads: Sequence[Key], gives: Sequence[Key]) -> Operator:
+    def _passed(node: LiteRTOperator, reads: Sequence[Key], gives: Sequence[Key]) -> LiteRTOperator:
         """Returns an operator that only passes values on, which is what is recorded of a node whose
         body is."""
         words = {"passed": len(reads)}
@@ -369,7 +369,7 @@ def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
     return Interpreter(model_content=model, **words)
 
 
-class Recorder(graphs.Recorder):
+class LiteRTRecorder(graphs.GraphRecorder):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
@@ -409,24 +409,26 @@ class Recorder(graphs.Recorder):
             raise refused("LiteRT", self.inputs, error) from None
         return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
-    def cut(self, opens: bool) -> Operators:
+    def cut(self, opens: bool) -> LiteRTOperators:
         """Returns the model's operators."""
-        return Operators(File(self.model), self.inputs, self.switches, opens)
+        return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)
 
 
 AGAIN = "convert or download it again"
 
 
-def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
+def opened(
+    path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
+) -> OpenedGraph:
     """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, ``threads`` and ``xnnpack``.
     """
     path = Path(path)
     try:
-        inputs = File(graphs.content(path)).inputs()
+        inputs = LiteRTFile(graphs.content(path)).inputs()
     except InputError:
         raise
     except Exception as error:
         raise unreadable(path.name, error, AGAIN) from None
-    return Opened(inputs, lambda arrays: Recorder(path, arrays, switches))
+    return OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

@@ -28,7 +28,7 @@ from probe.semantics.asked import moved
 from probe.semantics.call import Call, NotSettled, Operand, named
 
 
-class Recorder:
+class ArrayRecorder:
     """A function of arrays: ``inputs`` as they are given, ``weights`` by name."""
 
     target, note = "numpy", ""
@@ -46,7 +46,7 @@ class Recorder:
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
-        run = _Run(visit)
+        run = _ArrayRun(visit)
         inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
         weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
         with restored([*self.inputs, *self.weights.values()]):
@@ -94,7 +94,7 @@ def operation(
 # arguments
 
 
-class _Hole(int):
+class _ArgumentHole(int):
     """The place of an array among arguments."""
 
 
@@ -110,7 +110,7 @@ def _replaced(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> 
 
 
 def _filled(value: Any, arrays: Sequence[Any]) -> Any:
-    return _replaced(value, arrays.__getitem__, _Hole)
+    return _replaced(value, arrays.__getitem__, _ArgumentHole)
 
 
 def _found(value: Any, kind: type) -> list[Any]:
@@ -120,8 +120,8 @@ def _found(value: Any, kind: type) -> list[Any]:
     return found
 
 
-def _run_of(value: Any) -> _Run | None:
-    return next((one.run for one in _found(value, Watched)), None)
+def _run_of(value: Any) -> _ArrayRun | None:
+    return next((one.run for one in _found(value, WatchedArray)), None)
 
 
 def _lines(
@@ -131,9 +131,9 @@ def _lines(
         return None
 
     def written(value: Any, names: Sequence[str]) -> str:
-        if isinstance(value, _Hole):
+        if isinstance(value, _ArgumentHole):
             return names[value]
-        if isinstance(value, tuple | list) and _found(value, _Hole):
+        if isinstance(value, tuple | list) and _found(value, _ArgumentHole):
             return f"[{', '.join(written(one, names) for one in value)}]"
         return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
 
@@ -148,7 +148,7 @@ def _lines(
 # a run
 
 
-class _Run:
+class _ArrayRun:
     """One recorded run: numbers values, and reports operations."""
 
     def __init__(self, visit: Visit) -> None:
@@ -162,10 +162,10 @@ class _Run:
         found.array = lambda: bits
         return found
 
-    def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> Watched:
+    def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> WatchedArray:
         """Returns an array that reports what is done with it."""
         self.count += 1
-        found = np.asarray(array).view(Watched)
+        found = np.asarray(array).view(WatchedArray)
         found.run, found.key, found.role, found.name = self, self.count, role, name
         return found
 
@@ -190,7 +190,7 @@ class _Run:
         it by its name."""
         reads = _found((args, words), np.ndarray)
         numbers = iter(range(len(reads)))
-        held = _replaced((args, words), lambda _: _Hole(next(numbers)))
+        held = _replaced((args, words), lambda _: _ArgumentHole(next(numbers)))
         seen = [self.seen(one) for one in reads]
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -208,7 +208,7 @@ class _Run:
             call = Call(name, {}, operands, shapes, dtypes, run=again)
             means = meaning(call, *_filled(held, operands))
         told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
-        told = {word: repr(one) for word, one in told.items() if not _found(one, _Hole)}
+        told = {word: repr(one) for word, one in told.items() if not _found(one, _ArgumentHole)}
         self.visit(
             Operation(
                 *(name, getattr(_local, "path", ""), seen, results, means, told, again),
@@ -224,7 +224,7 @@ class _Run:
         ``x += y`` and ``out=x``."""
         new = self.done(name, function, args, words)
         np.asarray(target)[...] = np.asarray(new)
-        if isinstance(target, Watched):
+        if isinstance(target, WatchedArray):
             target.run, target.key, target.role, target.name = self, new.key, INPUT, ""
         else:  # what is done with this array alone is not seen, but it is known where it is read
             self.written[id(target)] = target, new.key
@@ -243,10 +243,10 @@ QUERIES = "ndim shape size result_type can_cast array_equal array_repr array_str
 """Functions that ask about arrays and compute none."""
 
 
-class Watched(np.ndarray):
+class WatchedArray(np.ndarray):
     """An array of a recorded run."""
 
-    run: _Run
+    run: _ArrayRun
     key: Any
     role: str
     name: str
@@ -343,7 +343,7 @@ def _arrays(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _method(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
-    def called(self: Watched, *args: Any, **words: Any) -> Any:
+    def called(self: WatchedArray, *args: Any, **words: Any) -> Any:
         if not hasattr(self, "run"):
             return getattr(np.asarray(self), name)(*args, **words)
         if name in ("reshape", "transpose") and len(args) > 1:
@@ -354,7 +354,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _in_place(name: str) -> Callable[..., None]:
-    def called(self: Watched, *args: Any, **words: Any) -> None:
+    def called(self: WatchedArray, *args: Any, **words: Any) -> None:
         changed = _changing(getattr(np.ndarray, name))
         self.run.into(self, name, changed, (self, *args), words)
 
@@ -366,11 +366,16 @@ CHANGE = ("sort", "partition", "fill", "put")
 
 for _name, _one in vars(np.ndarray).items():
     if _name in CHANGE:
-        setattr(Watched, _name, _in_place(_name))
-    elif callable(_one) and hasattr(np, _name) and _name[0] != "_" and _name not in vars(Watched):
-        setattr(Watched, _name, _method(_name))
-Watched.flatten = _method("ravel")  # type: ignore[method-assign]
-Watched.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
+        setattr(WatchedArray, _name, _in_place(_name))
+    elif (
+        callable(_one)
+        and hasattr(np, _name)
+        and _name[0] != "_"
+        and _name not in vars(WatchedArray)
+    ):
+        setattr(WatchedArray, _name, _method(_name))
+WatchedArray.flatten = _method("ravel")  # type: ignore[method-assign]
+WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
 
 
 # what NumPy's functions compute

@@ -33,12 +33,12 @@ from probe.recorders.graphs import (
     Held,
     Known,
     Nodes,
-    Opened,
+    OpenedGraph,
     Runner,
     refused,
     unreadable,
 )
-from probe.recorders.graphs import Recorder as OfGraph
+from probe.recorders.graphs import GraphRecorder as OfGraph
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
 from probe.recording.recording import digest
 from probe.semantics import Meaning
@@ -327,7 +327,7 @@ def _ort(array: np.ndarray, dtype: str) -> Any:
     return made.ortvalue_from_numpy(array)
 
 
-class Recorder(OfGraph):
+class OnnxRecorder(OfGraph):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
@@ -381,7 +381,9 @@ class Recorder(OfGraph):
             raise unreadable(name, error) from None
 
 
-def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
+def opened(
+    path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
+) -> OpenedGraph:
     """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, such as ``threads``.
@@ -391,4 +393,6 @@ def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None =
         graph = onnx.load(path, load_external_data=False).graph
     except Exception as error:
         raise unreadable(path.name, error) from None
-    return Opened(onnx_file.inputs_of(graph), lambda arrays: Recorder(path, arrays, switches))
+    return OpenedGraph(
+        onnx_file.inputs_of(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
+    )

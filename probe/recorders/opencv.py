@@ -30,7 +30,7 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Fed, Graph, Held, Node, Nodes, Piece, Runner
+from probe.recorders.graphs import Fed, Graph, Held, Node, NodeGroup, Nodes, Runner
 from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
@@ -137,7 +137,7 @@ def declared(text: str) -> dict[str, tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class Layer:
+class OpenCVLayer:
     """A layer; ``reads`` and ``gives``: names of values; ``words``: its parameters.
 
     ``slots``: which of its results each of ``gives`` is. ``blobs``: its weights as OpenCV holds
@@ -166,7 +166,7 @@ class Net:
     """``inputs``: names of values; ``layers``: in order; ``outputs``: the net's own."""
 
     inputs: tuple[str, ...]
-    layers: tuple[Layer, ...]
+    layers: tuple[OpenCVLayer, ...]
     outputs: tuple[str, ...]
     shapes: Mapping[str, tuple[int, ...]]
 
@@ -178,12 +178,12 @@ class Net:
         }
 
     @property
-    def running(self) -> list[Layer]:
+    def running(self) -> list[OpenCVLayer]:
         """Returns the layers that compute."""
         return [one for one in self.layers if one.kind != CONSTANT]
 
 
-def places(layers: Sequence[Layer], own: bool = True) -> dict[str, tuple[str, int]]:
+def places(layers: Sequence[OpenCVLayer], own: bool = True) -> dict[str, tuple[str, int]]:
     """Returns the layer that gives each value, and which of its results that is; ``own``: by their
     own names, not those of ``built``."""
     return {
@@ -224,7 +224,7 @@ def read(net: Any, floats: Sequence[float] = ()) -> Net:
     return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
 
 
-def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> Layer:
+def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> OpenCVLayer:
     words = {}
     for name, value in attributes(node).items():
         every = value if isinstance(value, list) else [value]
@@ -233,7 +233,7 @@ def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) ->
             words[name] = every[0] if len(every) == 1 else every
     slots = tuple(n for n, one in enumerate(node.output) if one in wanted or not n)
     blobs = net.getLayer(net.getLayerId(node.name)).blobs
-    return Layer(
+    return OpenCVLayer(
         *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
         *(tuple(node.output[n] for n in slots), slots, words),
         tuple(np.array(one) for one in blobs if one is not None),
@@ -261,7 +261,7 @@ def floats_of(content: bytes) -> list[float]:
 
 
 def _nodes(
-    layers: Sequence[Layer],
+    layers: Sequence[OpenCVLayer],
 ) -> list[tuple[str, list[str], list[str], str, Mapping[str, Any]]]:
     """(type, reads, gives, name, parameters) of every layer; all results up to the last one that is
     read have names."""
@@ -278,7 +278,7 @@ def _nodes(
 
 
 def model(
-    layers: Sequence[Layer],
+    layers: Sequence[OpenCVLayer],
     fed: Fed,
     gives: Sequence[str],
     weights: Sequence[Any] = (),
@@ -394,7 +394,9 @@ class Layers(Graph):
             )
         return found
 
-    def _node(self, layers: Sequence[Layer], reads: Sequence[str], gives: Sequence[str]) -> Node:
+    def _node(
+        self, layers: Sequence[OpenCVLayer], reads: Sequence[str], gives: Sequence[str]
+    ) -> Node:
         """Returns layers as one operation, which reads values and then their weights."""
         slots = [*reads, *(key for one in layers for key in one.weights)]
         words = layers[0].words if len(layers) == 1 else {}
@@ -486,7 +488,7 @@ class Layers(Graph):
 
 def opened(
     path: str | os.PathLike[str], trust: bool = False, switches: Mapping[str, str] | None = None
-) -> Opened:
+) -> OpenedNet:
     """Opens an ``.onnx`` or ``.tflite`` file, or a Caffe model: its text and its weights, two files
     of one name, one of them given. InputError where OpenCV can't read it.
 
@@ -505,29 +507,29 @@ def opened(
     if ending == ".tflite":
         from probe.recorders import litert
 
-        return Opened(net, litert.opened(given).inputs, words, content, turned=True)
+        return OpenedNet(net, litert.opened(given).inputs, words, content, turned=True)
     try:
         graph = onnx.load_from_string(content).graph
     except Exception as error:
         raise graphs.unreadable(given.name, error) from None
-    return Opened(net, inputs_of(graph), words, content)
+    return OpenedNet(net, inputs_of(graph), words, content)
 
 
-def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> Opened:
+def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> OpenedNet:
     """Opens a Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
     inputs = tuple(
         Input(name, (None, *shape[1:]), "float32") for name, shape in declared(text).items()
     )
     halves = [np.frombuffer(one, np.uint8) for one in (text.encode(), weights) if one]
     read = partial(_said, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
-    return Opened(read, inputs, dict(switches or {}))
+    return OpenedNet(read, inputs, dict(switches or {}))
 
 
-def of_net(net: Any) -> Opened:
+def of_net(net: Any) -> OpenedNet:
     """Opens a net in memory, such as ``cv2.dnn.readNet`` returns. The shapes of its inputs are not
     known, so its recorders need arrays. The net itself runs unwatched alone, since asking one net
     for other results changes its bits; what is watched is a copy, made of its layers."""
-    return Opened(lambda: net, (), {}, copied=True)
+    return OpenedNet(lambda: net, (), {}, copied=True)
 
 
 def _halves(given: Path) -> tuple[str, bytes]:
@@ -568,7 +570,7 @@ def silent() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedNet:
     """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
     ``copied``: ``net`` gives one net again and again, which has to stay as it is. ``turned``: the
@@ -582,7 +584,7 @@ class Opened:
     copied: bool = False
     turned: bool = False
 
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
         """Returns a recorder of the model with these inputs."""
         names = [one.name for one in self.inputs] or [*arrays]
         for name in {*names} ^ {*arrays}:
@@ -599,10 +601,10 @@ class Opened:
                 name: np.moveaxis(one, -1, 1) if one.ndim == PICTURE else one
                 for name, one in narrow.items()
             }
-        return Recorder(self, narrow, self.switches)
+        return OpenCVRecorder(self, narrow, self.switches)
 
 
-class Recorder(graphs.Recorder):
+class OpenCVRecorder(graphs.GraphRecorder):
     """A net with its inputs; ``note``: layers that are one operation with those that read them."""
 
     LIBRARY = "opencv"
@@ -610,7 +612,7 @@ class Recorder(graphs.Recorder):
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenedNet,
         arrays: Mapping[str, np.ndarray],
         switches: Mapping[str, str] | None = None,
     ) -> None:
@@ -646,7 +648,7 @@ class Recorder(graphs.Recorder):
         """Returns the layers whose results can be asked for; the whole net is one piece."""
         every = tuple(dict.fromkeys((*self._unchanged(), *self.read.outputs)))
         found = Layers(self.read, self.inputs, every, self.switches, self.alike)
-        found.runs([Piece(found.nodes, [], list(every), lambda _: self._outputs(every))])
+        found.runs([NodeGroup(found.nodes, [], list(every), lambda _: self._outputs(every))])
         return found
 
     def _fresh(self) -> Any:

@@ -28,7 +28,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from probe import trust
 from probe.errors import InputError
 from probe.progress import without_stderr
-from probe.recorders.tensorflow_graphs import HARMLESS, Known, Watching
+from probe.recorders.tensorflow_graphs import HARMLESS, KnownGraphs, Watching
 from probe.recorders.tensorflow_values import NOTHING, array, schema, tensor_of, tensors
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import digest
@@ -53,20 +53,20 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedTensorFlow:
     """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
     inputs."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
 
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
         """Returns a recorder of the model with these inputs (container arrays, by name)."""
         given = [tensor_of(arrays[one.name], tf.as_dtype(one.dtype)) for one in self.inputs]
-        return Recorder(lambda: self.call(given))
+        return TensorFlowRecorder(lambda: self.call(given))
 
 
-def opened(path: Path, trust: bool = False) -> Opened:
+def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
     """Opens a ``.keras`` or ``.h5`` file, or the folder of a SavedModel.
 
     Errors: InputError where it can't be read, or holds code and is not trusted.
@@ -82,7 +82,7 @@ def opened(path: Path, trust: bool = False) -> Opened:
     return _keras(path, trust)
 
 
-def _keras(path: Path, trusted: bool) -> Opened:
+def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
     with without_stderr():
         named = trust.check_keras(path, trusted)
     try:
@@ -100,7 +100,7 @@ def _keras(path: Path, trusted: bool) -> Opened:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
     inputs = tuple(_declared(one.name, one.shape, one.dtype) for one in model.inputs)
-    return Opened(inputs, lambda given: model(_packed(model, given), training=False))
+    return OpenedTensorFlow(inputs, lambda given: model(_packed(model, given), training=False))
 
 
 def _packed(model: Any, given: Sequence[Any]) -> Any:
@@ -119,7 +119,7 @@ def _declared(name: str, shape: Any, dtype: Any) -> Input:
     )
 
 
-def _saved_model(path: Path, trusted: bool) -> Opened:
+def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
     if not (path / "saved_model.pb").is_file():
         why = "the folder has no saved_model.pb, so it is not a SavedModel"
         raise InputError("network", path.name, why, "check the name")
@@ -147,7 +147,7 @@ def _saved_model(path: Path, trusted: bool) -> Opened:
                 raise InputError("inputs", name, why, todo)
         return function(**dict(zip(names, given, strict=True)))
 
-    return Opened(inputs, call)
+    return OpenedTensorFlow(inputs, call)
 
 
 def _check(path: Path) -> None:
@@ -191,14 +191,14 @@ def _unreadable(path: Path, error: Exception, todo: str) -> InputError:
     return InputError("network", path.name, f"can't be read: {said}", todo)
 
 
-class Recorder:
+class TensorFlowRecorder:
     """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.target = target()
         self.note = ""
-        self.known = Known()
+        self.known = KnownGraphs()
         self.expected: list[tuple[tuple[int, ...], str]] | None = None
         self.already: list[str] | None = None
 
@@ -240,4 +240,8 @@ def target() -> str:
     return text + (f",threads={threads}" if threads else "")
 
 
-__all__ = ["ENDINGS", "Opened", "Recorder", "opened", "target"]
+__all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]
+
+
+RECORDER = TensorFlowRecorder
+"""What watches a function of this library, see ``probe.recording.subject``."""

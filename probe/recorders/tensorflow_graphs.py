@@ -28,7 +28,7 @@ from tensorflow.python.framework import function_def_to_graph, op_callbacks
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,
-    Ran,
+    RanOperation,
     array,
     arrays,
     attribute,
@@ -83,7 +83,7 @@ COMPILED, STATE, BITS = (
 
 
 @dataclass
-class Node:
+class FunctionNode:
     """An operation of a graph. ``inputs``: (node, output) pairs; ``count``: how many outputs."""
 
     name: str
@@ -96,14 +96,14 @@ class Node:
 
 
 @dataclass
-class Graph:
+class FunctionGraph:
     """The nodes of a function in an order in which they can run.
 
     ``fed``: the node of each input; ``given``: the (node, output) of each output of the function.
     ``last``: the nodes that are read for the last time by a node, by its place.
     """
 
-    nodes: list[Node]
+    nodes: list[FunctionNode]
     fed: dict[int, str]
     given: list[tuple[str, int]]
     last: dict[int, list[str]] = field(default_factory=dict)
@@ -116,10 +116,10 @@ class Graph:
                 self.last.setdefault(place, []).append(name)
 
 
-class Function(NamedTuple):
+class WatchedFunction(NamedTuple):
     """How a function is watched: as a ``graph``, or as one operation, of ``meaning``."""
 
-    graph: Graph | None
+    graph: FunctionGraph | None
     meaning: Meaning
     why: str = ""
 
@@ -128,7 +128,7 @@ Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
 """What is said of an operation besides its arrays and its place, as ``Operation`` has it."""
 
 
-class Known:
+class KnownGraphs:
     """What stays from one run to the next.
 
     ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names;
@@ -137,8 +137,8 @@ class Known:
 
     def __init__(self) -> None:
         self.names = Names()
-        self.functions: dict[Hashable, Function] = {}
-        self.traced: dict[str, Graph] = {}
+        self.functions: dict[Hashable, WatchedFunction] = {}
+        self.traced: dict[str, FunctionGraph] = {}
         self.told: dict[Hashable, Told] = {}
 
 
@@ -148,7 +148,9 @@ class Watching:
     ``wanted``: shapes of outputs, of which NumPy may hold the numbers.
     """
 
-    def __init__(self, visit: Visit, known: Known, wanted: Iterable[tuple[int, ...]] = ()) -> None:
+    def __init__(
+        self, visit: Visit, known: KnownGraphs, wanted: Iterable[tuple[int, ...]] = ()
+    ) -> None:
         self.visit, self.known, self.names = visit, known, known.names
         self.wanted = set(wanted)
         self.aliases: dict[int, Hashable] = {}
@@ -311,10 +313,10 @@ class Watching:
             reads = [self.seen(inputs[n], path) for n in read]
             gives = [self.seen(outputs[n], path) for n in given]
             self._gives(gives)
-            told = self._told(Ran(op, inputs, attributes, outputs, read, given))
+            told = self._told(RanOperation(op, inputs, attributes, outputs, read, given))
             self.visit(Operation(op, path, reads, gives, *told, IMPORTS))
 
-    def _told(self, ran: Ran) -> Told:
+    def _told(self, ran: RanOperation) -> Told:
         """Returns what is said of a call. It is the same for all that are alike, unless the meaning
         looks into what is read. It keeps neither the call's arrays nor this run."""
         same: Hashable = None
@@ -403,20 +405,20 @@ class Watching:
         for ours, theirs in zip(outputs, self.walk(made.graph, inputs), strict=True):
             self.aliases[ours._id] = self.key(theirs)
 
-    def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> Function:
+    def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
         nodes = [node for one in _reached(name) for node in one.node_def]
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
-            return Function(None, Unknown(STATE), STATE)
+            return WatchedFunction(None, Unknown(STATE), STATE)
         if _compiled(name):
-            return Function(None, self._composed(name, inputs), COMPILED)
+            return WatchedFunction(None, self._composed(name, inputs), COMPILED)
         for make in (_optimised, lambda *_: traced(name, self.known.traced)):
             graph = make(name, inputs)
             if graph is not None and self._same(graph, inputs, outputs):
-                return Function(graph, Unknown())
-        return Function(None, self._composed(name, inputs), BITS)
+                return WatchedFunction(graph, Unknown())
+        return WatchedFunction(None, self._composed(name, inputs), BITS)
 
-    def _same(self, graph: Graph, inputs: list[Any], outputs: list[Any]) -> bool:
+    def _same(self, graph: FunctionGraph, inputs: list[Any], outputs: list[Any]) -> bool:
         """Returns whether the nodes, run one by one, give the function's bits."""
         try:
             found = Watching(lambda _: None, self.known).walk(graph, inputs)
@@ -427,7 +429,7 @@ class Watching:
             for a, b in zip(found, outputs, strict=True)
         )
 
-    def walk(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    def walk(self, graph: FunctionGraph, inputs: Sequence[Any]) -> list[Any]:
         """Runs the nodes, and sees each. Returns the outputs' tensors."""
         for one in inputs:
             if not kind(one).unread:
@@ -444,7 +446,7 @@ class Watching:
                 made.pop(name, None)
         return [made[name][k] for name, k in graph.given]
 
-    def _ran(self, node: Node, read: list[Any]) -> list[Any]:
+    def _ran(self, node: FunctionNode, read: list[Any]) -> list[Any]:
         words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
         path = self.names.path(node.name.rpartition("/")[0], True)
 
@@ -523,7 +525,7 @@ class _Inside:
 
     target = note = ""
 
-    def __init__(self, watch: Watching, graph: Graph, inputs: list[Any]) -> None:
+    def __init__(self, watch: Watching, graph: FunctionGraph, inputs: list[Any]) -> None:
         self.outer, self.graph, self.inputs = watch, graph, inputs
         self.keys: list[Any] = []
 
@@ -541,7 +543,7 @@ class _Inside:
 # graphs
 
 
-def traced(name: str, known: dict[str, Graph]) -> Graph:
+def traced(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
     """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
     that have been read."""
     if name not in known:
@@ -553,11 +555,11 @@ def traced(name: str, known: dict[str, Graph]) -> Graph:
         nodes = [_node(one) for one in graph.node if one.name not in names]
         outputs = definition.signature.output_arg
         given = [_place(flat[definition.ret[one.name]]) for one in outputs]
-        known[name] = Graph(_sorted(nodes, [node.name for node in nodes]), fed, given)
+        known[name] = FunctionGraph(_sorted(nodes, [node.name for node in nodes]), fed, given)
     return known[name]
 
 
-def _optimised(name: str, inputs: list[Any]) -> Graph | None:
+def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
     """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
     ctx = context.context()
     definition = ctx.get_function_def(name)
@@ -582,10 +584,10 @@ def _optimised(name: str, inputs: list[Any]) -> Graph | None:
         else:
             nodes.append(_node(one))
     order = list(_written_order(definition, ""))
-    return Graph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
+    return FunctionGraph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
 
 
-def _node(one: Any) -> Node:
+def _node(one: Any) -> FunctionNode:
     own, constant = schema(one.op), None
     if one.op == "Const":
         constant = tf.constant(tf.make_ndarray(one.attr["value"].tensor))
@@ -597,7 +599,7 @@ def _node(one: Any) -> Node:
         count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
     inputs = tuple(_place(text) for text in one.input if not text.startswith("^"))
     after = tuple(text[1:] for text in one.input if text.startswith("^"))
-    return Node(one.name, one.op, inputs, attributes, count, constant, after)
+    return FunctionNode(one.name, one.op, inputs, attributes, count, constant, after)
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -615,12 +617,12 @@ def _written_order(definition: Any, prefix: str) -> Iterator[str]:
             yield from _written_order(ctx.get_function_def(inner), f"{prefix}{node.name}/")
 
 
-def _sorted(nodes: list[Node], order: Sequence[str]) -> list[Node]:
+def _sorted(nodes: list[FunctionNode], order: Sequence[str]) -> list[FunctionNode]:
     """Nodes in the order of the program, each behind what it reads; those that aren't of the
     program (Grappler's) right before their first user."""
     by_name, place = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
     pending = sorted(by_name, key=lambda name: -place.get(name, len(order)))
-    done: dict[str, Node] = {}
+    done: dict[str, FunctionNode] = {}
     while pending:
         node = by_name[pending[-1]]
         needs = [name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name]

@@ -30,7 +30,7 @@ EAGER = tf.__internal__.EagerTensor
 BFLOAT16 = np.dtype(tf.bfloat16.as_numpy_dtype)
 
 
-class Kind(NamedTuple):
+class TensorType(NamedTuple):
     """A type of tensors: its name; ``whole``: integers and bools; ``unread``: no arrays."""
 
     name: str
@@ -40,12 +40,12 @@ class Kind(NamedTuple):
 
 
 @cache
-def _kind(number: int) -> Kind:
+def _kind(number: int) -> TensorType:
     one = tf.as_dtype(number)
-    return Kind(one.name, one.is_floating, one.is_integer or one.is_bool, one.name in UNREAD)
+    return TensorType(one.name, one.is_floating, one.is_integer or one.is_bool, one.name in UNREAD)
 
 
-def kind(tensor: Any) -> Kind:
+def kind(tensor: Any) -> TensorType:
     """An eager tensor's type, in a fifth of the time that TensorFlow's own description takes."""
     return _kind(tensor._datatype_enum())
 
@@ -202,7 +202,7 @@ def plain(value: Any, kind: str = "") -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-class Ran:
+class RanOperation:
     """An operation that has run. ``attributes``: names and values in turn; ``read``, ``given``:
     numbers of the inputs and outputs that are arrays."""
 
@@ -335,7 +335,7 @@ NO_LAYER = re.compile(
 """Name scopes that TensorFlow opens by itself, and its optimisers of graphs."""
 
 
-class Found(NamedTuple):
+class ProcessState(NamedTuple):
     """Variables and layers of a process. ``names``: of variables, by their handles."""
 
     names: dict[int, str]
@@ -389,11 +389,11 @@ class Names:
                     continue
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> ProcessState:
         """What a look at all objects of the process finds."""
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-        keras, found = sys.modules.get("keras"), Found({}, [], set())
+        keras, found = sys.modules.get("keras"), ProcessState({}, [], set())
         theirs = (keras.Variable, keras.Operation) if keras is not None else ()
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed

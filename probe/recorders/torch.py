@@ -35,7 +35,7 @@ from probe.recorders.torch_private import (
     weights,
 )
 from probe.recorders.torch_table import meaning
-from probe.recorders.torch_values import Lays, Named, Place, Values, address, array, tensors
+from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
 from probe.recording.contract import Again, Input, Operation, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Compiled, Meaning
@@ -45,7 +45,7 @@ COMPILED = "compiled functions are one operation each"
 GRADIENTS = "it is recorded with gradients, as it was called: torch.no_grad() gives different bits"
 
 
-class Recorder:
+class TorchRecorder:
     """A function of no arguments that computes with PyTorch.
 
     Gradients are off, as in inference, unless the function itself asks for some: then they are on,
@@ -59,9 +59,9 @@ class Recorder:
         self.note = ""
         self.gradients = False
         self.expected: list[str] | None = None
-        self.told: dict[Hashable, Told] = {}
+        self.told: dict[Hashable, TorchAttributes] = {}
         self.lays = Lays()
-        self.trees = list[Tree]()
+        self.trees = list[ModuleTree]()
         self.several = False  # whether its operations ran on several numbers of threads
 
     def plain(self) -> list[np.ndarray]:
@@ -116,21 +116,21 @@ class Recorder:
             self.gradients = True
             raise Again from error
 
-    def uncompiled(self) -> Recorder | None:
+    def uncompiled(self) -> TorchRecorder | None:
         """Returns a recorder of the same function without ``torch.compile``."""
 
         def function() -> Any:
             with torch.compiler.set_stance("force_eager"):
                 return self.function()
 
-        return Recorder(function)
+        return TorchRecorder(function)
 
 
 IMPORTS = ("import torch",)
-RECORD = Recorder.record.__code__
+RECORD = TorchRecorder.record.__code__
 
 
-class Tree:
+class ModuleTree:
     """The modules of a model with their paths, and its weights with their names; it keeps none of
     them alive. ``front``: what stands in front of every path."""
 
@@ -139,7 +139,7 @@ class Tree:
         every = modules(root)
         self.paths = {id(m): (weakref.ref(m), _joined(front, name)) for m, name in every.items()}
         self.weights = [
-            Named(weakref.ref(tensor), address(tensor), _joined(front, f"{name}.{key}"))
+            NamedWeight(weakref.ref(tensor), address(tensor), _joined(front, f"{name}.{key}"))
             for module, name in every.items()
             for key, tensor in weights(module)
         ]
@@ -159,11 +159,11 @@ class Paths:
     operation begins, no longer.) ``trees``: the models of the runs before.
     """
 
-    def __init__(self, values: Values, trees: list[Tree]) -> None:
+    def __init__(self, values: Values, trees: list[ModuleTree]) -> None:
         self.values, self.trees = values, trees
         self.inside: list[tuple[FrameType, torch.nn.Module, str]] = []
         self.depth: dict[FrameType, int] = {}
-        self.met = list[Tree]()
+        self.met = list[ModuleTree]()
 
     def now(self) -> str:
         """Returns the path of the innermost module that runs; empty outside and in the
@@ -215,13 +215,13 @@ class Paths:
         found = next((one for one in every if one.root() is root and one.front == front), None)
         if found is None:
             every[:] = [one for one in every if one.root() is not None]
-            found = Tree(root, front)
+            found = ModuleTree(root, front)
             every.append(found)
         self.met.append(found)
         self.values.weigh(found.weights)
 
 
-class Told(NamedTuple):
+class TorchAttributes(NamedTuple):
     """What is said of an operation besides its arrays; the same for all calls that are alike."""
 
     op: str
@@ -233,7 +233,7 @@ class Told(NamedTuple):
 
 
 class _Mode(TorchDispatchMode):
-    def __init__(self, recorder: Recorder, visit: Visit) -> None:
+    def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
         skip(type(self).__torch_dispatch__)
         self.recorder, self.told = recorder, recorder.told
@@ -341,7 +341,7 @@ class _Mode(TorchDispatchMode):
         every: Sequence[torch.Tensor],
         returned: int,
         at: Sequence[int],
-    ) -> Told:
+    ) -> TorchAttributes:
         """What is said of a call. ``same``: what tells it from calls of which something else is
         said, None: nothing does; others as of ``called``."""
         call, plain, again = called(func, args, kwargs, read, every, returned, at)
@@ -354,7 +354,7 @@ class _Mode(TorchDispatchMode):
         view = object() if same is not None and facts(func).view else None
         op = str(func).removesuffix(".default")
         written = None if plain is None else lines
-        told = Told(op, meaning(call), call.told(), again, written, view)
+        told = TorchAttributes(op, meaning(call), call.told(), again, written, view)
         if same is not None and not call.looked:
             self.told[same] = told
         return told
@@ -404,7 +404,7 @@ TRUST = "if you trust where it comes from, give --trust (Python: trust=True)"
 AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.save(module)"
 
 
-class Opened:
+class OpenedTorch:
     """A model of a file. ``inputs``: by name; TorchScript and a pickled module say nothing of
     shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``.
     """
@@ -430,7 +430,7 @@ class Opened:
                 runs.append([array(one).tobytes() for one in tensors(call(kept))])
         stateful = any(one != runs[0] for one in runs)
         model = self.model
-        recorder = Recorder(lambda: call(copy.deepcopy(model) if stateful else model))
+        recorder = TorchRecorder(lambda: call(copy.deepcopy(model) if stateful else model))
         recorder.note = STATE if stateful else ""
         return recorder
 
@@ -461,7 +461,7 @@ class Opened:
         return plain
 
 
-def opened(path: str | Path, trust: bool = False) -> Opened:
+def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
     kind = _kind(path)
@@ -501,7 +501,7 @@ def _kind(path: Path) -> str:
     return "pickle"
 
 
-def _exported(path: Path) -> Opened:
+def _exported(path: Path) -> OpenedTorch:
     program = torch.export.load(str(path))
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     found = []
@@ -515,7 +515,7 @@ def _exported(path: Path) -> Opened:
             raise InputError("network", path, why, "export it with arrays as inputs alone")
     model = program.module()
     names = [one.name for one in found]
-    return Opened(path, _Positional(model, names), tuple(found))
+    return OpenedTorch(path, _Positional(model, names), tuple(found))
 
 
 class _Positional:
@@ -531,25 +531,29 @@ class _Positional:
 SCALARS = {"int": int, "float": float, "bool": bool}
 
 
-def _script(path: Path) -> Opened:
+def _script(path: Path) -> OpenedTorch:
     model = torch.jit.load(str(path), map_location="cpu").eval()
     arguments = model.forward.schema.arguments[1:]
-    found = Opened(path, model, tuple(Input(one.name, (), "") for one in arguments))
+    found = OpenedTorch(path, model, tuple(Input(one.name, (), "") for one in arguments))
     found.scalars = {a.name: SCALARS[str(a.type)] for a in arguments if str(a.type) in SCALARS}
     found.needed = {one.name for one in arguments if not one.has_default_value()}
     return found
 
 
-def _pickled(path: Path) -> Opened:
+def _pickled(path: Path) -> OpenedTorch:
     model = torch.load(str(path), map_location="cpu", weights_only=False)
     if not isinstance(model, torch.nn.Module):
         why = f"it holds a {type(model).__name__}, and weights alone do not define an architecture"
         raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
     parameters = inspect.signature(model.forward).parameters.values()
     plain = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    found = Opened(path, model.eval(), tuple(Input(one.name, (), "") for one in plain))
+    found = OpenedTorch(path, model.eval(), tuple(Input(one.name, (), "") for one in plain))
     found.needed = {one.name for one in plain if one.default is one.empty}
     return found
 
 
-__all__ = ["ENDINGS", "Recorder", "array", "opened", "tensors"]
+__all__ = ["ENDINGS", "TorchRecorder", "array", "opened", "tensors"]
+
+
+RECORDER = TorchRecorder
+"""What watches a function of this library, see ``probe.recording.subject``."""

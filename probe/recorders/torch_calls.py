@@ -162,7 +162,7 @@ def signed(
 
 
 @dataclass(frozen=True)
-class Call(Base):
+class AtenCall(Base):
     """A call of ATen that has run: its attributes are all arguments by the names of the schema,
     with ``Slot`` in the places of arrays, and its operands are those that are read.
 
@@ -221,7 +221,7 @@ def called(
     every: Sequence[torch.Tensor],
     returned: int,
     at: Sequence[int],
-) -> tuple[Call, Lines | None, Repeat | None]:
+) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
     """Returns a call that has run, its lines, and what runs it alone; None where its operands are
     not plain memory, or objects of C++.
 
@@ -245,12 +245,14 @@ def called(
     attributes = bound(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(one), n) for n, one in enumerate(reads)]
-    alone = Repeat(func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled())
+    alone = RepeatedCall(
+        func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled()
+    )
     again = None if known.random and attributes.get("dropout_p", 1) != 0 else alone
     beside = [n for one in every[returned:] for n, read in enumerate(reads) if read is one]
     lines = _writer(func, tree, slots, at, len(every), beside)
     base = known.base
-    call = Call(
+    call = AtenCall(
         base if base.startswith("__") else base.removesuffix("_"),
         attributes,
         [_operand(n, one, looked) for n, one in enumerate(reads)],
@@ -302,7 +304,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RepeatedCall:
     """Runs an operation alone, as it was run: operands in memory, their addresses, and threads.
 
     ``tree``: its arguments; ``slots``: how what it reads lies; ``alike``: of each operand the first
@@ -328,7 +330,7 @@ class Repeat:
         """Returns how each operand lies in memory, to be compared with another call's."""
         return [(slot.strides, slot.address) for slot in self.slots]
 
-    def moved(self, addresses: Sequence[int | None]) -> Repeat:
+    def moved(self, addresses: Sequence[int | None]) -> RepeatedCall:
         """Returns the same with operands at other addresses; None: where it is."""
         both = zip(self.slots, addresses, strict=True)
         return replace(self, slots=[s if a is None else s._replace(address=a) for s, a in both])

@@ -12,7 +12,7 @@ import torch
 
 from probe import semantics as s
 from probe.floats import FORMATS
-from probe.recorders.torch_calls import Call
+from probe.recorders.torch_calls import AtenCall
 from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, placed
 from probe.semantics import operations as o
@@ -20,7 +20,7 @@ from probe.semantics.asked import moved, resized
 from probe.semantics.call import meaning as by_table
 from probe.semantics.call import reading
 
-Row = Callable[[Call], Meaning]
+Row = Callable[[AtenCall], Meaning]
 
 UNTAGGED = {
     *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "polar"),
@@ -37,7 +37,7 @@ MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril tr
 """What moves the elements of its first operand, by numbers and indices: it is asked where."""
 
 
-def meaning(call: Call) -> Meaning:
+def meaning(call: AtenCall) -> Meaning:
     """Returns what a call computes; ``Unknown`` if it is not described."""
     if call.run is None:
         return Unknown("it draws random numbers")
@@ -69,7 +69,7 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., Meaning]]] = {
 """Functions with numbers: the arguments' names, in the order in which a constructor takes them."""
 
 
-def _function(c: Call) -> Meaning:
+def _function(c: AtenCall) -> Meaning:
     """A function of elements. Numbers beside arrays are named by where they stand: ``self`` or
     ``other``."""
     names, constructor = CONSTRUCTORS.get(c.op, ("", None))
@@ -96,16 +96,16 @@ def _function(c: Call) -> Meaning:
     return found
 
 
-def _conjugate(c: Call) -> Meaning:
+def _conjugate(c: AtenCall) -> Meaning:
     return o.function("conj") if c["self"].dtype.is_complex else Same()
 
 
-def _same(c: Call) -> Meaning:
+def _same(c: AtenCall) -> Meaning:
     after = c.get("dtype")
     return Same() if after is None else o.cast(c.dtype(), dtype(after))
 
 
-def _loss(c: Call) -> Meaning:
+def _loss(c: AtenCall) -> Meaning:
     """A function of two elements or more, and perhaps the mean or the sum of all of them."""
     word = "squared_difference" if c.op == "mse_loss" else c.op
     given = [c.has(name) for name in ("weight", "pos_weight") if name in c.attributes]
@@ -119,19 +119,19 @@ def _loss(c: Call) -> Meaning:
     return Steps((first, Step(whole, (c.count,), c.gives[0])))
 
 
-def _viewed(c: Call) -> Meaning:
+def _viewed(c: AtenCall) -> Meaning:
     if c.get("dtype") is not None:
         return o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
     return o.reshape()
 
 
-def _squeezed(c: Call) -> Meaning:
+def _squeezed(c: AtenCall) -> Meaning:
     dim = c.get("dim")
     axes = None if dim is None or not c.shape() else (dim,) if isinstance(dim, int) else dim
     return o.squeeze(c.shape(), axes)
 
 
-def _transposed(c: Call) -> Meaning:
+def _transposed(c: AtenCall) -> Meaning:
     axes = list(range(c.rank()))
     one, two = c.get("dim0", 0), c.get("dim1", -1)
     if axes:
@@ -142,10 +142,10 @@ def _transposed(c: Call) -> Meaning:
 # sums of products
 
 
-def _added(product: Callable[[Call], Any]) -> Row:
+def _added(product: Callable[[AtenCall], Any]) -> Row:
     """``beta * self + alpha * product(one, two)``."""
 
-    def row(c: Call) -> Meaning:
+    def row(c: AtenCall) -> Meaning:
         alpha, beta, one = c["alpha"], c["beta"], product(c)
         if beta in (0, 1):
             numbers = () if alpha == 1 else c.more()
@@ -162,7 +162,7 @@ def _wide(numbers: Any, rank: int) -> tuple[int, ...]:
     return found * rank if len(found) == 1 else found
 
 
-def _convolution(c: Call) -> Meaning:
+def _convolution(c: AtenCall) -> Meaning:
     rank = len(c["weight"].shape) - 2
     spatial, turned = tuple(range(2, rank + 2)), bool(c.get("transposed", False))
     return o.convolution(
@@ -176,7 +176,7 @@ def _convolution(c: Call) -> Meaning:
     )
 
 
-def _spatial(c: Call) -> tuple[int, int]:
+def _spatial(c: AtenCall) -> tuple[int, int]:
     """How many spatial axes an operation of this name has, and how many stand before them."""
     rank = next(int(d) for d in "123" if f"{d}d" in c.op)
     return rank, c.rank() - rank
@@ -186,7 +186,7 @@ def _kept(*axes: int) -> tuple[tuple[int, int], ...]:
     return tuple((axis, axis) for axis in axes)
 
 
-def _pool(c: Call) -> Meaning:
+def _pool(c: AtenCall) -> Meaning:
     rank, lead = _spatial(c)
     average = c.op.startswith("avg")
     if average and c.get("divisor_override") is not None:
@@ -204,7 +204,7 @@ def _pool(c: Call) -> Meaning:
     )
 
 
-def _adaptive(c: Call) -> Meaning:
+def _adaptive(c: AtenCall) -> Meaning:
     rank, lead = _spatial(c)
     sizes, inner = _wide(c["output_size"], rank), c.shape()[lead:]
     if "max" in c.op or any(n % m for n, m in zip(inner, sizes, strict=True)):
@@ -213,7 +213,7 @@ def _adaptive(c: Call) -> Meaning:
     return o.pool("average", kernel, kernel, ((0, 0),) * rank, counts_padding=True, lead=lead)
 
 
-def _distances(c: Call) -> Meaning:
+def _distances(c: AtenCall) -> Meaning:
     """A norm of the differences of every pair of rows, however it is computed: of many rows PyTorch
     takes the Euclidean one from a product of matrices."""
     one, two = c["x1"].shape, c["x2"].shape
@@ -230,7 +230,7 @@ def _distances(c: Call) -> Meaning:
     )
 
 
-def _distance(c: Call) -> Meaning:
+def _distance(c: AtenCall) -> Meaning:
     shape = np.broadcast_shapes(c.shape(0), c.shape(1))
     norm = o.reduced("norm", range(len(shape)), numbers=(float(c["p"]),))
     return Steps((Step(Each("difference"), (0, 1), shape), Step(norm, (2,), ())))
@@ -239,18 +239,18 @@ def _distance(c: Call) -> Meaning:
 # norms, attention, recurrence
 
 
-def _norm(c: Call) -> Meaning:
+def _norm(c: AtenCall) -> Meaning:
     rank, last = len(c["input"].shape), len(c["normalized_shape"])
     word = "rms_norm" if "rms" in c.op else "layer_norm"
     return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
 
 
-def _group_norm(c: Call) -> Meaning:
+def _group_norm(c: AtenCall) -> Meaning:
     axes, present = range(1, c.rank()), (c.has("weight"), c.has("bias"))
     return o.norm(axes, c["eps"], *present, "group_norm", 1, (1, c["group"]))
 
 
-def _batch_norm(c: Call) -> Meaning:
+def _batch_norm(c: AtenCall) -> Meaning:
     present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
     if not c.get("training", c.op.endswith("with_update")):
         return o.batch_norm(eps, *present, along=1)
@@ -269,7 +269,7 @@ def _batch_norm(c: Call) -> Meaning:
     return Steps(tuple(steps), tuple(range(count, count + len(c.gives))))
 
 
-def _attends(c: Call) -> Meaning:
+def _attends(c: AtenCall) -> Meaning:
     if c["dropout_p"]:
         return Unknown("it draws random numbers")
     ours, theirs = c["query"].shape[:-2], c["key"].shape[:-2]
@@ -280,7 +280,7 @@ def _attends(c: Call) -> Meaning:
     return s.Attends(bool(c["is_causal"]), (float(scale),), boolean=kind == "bool", dtype=kind)
 
 
-def _encodes(c: Call) -> Meaning:
+def _encodes(c: AtenCall) -> Meaning:
     """A layer of an encoder, or its attention alone, of one tensor as queries, keys and values."""
     layer, mask, numbers = c.op.startswith("_transformer"), c["mask"], c.more("mask_type")
     if not layer and not c.same("query", "key", "value"):
@@ -307,7 +307,7 @@ LSTM = 2
 """The number of the cell in ``mkldnn_rnn_layer``: PyTorch computes all others by steps."""
 
 
-def _rnn_layer(c: Call) -> Meaning:
+def _rnn_layer(c: AtenCall) -> Meaning:
     if c["batch_sizes"]:
         return Unknown("sequences of several lengths, packed")
     numbers, reverse = c.more("reverse"), bool(c["reverse"])
@@ -321,12 +321,12 @@ def _rnn_layer(c: Call) -> Meaning:
 # sums, means, extremes; whole axes and matrices
 
 
-def _axes(c: Call) -> tuple[int, ...]:
+def _axes(c: AtenCall) -> tuple[int, ...]:
     dim = c.get("dim") if c.shape() else ()
     return (dim,) if isinstance(dim, int) else tuple(dim or ()) or tuple(range(c.rank()))
 
 
-def _reduces(c: Call) -> Meaning:
+def _reduces(c: AtenCall) -> Meaning:
     keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
     if c.op in ("var", "std"):
         return o.variance(c.op, _axes(c), keep, 1 if c["correction"] is None else c["correction"])
@@ -338,13 +338,13 @@ def _reduces(c: Call) -> Meaning:
     return o.reduced(c.op, _axes(c), keep, more, places)
 
 
-def _aminmax(c: Call) -> Meaning:
+def _aminmax(c: AtenCall) -> Meaning:
     axes, keep = _axes(c), bool(c.get("keepdim"))
     both = (Step(o.reduced(one, axes, keep), (0,), c.gives[0]) for one in ("min", "max"))
     return Steps(tuple(both), (1, 2))
 
 
-def _sorts(c: Call) -> Meaning:
+def _sorts(c: AtenCall) -> Meaning:
     keep = c.op not in ("kthvalue", "mode") or bool(c["keepdim"])
     if c.op == "sort":
         return o.sort(c.rank(), c["dim"], bool(c["descending"]))
@@ -353,7 +353,7 @@ def _sorts(c: Call) -> Meaning:
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
-def _whole(kept: Callable[[Call], Any] = lambda c: (), *rows: int) -> Row:
+def _whole(kept: Callable[[AtenCall], Any] = lambda c: (), *rows: int) -> Row:
     """Every output reads its own index of these axes of the first operand, its own of the first
     axis of ``rows``, and all of everything else."""
     return lambda c: Whole(_kept(*kept(c)), c.op, c.more(), rows)
@@ -362,7 +362,7 @@ def _whole(kept: Callable[[Call], Any] = lambda c: (), *rows: int) -> Row:
 EVERYTHING = _whole()
 
 
-def _sampled(c: Call) -> Meaning:
+def _sampled(c: AtenCall) -> Meaning:
     mode = ("linear", "nearest", "cubic")[c["interpolation_mode"]]
     padding = ("zeros", "border", "reflection")[c["padding_mode"]]
     return o.grid_sample(mode, padding, bool(c["align_corners"]))
@@ -373,7 +373,7 @@ def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
     its ``own``, as the first result has ``last`` ones. Of a linear system that is the solution;
     others are parts of the first operand's factorisation."""
 
-    def row(c: Call) -> Meaning:
+    def row(c: AtenCall) -> Meaning:
         shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
         right, mine, axes, (to, *rest) = shapes[-1], own, last, c.gives
         if c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1]):
@@ -391,7 +391,7 @@ def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
     return row
 
 
-def _triangular(c: Call) -> Meaning:
+def _triangular(c: AtenCall) -> Meaning:
     """``linalg_solve_triangular(self, B)``; ``triangular_solve(B, A)`` also gives a copy of A."""
     older = c.op == "triangular_solve"
     names = ("A", "self") if older else ("self", "B")
@@ -410,12 +410,12 @@ def _triangular(c: Call) -> Meaning:
     return Steps((*found.steps, copy), (last - 1, last))
 
 
-def _crossed(c: Call) -> Meaning:
+def _crossed(c: AtenCall) -> Meaning:
     along_last = c["dim"] % len(c.gives[0]) == len(c.gives[0]) - 1
     return (_stacked("self", "other", own=(1, 1), last=1) if along_last else EVERYTHING)(c)
 
 
-def _searched(c: Call) -> Meaning:
+def _searched(c: AtenCall) -> Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return Unknown("every row is searched in a sequence of its own")
@@ -423,7 +423,7 @@ def _searched(c: Call) -> Meaning:
     return reading(c, whole, c.at("self"), c.at("sorted_sequence"))
 
 
-def _trilinear(c: Call) -> Meaning:
+def _trilinear(c: AtenCall) -> Meaning:
     """Of a layer with weights between two inputs each row reads its own of both."""
     rows = 0 not in (*c["expand1"], *c["expand3"], *c["sumdim"])
     return Whole(_kept(0) if rows else (), c.op, c.more(), rows=(2,) if rows else ())
@@ -432,7 +432,7 @@ def _trilinear(c: Call) -> Meaning:
 # creation
 
 
-def _made(c: Call) -> Meaning:
+def _made(c: AtenCall) -> Meaning:
     value = c.get("fill_value", c.get("value", c.get("s")))
     if isinstance(value, Slot):
         return Same() if c.count == 1 else Unknown("its value is an array")
@@ -441,7 +441,7 @@ def _made(c: Call) -> Meaning:
     return s.Made(value, dtype(kind))
 
 
-def _ranged(c: Call) -> Meaning:
+def _ranged(c: AtenCall) -> Meaning:
     if c.count and c.op != "repeat_interleave":
         return EVERYTHING(c)
     numbers = tuple(map(int, c.index("repeats"))) if c.count else c.more()
@@ -451,23 +451,23 @@ def _ranged(c: Call) -> Meaning:
 # movement: what is said here is what sizes of 1 would leave open, and where writes meet
 
 
-def _sliced(c: Call) -> Meaning:
+def _sliced(c: AtenCall) -> Meaning:
     index = np.arange(c.shape()[c["dim"]])[c["start"] : c["end"] : c["step"]]
     return o.take(c["dim"], index)
 
 
-def _taken(c: Call) -> Meaning:
+def _taken(c: AtenCall) -> Meaning:
     return o.take(c["dim"], c.index("index")) if c.shape() else Same()
 
 
-def _padded(c: Call) -> Meaning:
+def _padded(c: AtenCall) -> Meaning:
     pad = c["pad"]  # begins with the last axis
     pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)]
     widths = ((0, 0),) * (c.rank() - len(pairs)) + tuple(reversed(pairs))
     return o.pad(widths, c["value"] or 0, c.dtype())
 
 
-def _as_strided(c: Call) -> Meaning:
+def _as_strided(c: AtenCall) -> Meaning:
     """Asked of the operation in memory that has only what it reads: so of an operand with gaps, or
     in the midst of its memory, it isn't known."""
     if not c["self"].dense or c["storage_offset"] is not None:
@@ -475,12 +475,12 @@ def _as_strided(c: Call) -> Meaning:
     return moved(c)
 
 
-def _masked_fill(c: Call) -> Meaning:
+def _masked_fill(c: AtenCall) -> Meaning:
     at = c.at("value") if c.has("value") else -1
     return s.Chooses((1, at, 0), c["value"] if at < 0 else 0, c.dtype())
 
 
-def _places(c: Call) -> np.ndarray:
+def _places(c: AtenCall) -> np.ndarray:
     """Returns where it writes the elements of its source, as flat places: PyTorch itself picks
     them, by the same indices."""
     shape = c.shape()
@@ -496,7 +496,7 @@ def _places(c: Call) -> np.ndarray:
     return pick(flat, c["dim"], index).numpy()
 
 
-def _scattered(c: Call) -> Meaning:
+def _scattered(c: AtenCall) -> Meaning:
     """Elements of an array, or a number, are written at places that indices name, or combined with
     what is there."""
     source = next(name for name in ("src", "source", "values", "value") if name in c.attributes)
@@ -521,7 +521,7 @@ def _scattered(c: Call) -> Meaning:
     return Steps((*steps, Step(into, (0, c.count + len(steps) - 1), c.gives[0])))
 
 
-def _unpooled(c: Call) -> Meaning:
+def _unpooled(c: AtenCall) -> Meaning:
     """Elements are put at places that count through the plane of each channel."""
     rank = _spatial(c)[0]
     index, plane = c.index("indices"), math.prod(c.gives[0][-rank:])
@@ -530,7 +530,7 @@ def _unpooled(c: Call) -> Meaning:
     return placed.written(c, places, updates=0)
 
 
-def _embedding_bag(c: Call) -> Meaning:
+def _embedding_bag(c: AtenCall) -> Meaning:
     """Sums of rows of a table, perhaps with a weight each; the mean knows how many."""
     index, offsets = c.index("indices"), c.index("offsets")
     how = ("sum", "mean", "max")[int(c["mode"])]
@@ -562,7 +562,7 @@ def _embedding_bag(c: Call) -> Meaning:
     return Steps(tuple(steps), tuple(gives))
 
 
-def _folded(c: Call) -> Meaning:
+def _folded(c: AtenCall) -> Meaning:
     """What overlaps is added: each place of a picture from the windows that have it, which the
     operation that cuts them out is asked for."""
     to = c.gives[0]
@@ -574,17 +574,17 @@ def _folded(c: Call) -> Meaning:
     return placed.written(c, at, 0, adds=True)
 
 
-def _halves(c: Call) -> Meaning:
+def _halves(c: AtenCall) -> Meaning:
     halves = (Step(o.function(word), (0,), c.shape()) for word in ("real", "imag"))
     return Steps((*halves, Step(o.stack(-1), (1, 2), c.gives[0])))
 
 
-def _of_halves(c: Call) -> Meaning:
+def _of_halves(c: AtenCall) -> Meaning:
     halves = (Step(o.take(-1, n), (0,), c.gives[0]) for n in range(2))
     return Steps((*halves, Step(o.function("complex"), (1, 2), c.gives[0])))
 
 
-def _gated(c: Call) -> Meaning:
+def _gated(c: AtenCall) -> Meaning:
     half = c.gives[0]
     halves = Step(o.split(c["dim"], (half, half)), (0,), half, (half,))
     gate = Step(o.function("sigmoid"), (2,), half)

@@ -214,7 +214,7 @@ def _dense(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Geometry(NamedTuple):
+class MemoryLayout(NamedTuple):
     """Where in its memory a tensor lies."""
 
     shape: tuple[int, ...]
@@ -243,7 +243,9 @@ class Lay:
 
     __slots__ = ("address", "direct", "geometry", "halves", "like", "meta", "number", "plain")
 
-    def __init__(self, tensor: torch.Tensor, geometry: Geometry, number: int, like: object) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, geometry: MemoryLayout, number: int, like: object
+    ) -> None:
         self.geometry, self.number, self.like = geometry, number, like
         self.meta = bool(tensor.is_meta)
         self.plain = plain(tensor) and not self.meta
@@ -257,14 +259,14 @@ class Lays:
 
     def __init__(self) -> None:
         self.known: dict[tuple[Any, ...], Lay] = {}
-        self.numbers: dict[Geometry, int] = {}
+        self.numbers: dict[MemoryLayout, int] = {}
         self.likes: dict[Slot, object] = {}
-        self.parts: dict[tuple[Geometry, ...], Any] = {}
+        self.parts: dict[tuple[MemoryLayout, ...], Any] = {}
 
     def of(self, tensor: torch.Tensor) -> Lay:
         """Returns how a tensor lies."""
         if not plain(tensor):
-            return self._new(tensor, Geometry((), (), 0, dtype(tensor.dtype)))
+            return self._new(tensor, MemoryLayout((), (), 0, dtype(tensor.dtype)))
         return self.strided(tensor)
 
     def strided(self, tensor: torch.Tensor) -> Lay:
@@ -276,11 +278,11 @@ class Lays:
         if known is None:
             if 1 in shape:  # their steps say nothing
                 strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
-            geometry = Geometry(tuple(shape), strides, offset, dtype(tensor.dtype))
+            geometry = MemoryLayout(tuple(shape), strides, offset, dtype(tensor.dtype))
             known = self.known[every] = self._new(tensor, geometry)
         return known
 
-    def together(self, sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
+    def together(self, sources: Sequence[MemoryLayout], to: MemoryLayout) -> Moves | Unknown:
         """Returns how a value comes from parts of the same memory: the last that was written at
         each place. Small ones are worked out once for all runs."""
         every = *sources, to
@@ -291,7 +293,7 @@ class Lays:
                 self.parts[every] = known
         return known
 
-    def _new(self, tensor: torch.Tensor, geometry: Geometry) -> Lay:
+    def _new(self, tensor: torch.Tensor, geometry: MemoryLayout) -> Lay:
         number = self.numbers.setdefault(geometry, len(self.numbers))
         return Lay(tensor, geometry, number, self.likes.setdefault(slot_of(tensor), object()))
 
@@ -328,11 +330,11 @@ class Memory(Held):
         self.number, self.changes, self.tensor = number, 0, tensor
         self.given = self.hollow = False
         self.values: set[Hashable] = set()
-        self.cover: tuple[Hashable, Geometry] | None = None
-        self.parts: list[tuple[Hashable, Geometry]] = []
+        self.cover: tuple[Hashable, MemoryLayout] | None = None
+        self.parts: list[tuple[Hashable, MemoryLayout]] = []
         self.places: dict[Lay, Place] = {}
 
-    def note(self, key: Hashable, geometry: Geometry) -> None:
+    def note(self, key: Hashable, geometry: MemoryLayout) -> None:
         """Notes a value that lies in it."""
         if key in self.values:
             return
@@ -342,7 +344,7 @@ class Memory(Held):
         if self.cover is None or prod(geometry.shape) >= prod(self.cover[1].shape):
             self.cover = key, geometry
 
-    def covered(self, tensor: torch.Tensor, key: Hashable, geometry: Geometry) -> bool:
+    def covered(self, tensor: torch.Tensor, key: Hashable, geometry: MemoryLayout) -> bool:
         """Returns whether a value holds all that is known of it, and notes it if so."""
         if self.hollow:
             size = prod(geometry.shape) * tensor.element_size()
@@ -366,7 +368,7 @@ class Place(NamedTuple):
     lay: Lay
 
 
-class Named(NamedTuple):
+class NamedWeight(NamedTuple):
     """A weight, the address of its storage, and its name."""
 
     tensor: weakref.ref[torch.Tensor]
@@ -385,13 +387,13 @@ class Values:
 
     def __init__(self, visit: Visit, lays: Lays) -> None:
         self.visit, self.lays = visit, lays
-        self.named: dict[int, list[Named]] = {}
+        self.named: dict[int, list[NamedWeight]] = {}
         self.memories: dict[int, Memory] = {}
         self.weights: dict[Hashable, str] = {}
         self.weighed: set[int] = set()
         self.met = 0
 
-    def weigh(self, named: Iterable[Named]) -> None:
+    def weigh(self, named: Iterable[NamedWeight]) -> None:
         """Names weights: those whose memory has been met, the others as soon as it is."""
         for one in named:
             self.named.setdefault(one.address, []).append(one)
@@ -522,7 +524,7 @@ def _gone() -> np.ndarray:
     raise LookupError("the value has been overwritten")
 
 
-def _together(every: Sequence[Geometry]) -> Moves | Unknown:
+def _together(every: Sequence[MemoryLayout]) -> Moves | Unknown:
     """As ``Lays.together``; the last of them is the value itself."""
     to = every[-1]
     if any(one.dtype != to.dtype for one in every):

@@ -11,12 +11,12 @@ from functools import cached_property
 import numpy as np
 
 from probe import comparison
-from probe.comparison import Comparison, Pairs, Revealer
-from probe.order.reveal import SHORT
-from probe.order.summation import Summation
-from probe.order.tree import BIAS
+from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.recording.alone import Alone
-from probe.recording.sums import Session
+from probe.recording.sums import SumSession
+from probe.summation.reveal import SHORT
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS
 
 FEW = 64
 """Differing outputs of a long sum that are revealed before these are replayed on the others."""
@@ -28,7 +28,7 @@ Known = dict[Hashable, Revealer]
 """What was revealed of operations, by name and shapes."""
 
 
-class Recorded(Comparison):
+class RecordedSums(Comparison):
     """Outputs of two recorded operations, whose operands were compared before."""
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Adds:
     def __init__(self, one: Alone) -> None:
         assert one.again is not None
         self.sum, given = one.asked, one.reads
-        self.session = Session(one.side.recording.target, self.sum, given, one.again)
+        self.session = SumSession(one.side.recording.target, self.sum, given, one.again)
         self.run = comparison.run(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
         self.places = self.sum.places(one.index)
         begin = tuple(map(begins, one.addresses))
@@ -88,14 +88,14 @@ def begins(address: int | None) -> int | None:
     return None if address is None else address % 16
 
 
-def both(sides: Sequence[Adds]) -> Recorded:
+def both(sides: Sequence[Adds]) -> RecordedSums:
     """Returns two sides compared; nothing is revealed."""
     left, right = sides
-    pairs = Pairs(left.places, right.places, np.ones(len(left.places), bool))
-    return Recorded(left.sum, left.run, right.run, pairs)  # type: ignore[arg-type]
+    pairs = OutputPairs(left.places, right.places, np.ones(len(left.places), bool))
+    return RecordedSums(left.sum, left.run, right.run, pairs)  # type: ignore[arg-type]
 
 
-def compared(sides: Sequence[Alone], known: Known, made: Callable[[], Revealer]) -> Recorded:
+def compared(sides: Sequence[Alone], known: Known, made: Callable[[], Revealer]) -> RecordedSums:
     """Returns an operation's sums on both sides, all pairs revealed.
 
     ``made``: gives the revealer of a kind of operation that ``known`` does not have.

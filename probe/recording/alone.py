@@ -24,7 +24,7 @@ from probe import budget, floats, ulp
 from probe.recording.contract import Isolated
 from probe.recording.difference import Aligned, Difference, Pair, measure
 from probe.recording.recording import Operation, Run, Value
-from probe.recording.sums import Sum, sum_of
+from probe.recording.sums import OperationSum, sum_of
 from probe.semantics import Passes
 
 FILLS = (0xFF, 0x3F)
@@ -110,7 +110,7 @@ class Alone:
         return np.asarray(self.pair.selection.taken(every, self.place)).reshape(-1)
 
     @property
-    def asked(self) -> Sum:
+    def asked(self) -> OperationSum:
         """Returns the sum that it is. InputError: it is none."""
         values, one = self.side.recording.values, self.operation
         shapes = [values[n].shape for n in one.reads]

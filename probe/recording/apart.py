@@ -25,7 +25,7 @@ from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, T
 from probe.launch import AnySession, Arrays, Session
 from probe.recording.alone import computed
 from probe.recording.contract import Input, Isolated
-from probe.recording.folder import Stored, begun, read, write
+from probe.recording.folder import RecordingFolder, begun, read, write
 from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
 from probe.recording.walk import watched
@@ -134,7 +134,7 @@ class Apart:
         return [found[str(n)] for n in range(len(found))]
 
 
-class Elsewhere:
+class RemoteModel:
     """A model in a process of its own, run and recorded on any inputs; ``folder``: for these.
 
     As of ``Opened``; ``side`` records what a recorder of this process would watch.
@@ -182,7 +182,7 @@ class Trusted:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.stored = Stored(Path(folder))
+        self.stored = RecordingFolder(Path(folder))
         self.session: AnySession | None = None
 
     def __enter__(self) -> Run:
@@ -211,7 +211,7 @@ class Trusted:
 
 def _running(run: Run, calls: Mapping[int, Isolated]) -> Run:
     """Returns a recording whose operations are run by these calls, and written by its lines."""
-    assert isinstance(run.store, Stored)
+    assert isinstance(run.store, RecordingFolder)
     operations = []
     for one in run.recording.operations:
         known, imports = run.store.lines.get(one.number, ([], []))
@@ -373,7 +373,7 @@ RELEASE = "2.16"
 """Of a library that is not installed, or whose lines do not depend on it."""
 
 
-class Recording(child.Worker):
+class ProcessRecording(child.Worker):
     """What runs in the process: the worker's start, then what ``Ran`` asks for."""
 
     def __init__(self) -> None:
@@ -469,6 +469,6 @@ class Recording(child.Worker):
 
 
 if __name__ == "__main__":
-    from probe.recording.apart import Recording as Served
+    from probe.recording.apart import ProcessRecording as Served
 
     child.main(Served)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probe.comparison import Comparison
-from probe.enclosure import Rounding
+from probe.enclosure import RoundingVerdict
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Cause:
     refuted: bool = False
     compared: int = 0
     differing: int = 0
-    rounding: Rounding = field(default_factory=Rounding)
+    rounding: RoundingVerdict = field(default_factory=RoundingVerdict)
 
     def __post_init__(self) -> None:
         """Counts what was replayed under its kind."""

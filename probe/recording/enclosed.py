@@ -12,14 +12,14 @@ from math import prod
 import numpy as np
 
 from probe import floats, window
-from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Rounding, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, WITHIN, RoundingVerdict, of_operands
 from probe.enclosure.operations import Interval, enclosed, product
 from probe.errors import InputError
-from probe.order.orders import Operands
 from probe.recording.alone import Alone, unequal
 from probe.recording.recording import Operation, Recording, Run
 from probe.recording.sums import sum_of
 from probe.semantics import Each, Meaning, Unknown
+from probe.summation.orders import ContainerOperands
 
 MOST = 1 << 27
 """Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""
@@ -29,7 +29,7 @@ FLUSHED = 16
 """Smallest normal numbers by which results may be off where steps on the way become zero."""
 
 
-def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Rounding:
+def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> RoundingVerdict:
     """Returns the differing outputs of an operation by what is proved of them.
 
     ``proved``: bool, an output each: both sides' bits come out again in NumPy. ``counted``: how
@@ -49,7 +49,7 @@ def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Roundi
         number = 0 if _opaque(sides[0]) else 1
         verdicts[number], flush = _of_program(sides[number], sides[1 - number], open_)
         near |= flush
-    found = Rounding.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
+    found = RoundingVerdict.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
     more = min(counted, len(open_) - found.beyond)
     unknown = max(0, found.unknown - more)  # which of the rest were counted is not known
     within = len(open_) - found.beyond - more - unknown
@@ -130,7 +130,7 @@ def _given(one: Alone) -> list[Interval]:
 def _flushed(one: Alone) -> float:
     """Returns how far off what a side gives may be where subnormal numbers become zero: what reads
     some may give anything that follows from that."""
-    tiny = floats.tiny(one.value.dtype)
+    tiny = floats.flushed_below(one.value.dtype)
     every = (end for each in _given(one) for end in each)
     subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
     return float(np.inf if subnormal else FLUSHED * tiny)
@@ -157,7 +157,7 @@ def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first = some[: max(1, MOST // max(1, asked.summands))]
     verdict, flush = np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
     places = asked.places(one.index[first])
-    given = Operands(asked, *asked.of(one.reads), np.zeros(1))  # type: ignore[arg-type]
+    given = ContainerOperands(asked, *asked.of(one.reads), np.zeros(1))  # type: ignore[arg-type]
     found = of_operands(given, *places.T)
     if found is None:
         return verdict, flush
@@ -180,7 +180,7 @@ def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if made is None:
             return verdict, flush
         behind = made
-    both = _inside(behind, values, dtype, FLUSHED * (found.flushed + floats.tiny(dtype)))
+    both = _inside(behind, values, dtype, FLUSHED * (found.flushed + floats.flushed_below(dtype)))
     verdict[: len(first)], flush[: len(first)] = both
     return verdict, flush
 

@@ -17,7 +17,7 @@ import numpy as np
 from probe.activations import ACTIVATIONS
 from probe.case import Case
 from probe.errors import InputError
-from probe.recording.ported import Called, Ports, Stage, activation
+from probe.recording.ported import Ports, Stage, TargetCall, activation
 from probe.recording.recording import Run
 from probe.recording.sums import Shape
 from probe.semantics import Each, Joins, Pads
@@ -27,7 +27,7 @@ Key = Hashable
 
 
 @dataclass
-class Whole:
+class EndToEndProgram:
     """A program: ``specs`` with the ``reads`` and ``operands`` of each, as of the worker's request
     ``network``. ``inputs``: arrays of its inputs; ``form``, ``shape``: of the one output."""
 
@@ -45,7 +45,7 @@ class Whole:
         return found.reshape(self.shape)
 
 
-def whole(run: Run) -> Whole:
+def whole(run: Run) -> EndToEndProgram:
     """Returns a run as one program. InputError: an operation can't be a step, with the reason."""
     return _Joined(run).made()
 
@@ -69,7 +69,7 @@ class _Joined:
         self.shapes: dict[Key, Shape] = {}
         self.op = ""
 
-    def made(self) -> Whole:
+    def made(self) -> EndToEndProgram:
         recording = self.run.recording
         if len(recording.outputs) != 1:
             raise self.refused(f"it gives {len(recording.outputs)} outputs")
@@ -96,7 +96,7 @@ class _Joined:
                 keys.append(key)
         return self.pruned(recording.outputs[0])
 
-    def pruned(self, output: int) -> Whole:
+    def pruned(self, output: int) -> EndToEndProgram:
         """Returns the program, of the steps alone that its output comes from."""
         step, form = self.forms.get(output, (-1, np.zeros(0, int)))
         if step < 0:
@@ -116,7 +116,7 @@ class _Joined:
             array = self.run.array(value)
             assert array is not None
             given.append(array.reshape(-1)[self.forms[value][1]])
-        return Whole(
+        return EndToEndProgram(
             [self.specs[n] for n in steps],
             [[numbers[one] for one in self.reads[n]] for n in steps],
             [self.operands[n] for n in steps],
@@ -161,9 +161,9 @@ class _Joined:
 
     def stage(self, stage: Stage, keys: list[Key], key: Key) -> None:
         """Adds a stage of an operation."""
-        if all(one in self.fixed for one in keys) and not isinstance(stage.does, Called):
+        if all(one in self.fixed for one in keys) and not isinstance(stage.does, TargetCall):
             self.fixed[key] = np.asarray(stage.does([self.fixed[one] for one in keys]))
-        elif isinstance(stage.does, Called):
+        elif isinstance(stage.does, TargetCall):
             self.call(stage.does, keys, key)
         elif isinstance(stage.meaning, Each):
             self.each(stage.meaning, keys, key)
@@ -174,7 +174,7 @@ class _Joined:
         else:
             self.moved(stage, keys[0], key)
 
-    def call(self, called: Called, keys: list[Key], key: Key) -> None:
+    def call(self, called: TargetCall, keys: list[Key], key: Key) -> None:
         spec, used = dict(called.spec), [keys[part.number] for part in called.inputs]
         wanted = [part.taken(_index(part.whole)) for part in called.inputs]
         given = _index(self.shapes[key])
@@ -310,7 +310,7 @@ class _Joined:
 
     def moved(self, stage: Stage, one: Key, key: Key) -> None:
         """A value that is another's elements in another shape, or in another order of axes."""
-        assert not isinstance(stage.does, Called)
+        assert not isinstance(stage.does, TargetCall)
         try:
             places = np.asarray(stage.does([_index(self.shapes[one])])).reshape(-1)
         except (InputError, ValueError, TypeError):

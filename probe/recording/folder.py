@@ -27,8 +27,8 @@ from probe import layout, machine, memory
 from probe.errors import InputError
 from probe.recording import spelling
 from probe.recording.recording import (
-    Made,
     Operation,
+    Provenance,
     Recording,
     Run,
     Value,
@@ -61,9 +61,9 @@ def write(
     ``subject``: what was recorded, in words. ``most``: bytes of values. InputError: it exists.
     """
     folder, recording = run.store, run.recording
-    if not isinstance(folder, Stored) or folder.folder != out:
+    if not isinstance(folder, RecordingFolder) or folder.folder != out:
         new(out)
-        folder = Stored(out)
+        folder = RecordingFolder(out)
     files = _Files(folder, most)
     for value in recording.values:  # first what says which elements must agree
         for array in (value.content, value.zeros):
@@ -92,13 +92,13 @@ def write(
 
 
 @contextmanager
-def begun(out: Path) -> Iterator[Stored]:
+def begun(out: Path) -> Iterator[RecordingFolder]:
     """Gives the new folder of a recording, to record into: every value is written there once, as it
     comes, and is not held. What is not finished goes again. InputError: it exists already."""
     new(out)
     empty = out.exists()
     try:
-        yield Stored(out)
+        yield RecordingFolder(out)
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)
         if empty:
@@ -116,7 +116,7 @@ class _Files:
     """What a folder is to keep, each array once, up to a number of bytes. ``left_out``: what is
     beyond, by its digest, in bytes."""
 
-    def __init__(self, folder: Stored, most: int) -> None:
+    def __init__(self, folder: RecordingFolder, most: int) -> None:
         self.folder, self.most, self.bytes = folder, most, 0
         self.names: set[str] = set()
         self.left_out: dict[str, int] = {}
@@ -205,7 +205,7 @@ UNTRIED = "no code of a recording is run, so no cause was looked for"
 
 def read(folder: str | Path) -> Run:
     """Returns a recording on disk. InputError: the folder is none, or is damaged."""
-    return Stored(Path(folder)).run()
+    return RecordingFolder(Path(folder)).run()
 
 
 def size(folder: Path) -> int:
@@ -214,7 +214,7 @@ def size(folder: Path) -> int:
     return sum(np.load(one, mmap_mode="r", allow_pickle=False).nbytes for one in names)
 
 
-class Stored:
+class RecordingFolder:
     """The folder of a recording: a ``Store`` to record into, or one that is read, as data; ``run``
     is the recording then.
 
@@ -291,7 +291,7 @@ class Stored:
         facts["libraries"] = dict(facts["libraries"])
         left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
         notes = [str(one) for one in told["notes"]]
-        made = Made(self.folder, str(told["subject"]), facts, notes, left_out)
+        made = Provenance(self.folder, str(told["subject"]), facts, notes, left_out)
         unsteady = frozenset(n for n, one in enumerate(told["values"]) if one.get("unsteady"))
         values = [self._value(one) for one in told["values"]]
         operations = []

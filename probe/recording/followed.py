@@ -25,7 +25,7 @@ Judge = Callable[[Aligned], Judged]
 
 
 @dataclass
-class Told:
+class JudgedPair:
     """An operation of both runs, and how it was judged."""
 
     one: Aligned
@@ -42,7 +42,7 @@ class Followed:
 
     left: list[Labels]
     right: list[Labels]
-    told: list[Told] = field(default_factory=list)
+    told: list[JudgedPair] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
 
 
@@ -77,7 +77,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
-            found.told.append(Told(one, told))
+            found.told.append(JudgedPair(one, told))
         for n, pair in enumerate(one.gives):
             apart = told.apart[n] if n < len(told.apart) else None
             if strict and not pair.selection.whole:

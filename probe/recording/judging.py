@@ -22,7 +22,6 @@ from probe import floats
 from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
-from probe.order.certificate import BUDGET
 from probe.recording import adding, place
 from probe.recording.adding import Known, begins
 from probe.recording.alone import Alone, unequal
@@ -39,6 +38,7 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
+from probe.summation.certificate import BUDGET
 
 SETS = 6
 """Sets of operands on which operations are compared that have no order."""
@@ -225,7 +225,7 @@ def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
     found = _by_bits(sides, reads)
     functions = [
-        place.Function.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
+        place.PlacedFunction.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
         for one in sides
     ]
     pool = place.drawn(place.POOL)
@@ -246,7 +246,7 @@ SECONDS = 120.0
 
 
 @dataclass
-class ByOrder:
+class OrderVerdict:
     """What was found. ``verdict``: ``same``, ``differs`` or ``unknown``.
 
     ``name`` and ``why``: the operation that adds differently, or the first that is in the way.
@@ -262,13 +262,13 @@ class ByOrder:
 
 def by_order(
     difference: Difference, left: Run, right: Run, known: Known, seconds: float = SECONDS
-) -> ByOrder:
+) -> OrderVerdict:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
     the next operation is in the way. Stops at the first operation that adds differently.
     """
-    begun, found = time.monotonic(), ByOrder("same", certified=True)
+    begun, found = time.monotonic(), OrderVerdict("same", certified=True)
     for one in difference.operations:
         side = difference.left if one.left is not None else difference.right
         number = one.left if one.left is not None else one.right
@@ -281,7 +281,7 @@ def by_order(
                 told = judged_sums(one, left, right, known)
                 if told.how and told.differing:
                     why = f"{told.differing} of {told.outputs} outputs are added differently"
-                    return ByOrder("differs", one.name, why, told.outputs)
+                    return OrderVerdict("differs", one.name, why, told.outputs)
                 if told.how:
                     found.outputs += told.outputs
                     found.certified &= told.certified

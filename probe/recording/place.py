@@ -22,10 +22,10 @@ import numpy as np
 
 from probe import floats
 from probe.operands import normal
-from probe.order.reveal import column_labels
 from probe.recording.alone import Alone, same
 from probe.recording.cause import Cause
 from probe.semantics import Normalises
+from probe.summation.reveal import column_labels
 
 MOST, LEAST = 128, 8
 """Differing outputs that are asked about, of small arrays and of large ones: a call a side each."""
@@ -59,7 +59,7 @@ def drawn(count: int) -> np.ndarray:
 
 
 @dataclass
-class Function:
+class PlacedFunction:
     """An operation at its own shapes, to which numbers of our choice are given.
 
     ``call``: container arrays like ``reads`` to the output, of which ``recorded`` is that of
@@ -75,7 +75,7 @@ class Function:
     held: Sequence[int] = ()
 
     @classmethod
-    def of(cls, alone: Alone, held: Sequence[int] = ()) -> Function:
+    def of(cls, alone: Alone, held: Sequence[int] = ()) -> PlacedFunction:
         """Returns that of an operation that is run alone."""
         recorded = alone.gives[alone.output]
         return cls(alone.one, alone.reads, alone.dtypes, recorded, alone.index, held)
@@ -102,7 +102,7 @@ class Function:
 def telling(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
     """Returns which of ``count`` numbers gave different finite results at some places: bool.
 
-    ``laid``: as ``Function.laid`` gives it, of any functions and shifts.
+    ``laid``: as ``PlacedFunction.laid`` gives it, of any functions and shifts.
     """
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     for index, found in laid:
@@ -121,7 +121,7 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
-    sides = _Elements(Function.of(left), along), _Elements(Function.of(right), along)
+    sides = _Elements(PlacedFunction.of(left), along), _Elements(PlacedFunction.of(right), along)
     if why := sides[0].why or sides[1].why:
         return Cause(why=why)
     found, elsewhere = _asked(sides, apart)
@@ -170,7 +170,10 @@ def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
 def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
-    sides = _Rows(Function.of(left), axes[0]), _Rows(Function.of(right), axes[1])
+    sides = (
+        _NormalisedRows(PlacedFunction.of(left), axes[0]),
+        _NormalisedRows(PlacedFunction.of(right), axes[1]),
+    )
     if why := sides[0].why or sides[1].why:
         return Cause(why=why)
     found, elsewhere = _asked(sides, apart)
@@ -186,17 +189,18 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     return found
 
 
-def reproduced(left: Function, right: Function, apart: np.ndarray, rows: bool) -> int:
+def reproduced(left: PlacedFunction, right: PlacedFunction, apart: np.ndarray, rows: bool) -> int:
     """Returns how many of the differing outputs ``apart`` come out on both sides from their own
     number and their place alone. ``rows``: from their row along the last axis, as of a softmax."""
     sides = [
-        _Rows(one, (one.reads[0].ndim - 1,)) if rows else _Elements(one) for one in (left, right)
+        _NormalisedRows(one, (one.reads[0].ndim - 1,)) if rows else _Elements(one)
+        for one in (left, right)
     ]
     return _asked((sides[0], sides[1]), apart, len(apart))[0].replayed
 
 
 def repeated(
-    function: Function, outputs: np.ndarray, along: int | None = None
+    function: PlacedFunction, outputs: np.ndarray, along: int | None = None
 ) -> np.ndarray | None:
     """Returns which of these outputs (flat indices) come out of their own number alone, put to all
     places: bool; None where it can't be asked so. A call each."""
@@ -205,12 +209,12 @@ def repeated(
     return None if None in came else np.array(came, bool)
 
 
-class _Asked(ABC):
+class _PlacedSide(ABC):
     """One side, to which one number or one row after the other is put at all places."""
 
     why = ""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: PlacedFunction) -> None:
         self.call, self.reads, self.index = function.call, function.reads, function.index
         self.dtype = function.dtypes[-1]
         self.recorded = np.ascontiguousarray(function.recorded)
@@ -274,10 +278,10 @@ class _Asked(ABC):
         return column_labels(stacked.astype(np.float64))
 
 
-class _Elements(_Asked):
+class _Elements(_PlacedSide):
     """A function of the elements at an output's place."""
 
-    def __init__(self, function: Function, along: int | None = None) -> None:
+    def __init__(self, function: PlacedFunction, along: int | None = None) -> None:
         super().__init__(function)
         self.wide: list[np.ndarray] = []
         for array in function.reads:
@@ -323,10 +327,10 @@ class _Elements(_Asked):
         return {one.tobytes() for one in np.unique(_bits(found, self.dtype))}
 
 
-class _Rows(_Asked):
+class _NormalisedRows(_PlacedSide):
     """What normalises rows: all rows get the one that an output was computed from."""
 
-    def __init__(self, function: Function, axes: tuple[int, ...]) -> None:
+    def __init__(self, function: PlacedFunction, axes: tuple[int, ...]) -> None:
         super().__init__(function)
         self.axes = axes
         if function.reads[0].shape != self.shape:
@@ -355,7 +359,7 @@ class _Rows(_Asked):
 
 
 def _asked(
-    sides: tuple[_Asked, _Asked], apart: np.ndarray, most: int = 0
+    sides: tuple[_PlacedSide, _PlacedSide], apart: np.ndarray, most: int = 0
 ) -> tuple[Cause, list[int]]:
     """Asks about some differing outputs, evenly among all; about ``most`` if it is given.
 
@@ -393,7 +397,7 @@ def _asked(
     return Cause(kind, why, len(chosen), replayed), elsewhere
 
 
-def _classes(side: _Asked) -> str:
+def _classes(side: _PlacedSide) -> str:
     """Returns which places are computed alike, in words."""
     labels = side.classes()
     counts = np.bincount(labels)

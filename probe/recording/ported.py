@@ -22,10 +22,10 @@ from probe import floats
 from probe.activations import ACTIVATIONS
 from probe.case import Case
 from probe.errors import InputError
-from probe.geometry import Windows as Framed
+from probe.geometry import WindowSizes as Framed
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.recording import Operation, Recording
-from probe.recording.sums import Part, Shape, behind_of, fits, sum_of
+from probe.recording.sums import OperandPart, Shape, behind_of, fits, sum_of
 from probe.semantics import (
     Broadcasts,
     Contracts,
@@ -55,7 +55,7 @@ RANKS = {1: "1d", 2: "2d", 3: "3d"}
 
 
 @dataclass(frozen=True, eq=False)
-class Called:
+class TargetCall:
     """One call of a target's library.
 
     ``spec``: as a worker has it (``Case.spec``, or of a step between windows). ``inputs``: the
@@ -65,9 +65,9 @@ class Called:
     """
 
     spec: Mapping[str, Any]
-    inputs: tuple[Part, ...]
-    output: Part
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    inputs: tuple[OperandPart, ...]
+    output: OperandPart
+    parts: Mapping[str, OperandPart] = field(default_factory=dict)
     folded: Callable[[Arrays], dict[str, np.ndarray]] | None = None
     case: Case | None = None
 
@@ -84,13 +84,13 @@ class Stage:
     and its shape."""
 
     reads: tuple[int, ...]
-    does: Called | Callable[[Arrays], np.ndarray]
+    does: TargetCall | Callable[[Arrays], np.ndarray]
     meaning: Meaning
     shape: Shape
 
 
 @dataclass(frozen=True)
-class Frame:
+class PortFrame:
     """What is known around a meaning: ``shapes`` and ``dtypes`` of what it reads, of which some are
     ``fixed`` (weights, and what is computed from these alone), the ``shape`` and ``dtype`` of what
     it gives, and the ``axis`` of that with the channels, None where no operation says."""
@@ -134,13 +134,13 @@ class Ports:
         call nor what NumPy computes."""
         return _stages_or_computed(one.meaning, self._frame(one))
 
-    def _frame(self, one: Operation) -> Frame:
+    def _frame(self, one: Operation) -> PortFrame:
         values = self.recording.values
         if not one.gives or self.used.intersection(one.gives[1:]):
             raise _refused(one.op, f"it gives {len(one.gives)} results")
         number = one.gives[0]
         given = values[number]
-        return Frame(
+        return PortFrame(
             tuple(values[n].shape for n in one.reads),
             given.shape,
             tuple(values[n].dtype for n in one.reads),
@@ -162,7 +162,7 @@ class Ports:
         if 0 in frame.shape or any(0 in shape for shape in frame.shapes):
             raise _refused(one.op, "it has no elements")
         found = _stages(meaning, frame)
-        if not any(isinstance(stage.does, Called) for stage in found):
+        if not any(isinstance(stage.does, TargetCall) for stage in found):
             raise _refused(one.op, SETTLED)
         return found
 
@@ -239,7 +239,7 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
     raise _refused(meaning.word or type(meaning).__name__, "it can't be run at other sizes")
 
 
-def _stages(meaning: Meaning, frame: Frame) -> list[Stage]:
+def _stages(meaning: Meaning, frame: PortFrame) -> list[Stage]:
     """Returns what a meaning is in stages. InputError: a part of it is neither call nor known."""
     if not isinstance(meaning, Steps):
         made, count = _called(meaning, frame), len(frame.shapes)
@@ -272,7 +272,7 @@ def _added(reads: tuple[int, ...], shape: Shape) -> Stage:
     return Stage(reads, _computed(Each("add"), shape), Each("add"), shape)
 
 
-def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
+def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
     """Returns the stages of each step, one after the other."""
     if any(one.more for one in meaning.steps):
         raise _refused(meaning.word or "several", "a step of it gives several results")
@@ -281,7 +281,7 @@ def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
     dtypes = list(frame.dtypes)
     found: list[Stage] = []
     for one in meaning.steps:
-        inner = Frame(
+        inner = PortFrame(
             tuple(shapes[n] for n in one.reads),
             one.shape,
             tuple(dtypes[n] for n in one.reads),
@@ -308,14 +308,14 @@ def _in_turn(meaning: Steps, frame: Frame) -> list[Stage]:
     return found
 
 
-def _stages_or_computed(meaning: Meaning, frame: Frame) -> list[Stage]:
+def _stages_or_computed(meaning: Meaning, frame: PortFrame) -> list[Stage]:
     if isinstance(meaning, Steps):
         return _stages(meaning, frame)
     every = tuple(range(len(frame.shapes)))
     return [Stage(every, _either(meaning, frame), meaning, frame.shape)]
 
 
-def _either(meaning: Meaning, frame: Frame) -> Called | Callable[[Arrays], np.ndarray]:
+def _either(meaning: Meaning, frame: PortFrame) -> TargetCall | Callable[[Arrays], np.ndarray]:
     """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
     settled = meaning.rounds is not None and not isinstance(meaning, Windows)
     return _computed(meaning, frame.shape) if settled else _called(meaning, frame)
@@ -406,7 +406,7 @@ def _padded(x: np.ndarray, meaning: Pads) -> np.ndarray:
 # what is a call
 
 
-def _called(meaning: Meaning, frame: Frame) -> Called:
+def _called(meaning: Meaning, frame: PortFrame) -> TargetCall:
     """Returns a meaning as a call. InputError: no spec says it, with the reason."""
     if frame.dtype not in floats.FORMATS:
         raise _refused(meaning.word or type(meaning).__name__, f"it gives {frame.dtype}")
@@ -429,7 +429,7 @@ def _called(meaning: Meaning, frame: Frame) -> Called:
     raise _refused(name, getattr(meaning, "why", "") or "no target's call says it")
 
 
-def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
+def _window(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCall:
     """Returns a convolution or a pool."""
     word, pooled = inner.word or inner.kind, inner.pool
     if inner.kind in ("transposed", "sum"):
@@ -469,7 +469,7 @@ def _window(meaning: Meaning, inner: Windows, frame: Frame) -> Called:
     if case.output_spatial() != tuple(len(one) for one in asked.index):
         raise _refused(word, "its last windows reach beyond the input as no case's do")
     parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
-    return Called(case.spec(), (asked.x,), asked.y, parts, case=case)
+    return TargetCall(case.spec(), (asked.x,), asked.y, parts, case=case)
 
 
 def _padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
@@ -482,7 +482,7 @@ def _padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
     return inner.padding
 
 
-def _product(meaning: Contracts, frame: Frame) -> Called:
+def _product(meaning: Contracts, frame: PortFrame) -> TargetCall:
     """Returns rows times weights, or activations times activations. A bias that is not one number a
     filter is left to the caller."""
     word = meaning.word
@@ -513,12 +513,12 @@ def _product(meaning: Contracts, frame: Frame) -> Called:
     def count(some: Sequence[str]) -> int:
         return prod(sizes[letter] for letter in some)
 
-    def part(which: int, some: Sequence[str], *shape: int) -> Part:
+    def part(which: int, some: Sequence[str], *shape: int) -> OperandPart:
         """An operand with its axes in this order; those of size 1 come first."""
         text, number = texts[which], meaning.reads[which]
         held = [letter for letter in some if letter in text]
         rest = [axis for axis, letter in enumerate(text) if letter not in held]
-        return Part.of(number, frame.shapes[number], [*rest, *map(text.index, held)], *shape)
+        return OperandPart.of(number, frame.shapes[number], [*rest, *map(text.index, held)], *shape)
 
     g, m, k, n = (count(some) for some in (batch, lines, summed, filters))
     x_axes, order = [*batch, *lines, *summed], [out.index(x) for x in (*batch, *lines, *filters)]
@@ -527,18 +527,18 @@ def _product(meaning: Contracts, frame: Frame) -> Called:
         ends = [*summed, *filters] if not turned else [*filters, *summed]
         right = part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
         spec = _between("product", frame.dtype, k) | {"transposed": turned}
-        output = Part.of(0, frame.shape, order, g, m, n)
-        return Called(spec, (part(rows, x_axes, g, m, k), right), output)
+        output = OperandPart.of(0, frame.shape, order, g, m, n)
+        return TargetCall(spec, (part(rows, x_axes, g, m, k), right), output)
     parts, bias = {"w": part(columns, [*summed, *filters], k, n)}, meaning.bias
     if bias is not None and fits(frame.shapes[bias], out, filters, sizes):
-        parts["b"] = Part.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
+        parts["b"] = OperandPart.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
     biased = "normal" if "b" in parts else None
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
-    output = Part.of(0, frame.shape, order, m, n)
-    return Called(case.spec(), (part(rows, x_axes, m, k),), output, parts, case=case)
+    output = OperandPart.of(0, frame.shape, order, m, n)
+    return TargetCall(case.spec(), (part(rows, x_axes, m, k),), output, parts, case=case)
 
 
-def _sum(meaning: Reduces, frame: Frame) -> Called:
+def _sum(meaning: Reduces, frame: PortFrame) -> TargetCall:
     """Returns a sum over the last axes."""
     if meaning.word != "sum":
         raise _refused(meaning.word, "no target's call says it")
@@ -548,35 +548,35 @@ def _sum(meaning: Reduces, frame: Frame) -> Called:
         raise _refused(meaning.word, "it adds along other axes than the last")
     asked = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
     case = Case("sum", in_channels=asked.in_channels, length=asked.length, dtype=frame.dtype)
-    return Called(case.spec(), (asked.x,), asked.y, case=case)
+    return TargetCall(case.spec(), (asked.x,), asked.y, case=case)
 
 
 def _between(op: str, dtype: str, channels: int, **numbers: float) -> dict[str, Any]:
     return {"op": op, "dtype": dtype, "channels": channels, "parameters": numbers}
 
 
-def _rows(shape: Shape, axis: int | None) -> Part:
+def _rows(shape: Shape, axis: int | None) -> OperandPart:
     """Returns activations as a step between windows takes them: (batch, *spatial, channels); as
     rows where the channels are last, or no operation says which axis is theirs: the elements then
     lie in memory as they are."""
     last = len(shape) - 1
     if axis is None or axis == last or last < 1:
         size = shape[-1] if shape else 1
-        return Part.of(0, shape, range(len(shape)), prod(shape) // max(size, 1), size)
+        return OperandPart.of(0, shape, range(len(shape)), prod(shape) // max(size, 1), size)
     order = [*(n for n in range(last + 1) if n != axis), axis]
-    return Part.of(0, shape, order, *(shape[n] for n in order))
+    return OperandPart.of(0, shape, order, *(shape[n] for n in order))
 
 
-def _softmax(meaning: Normalises, frame: Frame) -> Called:
+def _softmax(meaning: Normalises, frame: PortFrame) -> TargetCall:
     """Returns a softmax over one axis."""
     if meaning.word != "softmax" or meaning.numbers or len(meaning.axes) != 1:
         raise _refused(meaning.word, "no target's call says it")
     part = _rows(frame.shape, meaning.axes[0] % len(frame.shape))
     spec = _between("activation", frame.dtype, part.shape[-1]) | {"activation": "softmax"}
-    return Called(spec, (part,), part)
+    return TargetCall(spec, (part,), part)
 
 
-def _each_of(meaning: Each, frame: Frame) -> Called:
+def _each_of(meaning: Each, frame: PortFrame) -> TargetCall:
     """Returns an activation."""
     word, numbers = meaning.word, dict(meaning.numbers) if _named(meaning.numbers) else None
     alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
@@ -591,26 +591,26 @@ def _each_of(meaning: Each, frame: Frame) -> Called:
     given = {} if exact or not numbers else {"alpha": numbers["alpha"]}
     part = _rows(frame.shape, frame.axis)
     spec = _between("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
-    return Called(spec, (replace(part, number=number),), part)
+    return TargetCall(spec, (replace(part, number=number),), part)
 
 
-def activation(meaning: Each, shape: Shape, dtype: str) -> Called:
+def activation(meaning: Each, shape: Shape, dtype: str) -> TargetCall:
     """Returns a function of one array as an activation. InputError: it is none."""
-    return _each_of(meaning, Frame((shape,), shape, (dtype,), dtype, (False,)))
+    return _each_of(meaning, PortFrame((shape,), shape, (dtype,), dtype, (False,)))
 
 
 def _named(numbers: tuple[Any, ...]) -> bool:
     return all(isinstance(one, tuple) and len(one) == 2 for one in numbers)
 
 
-def _batch_norm(meaning: Each, frame: Frame) -> Called:
+def _batch_norm(meaning: Each, frame: PortFrame) -> TargetCall:
     """Returns a batch norm with given means and variances as a scale and a shift a channel."""
     used = list(meaning.reads or range(len(frame.shapes)))
     axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
     part = replace(_rows(frame.shape, axis), number=used[0])
     spec = _between("normalisation", frame.dtype, part.shape[-1])
     folded = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
-    return Called(spec, (part,), replace(part, number=0), folded=folded)
+    return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
 
 
 def _folded(

@@ -29,7 +29,7 @@ from probe.recording.contract import (
     Recorder,
     Seen,
 )
-from probe.recording.store import Kept, Store, digest
+from probe.recording.store import ProcessStore, RunStore, digest
 from probe.semantics import Compiled, of_complex
 from probe.semantics.labels import Selection
 
@@ -140,7 +140,7 @@ Part = tuple[int, Selection]
 
 
 @dataclass(frozen=True)
-class Made:
+class Provenance:
     """Where and of what a recording on disk was made. ``made``: releases and the machine's facts;
     ``left_out``: how many values have no bits there, and their bytes; ``notes``: what was said."""
 
@@ -164,10 +164,10 @@ class Run:
     """
 
     recording: Recording
-    store: Store
+    store: RunStore
     unsteady: frozenset[int] = frozenset()
     untried: str = ""
-    made: Made | None = None
+    made: Provenance | None = None
     keys: Mapping[Hashable, int] = field(default_factory=dict)
     kinds: Mapping[str, np.dtype] = field(default_factory=dict)
     alone: Mapping[int, str] | None = None
@@ -217,7 +217,7 @@ class Run:
 
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
         """Returns the same run with a few values replaced."""
-        store, values = Kept(self.store), list(self.recording.values)
+        store, values = ProcessStore(self.store), list(self.recording.values)
         for number, array in arrays.items():
             name = store.put(np.asarray(array))
             values[number] = replace(values[number], digest=name, content=None)
@@ -290,9 +290,9 @@ class Watch:
 class _Recorded(Watch):
     """Keeps a run. ``views``: digests of views, by what tells them apart and what they show."""
 
-    def __init__(self, views: dict[Hashable, str], store: Store | None) -> None:
+    def __init__(self, views: dict[Hashable, str], store: RunStore | None) -> None:
         super().__init__()
-        self.views, self.keep, self.store = views, store is not None, store or Kept()
+        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
         self.large = 0
@@ -344,7 +344,7 @@ class _Recorded(Watch):
         return self.store.put(array) if self.keep else digest(array)
 
     def _content(self, name: str, array: np.ndarray) -> np.ndarray:
-        held = isinstance(self.store, Kept) or array.nbytes > MAPPED
+        held = isinstance(self.store, ProcessStore) or array.nbytes > MAPPED
         bits = self.store.bits(name) if held and array.size else None
         return np.array(array) if bits is None else bits.view(array.dtype).reshape(array.shape)
 
@@ -358,10 +358,10 @@ class _Recorded(Watch):
         return True
 
 
-def recorded(recorder: Recorder, keep: bool = True, store: Store | None = None) -> Run:
+def recorded(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
     """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
     ``store``: where, in one of its own if not given."""
-    store = (store or Kept()) if keep else None
+    store = (store or ProcessStore()) if keep else None
     watch = _Recorded(getattr(recorder, "views", {}), store)
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))

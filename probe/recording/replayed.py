@@ -29,11 +29,11 @@ from probe.recording import RECORDERS
 from probe.recording.apart import Apart, Trusted, base, foreign, own
 from probe.recording.contract import Operation
 from probe.recording.end_to_end import whole
-from probe.recording.ported import Called, Ports, Stage
-from probe.recording.recording import Made, Repeat, Run, recorded
+from probe.recording.ported import Ports, Stage, TargetCall
+from probe.recording.recording import Provenance, Repeat, Run, recorded
 from probe.recording.scripted import Scripted, scripted
-from probe.recording.store import Kept, digest
-from probe.recording.sums import Sum
+from probe.recording.store import ProcessStore, digest
+from probe.recording.sums import OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
@@ -72,7 +72,7 @@ class Port:
         self.refused: dict[str, str] = {}
         self.process: object = None
 
-    def call(self, one: Called, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
+    def call(self, one: TargetCall, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
         """Returns the result of one call. ``keep``: its weights are sent once; else each time."""
         operands = one.operands(reads)
         given = [part.taken(reads[part.number]) for part in one.inputs]
@@ -94,7 +94,7 @@ class Port:
         """Returns lines of an operation that is one call, for a script in this environment."""
         where = self.session.target
         does = stages[0].does
-        if len(stages) > 1 or not isinstance(does, Called) or foreign(where):
+        if len(stages) > 1 or not isinstance(does, TargetCall) or foreign(where):
             return None
         return scripted(where, str(self.session.facts.get("library_version", "")), does)
 
@@ -160,13 +160,13 @@ class There:
         values = list(reads)
         for stage in self.ports.stages(self.one, [array.shape for array in reads]):
             given = [values[n] for n in stage.reads]
-            if isinstance(stage.does, Called):
+            if isinstance(stage.does, TargetCall):
                 values.append(self.port.call(stage.does, given, self.keep))
             else:
                 values.append(stage.does(given))
         return values[-1:]
 
-    def masked(self, asked: Sum) -> tuple[AnySession, dict[str, Any]] | None:
+    def masked(self, asked: OperationSum) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
         shapes = [self.ports.recording.values[n].shape for n in self.one.reads]
@@ -178,7 +178,7 @@ class There:
         except InputError:
             return None
         does = stage.does
-        if more or not isinstance(does, Called) or does.case is None or does.case.pool:
+        if more or not isinstance(does, TargetCall) or does.case is None or does.case.pool:
             return None
         ours = does.inputs[0], does.parts.get("w"), does.parts.get("b"), does.output
         if ours != (asked.x, asked.w, asked.b, asked.y) or asked.scale != 1:
@@ -197,7 +197,7 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
     port = port if isinstance(port, Port) else Port(port)
     ports, text = Ports(run.recording), port.session.target.text
     values, operations = list(run.recording.values), list[Operation]()
-    store, changed = Kept(run.store), dict[int, np.ndarray]()
+    store, changed = ProcessStore(run.store), dict[int, np.ndarray]()
     there, alone = set[int](), dict[int, str]()
     for one in run.recording.operations:
         same = not any(n in changed for n in one.reads)
@@ -257,7 +257,7 @@ def _put(
     run: Run,
     number: int,
     array: np.ndarray,
-    store: Kept,
+    store: ProcessStore,
     values: list[Any],
     changed: dict[int, np.ndarray],
 ) -> None:
@@ -301,7 +301,7 @@ def steadily(run: Run, port: Port, what: str) -> Replayed:
     return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
 
 
-def _made(made: Made | None, facts: Mapping[str, Any]) -> Made | None:
+def _made(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
     """Returns where a replay was made: with the releases of the target's process."""
     if made is None:
         return None
@@ -337,7 +337,7 @@ class OnTarget:
         return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
 
 
-class Reached(Trusted):
+class RunnableRecording(Trusted):
     """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
     target, as it was replayed."""
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from probe import backends, program
 from probe.backends.contract import Unsupported
-from probe.backends.source import Shapes, Source, Writing
-from probe.recording.ported import Called
-from probe.recording.sums import Part
+from probe.backends.source import Source, ValueShapes, Writing
+from probe.recording.ported import TargetCall
+from probe.recording.sums import OperandPart
 from probe.target import Target
 
 
@@ -19,7 +19,7 @@ class Scripted:
     """The lines of one call, of NumPy's arrays: as of ``Operation.lines``. ``imports``: what they
     need; ``setup``: what applies the target's switches."""
 
-    called: Called
+    called: TargetCall
     source: Source
     imports: tuple[str, ...]
     setup: tuple[str, ...]
@@ -34,7 +34,7 @@ class Scripted:
         return [*lines, f"{out} = {_put(self.called.output, source.leave)}"]
 
 
-def scripted(where: Target, version: str, called: Called) -> Scripted | None:
+def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None:
     """Returns the lines of a call on a target whose library runs in this environment; None where
     its backend writes none, builds a model in a format of its own, or the call is not one of
     operands that the operation reads."""
@@ -44,11 +44,11 @@ def scripted(where: Target, version: str, called: Called) -> Scripted | None:
     if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
         return None
     (x,), spec = called.inputs, dict(called.spec)
-    steps = (program.Step(spec, (0,), {name: name for name in program.operands(spec)}),)
+    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operands(spec)}),)
     given = program.Program(steps, 1, called.case is None)
     try:
         made = backend().described(dict(where.switches), where.device, version)
-        source = made.emit(given, Shapes(given, x.shape))
+        source = made.emit(given, ValueShapes(given, x.shape))
     except Unsupported:
         return None
     if source.hold is not None:
@@ -57,8 +57,8 @@ def scripted(where: Target, version: str, called: Called) -> Scripted | None:
     return Scripted(called, source, imports, tuple(made.setup()))
 
 
-def _taken(part: Part, names: Sequence[str]) -> str:
-    """Returns ``Part.taken`` as an expression; steps that change nothing are left out."""
+def _taken(part: OperandPart, names: Sequence[str]) -> str:
+    """Returns ``OperandPart.taken`` as an expression; steps that change nothing are left out."""
     text, name = "", names[part.number]
     if part.pieces != part.whole:
         text += f".reshape{_tuple(part.pieces)}"
@@ -68,8 +68,8 @@ def _taken(part: Part, names: Sequence[str]) -> str:
     return f"np.array({name}{text}{_reshaped(turned, part.shape)})"
 
 
-def _put(part: Part, name: str) -> str:
-    """Returns ``Part.put`` as an expression."""
+def _put(part: OperandPart, name: str) -> str:
+    """Returns ``OperandPart.put`` as an expression."""
     turned = tuple(part.pieces[axis] for axis in part.axes)
     text = _reshaped(part.shape, turned)
     back = sorted(range(len(part.axes)), key=part.axes.__getitem__)

@@ -29,7 +29,7 @@ class Files(Protocol):
         """Keeps an array: the name of its file; None where there is no room for it."""
 
 
-class Folder(Protocol):
+class ArrayFolder(Protocol):
     """Where kept arrays are read."""
 
     def file(self, name: str) -> np.ndarray:
@@ -169,7 +169,7 @@ class _LeftOut(Exception):
     """There was no room for an array."""
 
 
-def unpacked(told: Any, folder: Folder) -> Any:
+def unpacked(told: Any, folder: ArrayFolder) -> Any:
     """Returns a value of ``packed``. InputError, ValueError, TypeError, KeyError: it is none."""
     if isinstance(told, list):
         return [unpacked(one, folder) for one in told]
@@ -192,7 +192,7 @@ def unpacked(told: Any, folder: Folder) -> Any:
     return ways[word]()
 
 
-def _made(told: Mapping[str, Any], folder: Folder) -> Any:
+def _made(told: Mapping[str, Any], folder: ArrayFolder) -> Any:
     """Returns an object of :mod:`probe.semantics`; ``Unknown`` of what this release lacks."""
     kind = VOCABULARY.get(str(told["is"]))
     if kind is None:
@@ -214,13 +214,13 @@ def _made(told: Mapping[str, Any], folder: Folder) -> Any:
     return made
 
 
-def _kind(dtype: Any, folder: Folder) -> str:
+def _kind(dtype: Any, folder: ArrayFolder) -> str:
     if not KIND.fullmatch(str(dtype)):
         raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
     return str(dtype)
 
 
-def _held(told: Mapping[str, Any], folder: Folder) -> np.ndarray:
+def _held(told: Mapping[str, Any], folder: ArrayFolder) -> np.ndarray:
     """Returns an array of ``_array``."""
     kind, shape = np.dtype(_kind(told["dtype"], folder)), tuple(int(n) for n in told["shape"])
     if told["file"] is None:
@@ -233,7 +233,7 @@ def _held(told: Mapping[str, Any], folder: Folder) -> np.ndarray:
     return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
 
 
-def meant(told: Mapping[str, Any], folder: Folder) -> Meaning:
+def meant(told: Mapping[str, Any], folder: ArrayFolder) -> Meaning:
     """Returns what an operation computes. Raises InputError."""
     found = unpacked(told, folder)
     return found if isinstance(found, Meaning) else Unknown("it does not say what it computes")

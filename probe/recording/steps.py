@@ -16,8 +16,6 @@ import numpy as np
 
 from probe import floats
 from probe.errors import ProbeError
-from probe.order.summation import Summation
-from probe.order.tree import Tree
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
@@ -38,8 +36,10 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
+from probe.summation.summation import Summation
+from probe.summation.tree import Tree
 
-FORMATS = ("float32", "float64")
+STEPPED = ("float32", "float64")
 """Of which NumPy rounds as a library does. float16 is added in float32 by some."""
 
 LETTERS = "abcdefgh"
@@ -296,7 +296,7 @@ def _of_step(
         each = _at_places(meaning)
         assert each is not None
         chosen = adding.evenly(flat, place.affordable(need.size))
-        came = place.repeated(place.Function.of(step), chosen, each.along)
+        came = place.repeated(place.PlacedFunction.of(step), chosen, each.along)
         if came is None:
             return None
         state[chosen] = np.where(came, GOOD, BAD)
@@ -315,7 +315,7 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     for at, value, dtype in meaning.beside:
         used = [*used[:at], np.array(value, dtype), *used[at:]]
     dtype = step.value.dtype
-    if dtype not in FORMATS or set(step.dtypes) != {dtype} or len(used) != function.nin:
+    if dtype not in STEPPED or set(step.dtypes) != {dtype} or len(used) != function.nin:
         return None
     with np.errstate(all="ignore"):
         found = np.asarray(function(*used))
@@ -359,7 +359,7 @@ def _tree(one: Alone) -> Terms | None:
     """Returns how an operation adds what it reads; None where it does anything else."""
     meaning = one.operation.meaning
     count = len(one.operation.reads)
-    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in FORMATS:
+    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in STEPPED:
         return None
     steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
     if isinstance(meaning, Steps):

@@ -54,7 +54,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-class Store(Protocol):
+class RunStore(Protocol):
     """Where a run's arrays are kept: in memory, or in a folder."""
 
     def put(self, array: np.ndarray, name: str = "") -> str:
@@ -74,13 +74,13 @@ def room() -> int:
     return MOST if free is None else min(max(free // PART, SURE), MOST)
 
 
-class Kept:
+class ProcessStore:
     """A store of this process, beyond ``room()`` in files that go with it, whatever ends it.
 
     ``behind``: has the arrays that this one hasn't.
     """
 
-    def __init__(self, behind: Store | None = None) -> None:
+    def __init__(self, behind: RunStore | None = None) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.behind = behind
 

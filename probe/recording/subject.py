@@ -89,7 +89,7 @@ def opened(
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
-    return Called(model, name)
+    return FunctionSubject(model, name)
 
 
 def is_net(model: object) -> bool:
@@ -149,11 +149,11 @@ def _file(path: Path, trust: bool, switches: dict[str, str], given: str | None) 
         why = f"no recorder of {library} reads model files"
         raise InputError("model", path, why, "write module:function, a function that runs it")
     if not switches:
-        return File(open_file(path, trust), path.name)
+        return ModelFile(open_file(path, trust), path.name)
     if "switches" not in inspect.signature(open_file).parameters:
         why = f"models of {library} are run with its defaults"
         raise InputError("target", library, why, "leave the switches out")
-    return File(open_file(path, trust, switches=switches), path.name)
+    return ModelFile(open_file(path, trust, switches=switches), path.name)
 
 
 def _imported(text: str) -> Any:
@@ -184,7 +184,7 @@ class _Fixed:
         return self.made
 
 
-class Called:
+class FunctionSubject:
     """A function or a model in memory, which is called with the inputs' arrays in order.
 
     Models of PyTorch get tensors, everything else NumPy's arrays. ``name``: ``module:function``,
@@ -252,7 +252,7 @@ def _required(function: Callable[..., Any]) -> list[str]:
     return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
 
 
-class File:
+class ModelFile:
     """A model file; what its library raises on the first call is one line."""
 
     def __init__(self, inner: Opened, name: str) -> None:
@@ -341,11 +341,11 @@ def of_function(
     packages = (kind.__module__.partition(".")[0] for one in found for kind in type(one).__mro__)
     if (library := next((PACKAGES[one] for one in packages if one in PACKAGES), "")) != "":
         module = recorders(library)
-        made = module.Recorder(function)
+        made = module.RECORDER(function)
         if ran := getattr(made, "ran", None):
             ran(found)
         # the bits of this call, which walk.watched need not make again
-        made.already = [digest(one) for one in module.Recorder(lambda: found).plain()]
+        made.already = [digest(one) for one in module.RECORDER(lambda: found).plain()]
         return made  # type: ignore[no-any-return]
     if any(isinstance(one, np.ndarray | np.generic) for one in found):
         if bare is not None and bare[1]:
@@ -369,7 +369,7 @@ class _OfNumpy:
     def __init__(
         self, function: Callable[..., Any], given: Sequence[Any], already: list[str]
     ) -> None:
-        self.inner = import_module("probe.recorders.ndarray").Recorder(function, *given)
+        self.inner = import_module("probe.recorders.ndarray").ArrayRecorder(function, *given)
         self.inner.already = already
         self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
 

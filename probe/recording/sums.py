@@ -24,8 +24,6 @@ from probe.case import Summed
 from probe.errors import InputError
 from probe.launch import Answer
 from probe.layout import CONTIGUOUS
-from probe.order.functions import OwnSession
-from probe.order.orders import Behind
 from probe.recording.contract import Isolated
 from probe.semantics import (
     Contracts,
@@ -40,6 +38,8 @@ from probe.semantics import (
     Steps,
     Windows,
 )
+from probe.summation.functions import OwnSession
+from probe.summation.orders import Behind
 
 Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -53,7 +53,7 @@ KEPT_BITS = 20
 
 
 @dataclass(frozen=True)
-class Part:
+class OperandPart:
     """An operand in what is read: split into ``pieces``, these in another order, given ``shape``.
 
     ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
@@ -66,9 +66,9 @@ class Part:
     shape: Shape
 
     @staticmethod
-    def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> Part:
+    def of(number: int, whole: Shape, axes: Sequence[int], *shape: int) -> OperandPart:
         """Returns all of an array with its axes in another order, in another shape."""
-        return Part(number, whole, whole, tuple(axes), shape)
+        return OperandPart(number, whole, whole, tuple(axes), shape)
 
     def taken(self, array: np.ndarray) -> np.ndarray:
         """Returns the operand, from what is read or given: a copy."""
@@ -83,7 +83,7 @@ class Part:
 
 
 class Listed(NamedTuple):
-    """Windows, as of :class:`probe.geometry.Windows`: what each output reads along each axis."""
+    """Windows, as of :class:`probe.geometry.WindowSizes`: what outputs read along each axis."""
 
     taken: tuple[np.ndarray, ...]
 
@@ -98,7 +98,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Summed):
+class OperationSum(Summed):
     """One side's operation: what the engine has to know of it (:class:`probe.case.Summed`), and
     where operands and outputs are.
 
@@ -114,10 +114,10 @@ class Sum(Summed):
     batch: int
     in_channels: int
     filters: int
-    x: Part
-    w: Part | None
-    b: Part | None
-    y: Part
+    x: OperandPart
+    w: OperandPart | None
+    b: OperandPart | None
+    y: OperandPart
     groups: int = 1
     sizes: Shape = ()
     index: tuple[np.ndarray, ...] = ()
@@ -160,7 +160,7 @@ class Sum(Summed):
     def windows(self) -> Listed:
         return Listed(self.index)
 
-    def drawn(self, kind: str, seed: int) -> Sum:
+    def drawn(self, kind: str, seed: int) -> OperationSum:
         return replace(self, kind=kind, seed=seed)
 
     def operands(self) -> Arrays:
@@ -208,7 +208,9 @@ class Sum(Summed):
 # the sum that an operation is
 
 
-def sum_of(meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Sequence[str]) -> Sum:
+def sum_of(
+    meaning: Meaning, shapes: Sequence[Shape], output: Shape, dtypes: Sequence[str]
+) -> OperationSum:
     """Returns the sum that an operation is. InputError: it is none, with what stands against it.
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
@@ -329,7 +331,7 @@ def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meanin
     return None
 
 
-def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> Sum:
+def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
     """Rows times weights; where both operands have a batch, its entries are groups of filters.
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
@@ -353,11 +355,11 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     def count(some: Sequence[str]) -> int:
         return prod(sizes[letter] for letter in some)
 
-    def part(which: int, some: Sequence[str], *shape: int) -> Part:
+    def part(which: int, some: Sequence[str], *shape: int) -> OperandPart:
         """An operand with its axes in this order; those that are broadcast come first."""
         text, number = texts[which], meaning.reads[which]
         rest = [axis for axis, letter in enumerate(text) if letter not in some]
-        return Part.of(number, shapes[number], [*rest, *map(text.index, some)], *shape)
+        return OperandPart.of(number, shapes[number], [*rest, *map(text.index, some)], *shape)
 
     bias = None if meaning.bias is None else shapes[meaning.bias]
     for rows in sorted((0, 1), key=lambda n: -count(alone[1 - n])):
@@ -365,12 +367,16 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
         if bias is not None and not fits(bias, letters, filters, sizes):
             continue
         m, g, k, every = (count(some) for some in (alone[rows], both, summed[rows], filters))
-        return Sum(
+        return OperationSum(
             *(dtype, m, g * k, every),
             x=part(rows, [*alone[rows], *both, *summed[rows]], m, g * k),
             w=part(1 - rows, [*summed[rows], *filters], k, every),
-            b=None if bias is None else Part.of(meaning.bias or 0, bias, range(len(bias)), every),
-            y=Part.of(0, out, [letters.index(x) for x in (*alone[rows], *filters)], m, every),
+            b=None
+            if bias is None
+            else OperandPart.of(meaning.bias or 0, bias, range(len(bias)), every),
+            y=OperandPart.of(
+                0, out, [letters.index(x) for x in (*alone[rows], *filters)], m, every
+            ),
             groups=g,
         )
     raise InputError("bias", bias, "it is not one number for each filter", "")
@@ -386,7 +392,7 @@ def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]
     return fits and full == [x for x in filters if sizes[x] > 1]
 
 
-def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
+def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
     """Returns a sum or a mean along some axes: each row is a place."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
@@ -395,12 +401,12 @@ def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
     count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
     mean = meaning.word == "mean" and count > 1
     exact = not count & (count - 1)
-    return Sum(
+    return OperationSum(
         *(dtype, 1, count, 1),
-        x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
+        x=OperandPart.of(0, shape, [*rest, *axes], 1, rows, count),
         w=None,
         b=None,
-        y=Part.of(0, out, range(len(out)), 1, rows, 1),
+        y=OperandPart.of(0, out, range(len(out)), 1, rows, 1),
         sizes=(rows,),
         index=(np.arange(rows)[:, None],),
         scale=count if mean and exact else 1,
@@ -410,7 +416,7 @@ def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Sum:
 
 def _windows(
     meaning: Meaning, inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str
-) -> Sum:
+) -> OperationSum:
     """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
     if inner.kind == "max":
         why = "only sums of products in windows can be revealed"
@@ -426,14 +432,14 @@ def _windows(
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
     holes = getattr(meaning, "holes", (1,) * len(sizes))
     along = enumerate(zip(sizes, positions, holes, strict=True))
-    found = Sum(
+    found = OperationSum(
         *(dtype, entries, shape[channels], filters),
-        x=Part.of(
+        x=OperandPart.of(
             number, shapes[number], [turned[a] for a in order], entries, *sizes, shape[channels]
         ),
         w=None,
         b=None,
-        y=Part.of(0, out, order, entries, *positions, filters),
+        y=OperandPart.of(0, out, order, entries, *positions, filters),
         groups=filters if inner.pool else inner.groups,
         sizes=sizes,
         index=tuple(_index(inner, k, *each) for k, each in along),
@@ -443,7 +449,7 @@ def _windows(
     w, b = inner.reads[1], inner.reads[2] if len(inner.reads) > 2 else None
     if b is not None and prod(shapes[b]) != filters:
         raise InputError("bias", shapes[b], "it is not one number for each filter", "")
-    weights = Part.of(w, shapes[w], inner.weights, *found.weight_shape)
+    weights = OperandPart.of(w, shapes[w], inner.weights, *found.weight_shape)
     if inner.groups > 1 and shapes[w][inner.weights[-2]] == found.in_channels:
         # as (in, out / groups) of transposed convolutions in PyTorch: the groups lie there
         at, every = inner.weights[-2], [n + (n > inner.weights[-2]) for n in inner.weights]
@@ -453,7 +459,7 @@ def _windows(
     return replace(
         found,
         w=weights,
-        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
+        b=None if b is None else OperandPart.of(b, shapes[b], range(len(shapes[b])), filters),
     )
 
 
@@ -474,14 +480,16 @@ def _index(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarr
 # the operation as a target of the engine's questions
 
 
-class Session(OwnSession):
+class SumSession(OwnSession):
     """A recorded operation as a started target of its sum. InputError: its last step is not known.
 
     ``behind``: what becomes of each sum before it is given; None: nothing. ``reads``: what it
     reads besides its operands is as it was recorded.
     """
 
-    def __init__(self, name: str, asked: Sum, reads: Sequence[np.ndarray], again: Isolated) -> None:
+    def __init__(
+        self, name: str, asked: OperationSum, reads: Sequence[np.ndarray], again: Isolated
+    ) -> None:
         super().__init__(name, partial(_Pool if asked.pooled else _Operation, owner=self))
         self.asked, self.reads, self.again, self.faint = asked, reads, again, 0
         self.behind: Behind | None = None
@@ -620,7 +628,7 @@ def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | 
 class _Operation(Operator):
     """The operation of a session."""
 
-    def __init__(self, spec: dict[str, Any], owner: Session) -> None:
+    def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec)
         self.asked = asked = owner.asked
 
@@ -660,7 +668,7 @@ class _Pool(_Operation):
     don't; the rest of the input is 0 then.
     """
 
-    def __init__(self, spec: dict[str, Any], owner: Session) -> None:
+    def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec, owner)
         pool, asked = self.call, owner.asked
         reads, sets = window.Geometry.of(asked).reads(), _disjoint(asked)
@@ -689,7 +697,7 @@ class _Pool(_Operation):
         return np.array(x, order="C")
 
 
-def _disjoint(asked: Sum) -> list[np.ndarray]:
+def _disjoint(asked: OperationSum) -> list[np.ndarray]:
     """Returns the output positions in sets whose windows have no element in common."""
     number = np.zeros(1, np.int64)
     for index in asked.index:  # so many outputs on, a window begins behind the end of the first

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget, floats
-from probe.enclosure import Rounding
+from probe.enclosure import RoundingVerdict
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
@@ -35,7 +35,7 @@ from probe.recording.recording import (
     recorded,
     repeated,
 )
-from probe.recording.store import Store
+from probe.recording.store import RunStore
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -74,15 +74,15 @@ class Walk:
         return self.difference.first
 
     @property
-    def rounding(self) -> Rounding:
+    def rounding(self) -> RoundingVerdict:
         """Returns the differing outputs of all sources by whether rounding can be why."""
-        found = Rounding()
+        found = RoundingVerdict()
         for number, one in enumerate(self.operations):
             if one.verdict == "source":
                 cause = self.causes.get(number)
-                found += Rounding() if cause is None else cause.rounding
+                found += RoundingVerdict() if cause is None else cause.rounding
                 counted = 0 if cause is None else cause.rounding.total
-                found += Rounding(unknown=max(0, one.differing - counted))
+                found += RoundingVerdict(unknown=max(0, one.differing - counted))
         return found
 
     @property
@@ -128,7 +128,7 @@ def walk(
     return compared(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
 
 
-def watched(recorder: Recorder, what: str, store: Store | None = None) -> tuple[Run, list[str]]:
+def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:
     """Runs it unwatched, watched, and watched once more. Returns the first watched run, and what is
     to be said of it. Raises Nondeterministic. ``store``: where its values are kept.
 

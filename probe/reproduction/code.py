@@ -19,7 +19,7 @@ import numpy as np
 from probe import backends, floats
 from probe import program as programs
 from probe.backends.contract import Unsupported
-from probe.backends.source import Shapes, Source, Writing
+from probe.backends.source import Source, ValueShapes, Writing
 from probe.case import Case
 from probe.comparison import Arrays
 from probe.errors import InputError
@@ -222,7 +222,7 @@ NUMPY = "probe on NumPy"
 
 
 @dataclass(frozen=True)
-class Library:
+class ScriptLibrary:
     """Lines of a script that uses one library. All of them run on Python 3.6 where it does.
 
     ``name``: as its users write it. ``version``: the expression that tells it. ``imports``: after
@@ -243,7 +243,7 @@ class Library:
     source: Source | None = None
 
 
-def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Library:
+def of_case(target: Target, version: str, case: Case, operands: Arrays) -> ScriptLibrary:
     """Returns how a script computes ``case`` (its length set) with a target's release ``version``.
 
     ``operands``: x, w and b of the case, for libraries whose models hold them.
@@ -276,7 +276,7 @@ def of_layer(
     layer: Mapping[str, Any],
     shape: tuple[int, ...],
     operands: Mapping[str, np.ndarray],
-) -> Library:
+) -> ScriptLibrary:
     """Returns how a script computes one operation of an input (batch, *spatial, channels).
 
     ``layer``: its spec; ``operands``: by name. Raises InputError where the library has none.
@@ -285,7 +285,7 @@ def of_layer(
     program = programs.case(dict(layer))
     try:
         backend.lay(program.layout)
-        source = backend.emit(program, Shapes(program, shape))
+        source = backend.emit(program, ValueShapes(program, shape))
         held = _held(source, program.operands(), layer["dtype"], operands)
     except Unsupported as error:
         raise _refused(target, str(error)) from None
@@ -297,7 +297,7 @@ def of_layer(
     words = set(re.findall(r"\w+", text))
     imports = tuple(filter(None, (_used(line, words) for line in backend.imports)))
     more = ("base64",) if any("base64." in line for line in held) else ()
-    return Library(
+    return ScriptLibrary(
         *(backend.title, backend.version_text, imports, body, backend.setup(), backend.modules),
         *((*backend.standard, *source.standard, *more), source),
     )
@@ -338,7 +338,7 @@ def _used(line: str, words: set[str]) -> str:
     return f"{head} import {', '.join(used)}" if used else ""
 
 
-def _reference(target: Target, case: Case) -> Library:
+def _reference(target: Target, case: Case) -> ScriptLibrary:
     """Returns lines for probe's own arithmetic: such a script needs probe."""
     if case.dtype == "bfloat16":
         raise _refused(target, "bfloat16")
@@ -353,4 +353,4 @@ def _reference(target: Target, case: Case) -> Library:
         f"run = operator.bind({{{given}}})",
         "return operator.output(run(operator.input(x)))",
     )
-    return Library(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
+    return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))

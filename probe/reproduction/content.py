@@ -16,15 +16,15 @@ from probe import floats, machine
 from probe.case import Case
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, StoreError
-from probe.explain.evidence import Added, Evidence
-from probe.order.tree import BIAS, product
+from probe.explaining.evidence import Added, Evidence
 from probe.reproduction import proof
 from probe.reproduction.code import title
 from probe.reproduction.failing import Effect
-from probe.reproduction.proof import Ran
+from probe.reproduction.proof import ScriptRun
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
 from probe.store.results import load
+from probe.summation.tree import BIAS, product
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class FurtherTarget:
     """A further target that was run: ``said`` is ``differs``, ``does not differ``, or why not.
 
     ``asked``: about which case.
@@ -56,7 +56,8 @@ class Reproduction:
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
     ``kept``: whether cause and kernels are the same, None where nothing was reduced.
     ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
-    the difference and does. ``sizes``: characters of every text that was written.
+    the difference and does. ``sizes``: characters of every text that was written. ``model``: where
+    in a model it was found, a sentence; empty where the case itself was given.
     """
 
     finding: Any
@@ -65,10 +66,10 @@ class Reproduction:
     explanation: Comparison
     evidence: Evidence | None
     script: str
-    ran: Ran
+    ran: ScriptRun
     facts: dict[str, Any]
     shrunk: Shrunk | None = None
-    elsewhere: Sequence[Elsewhere] = ()
+    elsewhere: Sequence[FurtherTarget] = ()
     runs: int = 0
     emulated: str = ""
     not_emulated: str = ""
@@ -81,6 +82,7 @@ class Reproduction:
     short: Short | None = None
     avoids: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    model: str = ""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -170,16 +172,16 @@ def _public(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFinding:
     """A stored finding, its target, and the same comparison on the store's other targets."""
 
     finding: Finding
     target: Target
     row: int
-    elsewhere: tuple[Elsewhere, ...]
+    elsewhere: tuple[FurtherTarget, ...]
 
 
-def stored_finding(path: Path, row: int | None = None) -> Stored:
+def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
     """Row ``row`` of the store's ``comparisons``, as ``probe.load`` numbers them; None: the worst.
 
     The worst has the largest difference in units of eps * sum|x*w| (ulps explode where sums
@@ -202,7 +204,7 @@ def stored_finding(path: Path, row: int | None = None) -> Stored:
     case = case_of(results, chosen["case_id"])
     found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
     others = tuple(_elsewhere(results, chosen))
-    return Stored(found, Target.parse(chosen["target"]), row, others)
+    return StoredFinding(found, Target.parse(chosen["target"]), row, others)
 
 
 def case_of(results: Results, case_id: str) -> Case:
@@ -211,14 +213,14 @@ def case_of(results: Results, case_id: str) -> Case:
     return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
 
 
-def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[Elsewhere]:
+def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[FurtherTarget]:
     """Returns the same comparison on other targets and machines, in their latest runs."""
     table = results.comparisons
     same = table
     for name in ("case_id", "vary", "at", "against"):
         same = same[same[name] == chosen[name]]
     versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
-    found: dict[tuple[str, str, str], Elsewhere] = {}
+    found: dict[tuple[str, str, str], FurtherTarget] = {}
     for one in same.to_dict("records"):
         version = str(versions.get(one["run_id"], ""))
         key = (one["target"], version, one["machine"])
@@ -226,7 +228,7 @@ def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[Elsewhere]:
             continue
         far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
         said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
-        found[key] = Elsewhere(one["target"], version, said, one["machine"])
+        found[key] = FurtherTarget(one["target"], version, said, one["machine"])
     return [found[key] for key in sorted(found)]
 
 

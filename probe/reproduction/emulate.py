@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.comparison import Comparison, Pairs, Run
+from probe.comparison import CaseRun, Comparison, OutputPairs
 from probe.errors import InputError
-from probe.explain.evidence import Added, Evidence, example, without_zeros
-from probe.order.orders import Orders
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, product
+from probe.explaining.evidence import Added, Evidence, example, without_zeros
 from probe.reproduction.evaluator import NOTHING_READ
+from probe.summation.orders import Orders
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, product
 from probe.window import Geometry
 
 LARGEST = 1 << 28
@@ -36,10 +36,10 @@ TREE_SHOWN = 120
 
 
 def save(
-    sides: Run | Sequence[Run],
+    sides: CaseRun | Sequence[CaseRun],
     path: str | Path,
     *,
-    pairs: Pairs | None = None,
+    pairs: OutputPairs | None = None,
     partial: bool = False,
     note: str = "",
 ) -> Path:
@@ -51,7 +51,7 @@ def save(
     out and counted in what the file prints; without it they are an InputError, as is a side with
     no orders at all. Writes some MB for a large layer: the operands, mostly.
     """
-    chosen = [sides] if isinstance(sides, Run) else list(sides)
+    chosen = [sides] if isinstance(sides, CaseRun) else list(sides)
     return write(text(chosen, pairs=pairs, partial=partial, note=note), path)
 
 
@@ -67,9 +67,9 @@ def write(program: str, path: str | Path) -> Path:
 
 
 def text(
-    sides: Sequence[Run],
+    sides: Sequence[CaseRun],
     *,
-    pairs: Pairs | None = None,
+    pairs: OutputPairs | None = None,
     partial: bool = False,
     note: str = "",
 ) -> str:
@@ -102,7 +102,7 @@ def _template() -> str:
     return Path(__file__).with_name("evaluator.py").read_text(encoding="utf-8")
 
 
-def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns what is told of one side, and its arrays."""
     if side.orders is None:
         what = f"its outputs are {side.refusal}, so" if side.refusal else f"of {side.case.op}"

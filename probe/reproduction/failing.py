@@ -25,8 +25,8 @@ from probe.comparison import Comparison, Finding, Revealer, classes_of, compared
 from probe.errors import InputError, ProbeError, TargetError
 from probe.kernels import Naming, computing
 from probe.launch import AnySession, open_session
-from probe.order.tree import BIAS
 from probe.reproduction import proof
+from probe.summation.tree import BIAS
 from probe.target import Target
 
 BY = ("bits", "order")
@@ -212,7 +212,7 @@ def effect(found: Comparison, label: str, kernels: Kernels | None = None) -> Eff
     )
 
 
-class Kept:
+class KeepsCause:
     """Whether smaller findings keep the cause and the kernels of ``start``.
 
     A cause is kept where outputs still differ by the most frequent one of the start's and none by a

@@ -11,15 +11,15 @@ from typing import Any
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError
-from probe.explain.evidence import Evidence, example, without_zeros
+from probe.explaining.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
 from probe.printing import plain
 from probe.progress import Say, silent
 from probe.reproduction import emulate, program, proof, report
-from probe.reproduction.content import Elsewhere, Reproduction, facts_of
+from probe.reproduction.content import FurtherTarget, Reproduction, facts_of
 from probe.reproduction.failing import (
     Failing,
-    Kept,
+    KeepsCause,
     Predicate,
     by_switches,
     by_values,
@@ -74,7 +74,7 @@ def proved(
     any_cause: bool = False,
     most: int = BUDGET,
     times: int = 3,
-    elsewhere: Sequence[Elsewhere] = (),
+    elsewhere: Sequence[FurtherTarget] = (),
     tell: Say | None = None,
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
@@ -87,7 +87,7 @@ def proved(
     tell = tell or silent
     tell("shrinking")
     shrunk = None
-    kept = Kept(failed, finding, any_cause)
+    kept = KeepsCause(failed, finding, any_cause)
     if not keep:
         shrunk = shrunken(failed, finding, by, most, kept=kept)
     smallest = finding if shrunk is None else shrunk.finding
@@ -145,7 +145,7 @@ def shrunken(
     by: str = "bits",
     most: int = BUDGET,
     tell: Callable[[int, Finding], None] | None = None,
-    kept: Kept | None = None,
+    kept: KeepsCause | None = None,
 ) -> Shrunk:
     """Returns the smallest case of a finding on started targets. InputError: it does not fail.
 
@@ -208,7 +208,7 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
     return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
 
 
-def _asked(finding: Finding, targets: Sequence[Target], tell: Say) -> list[Elsewhere]:
+def _asked(finding: Finding, targets: Sequence[Target], tell: Say) -> list[FurtherTarget]:
     """Returns whether the smallest case differs on other targets too."""
     found = []
     for target in targets:
@@ -219,7 +219,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Say) -> list[Elsew
                 version = str(failed.first.facts["library_version"])
         except ProbeError as error:
             said, version = machine.publishable(str(error)), ""
-        found.append(Elsewhere(target.text, version, said, machine.label(), "the smallest"))
+        found.append(FurtherTarget(target.text, version, said, machine.label(), "the smallest"))
     return found
 
 
@@ -296,4 +296,4 @@ def about(made: Reproduction) -> dict[str, Any]:
         "kernels": found.kernels,
         "bits": made.ran.bits,
         "machine": made.facts,
-    }
+    } | ({"model": made.model} if made.model else {})

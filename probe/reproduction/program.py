@@ -17,7 +17,7 @@ from probe.comparison import Finding
 from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import code
-from probe.reproduction.code import Library, of_case
+from probe.reproduction.code import ScriptLibrary, of_case
 from probe.runtimes.packages import recipe
 from probe.target import Target
 
@@ -27,7 +27,7 @@ NATIVE = ("cpu", "gpu", "cuda")
 
 
 @dataclass(frozen=True)
-class Function:
+class ScriptFunction:
     """One function of the script."""
 
     name: str
@@ -67,7 +67,7 @@ def program(
     no script is written for the target, or for this case on it.
     """
     isolated = targets[0] != targets[1]
-    work = _Work(finding, targets, versions, isolated)
+    work = _ScriptFunctions(finding, targets, versions, isolated)
     left, right = (work.side(number) for number in range(2))
     libraries = work.libraries
     return rendered(
@@ -89,12 +89,12 @@ def rendered(
     *,
     title: str,
     about: list[str],
-    libraries: list[Library],
+    libraries: list[ScriptLibrary],
     targets: tuple[Target, Target],
     dtype: str,
     operands: list[str],
     blocks: list[tuple[str, str]],
-    functions: list[Function],
+    functions: list[ScriptFunction],
     left: list[str],
     right: list[str],
     said: list[str],
@@ -156,7 +156,7 @@ def _imports(lines: Sequence[str]) -> list[str]:
     return code.imports(["import numpy as np", *lines])
 
 
-def _version_imports(library: Library) -> list[str]:
+def _version_imports(library: ScriptLibrary) -> list[str]:
     """Returns the imports that the expression of the version needs."""
     root = library.version.partition(".")[0]
     return [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
@@ -211,7 +211,7 @@ def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) ->
     return textwrap.wrap(f"{what}.", 99) + textwrap.wrap(which, 99)
 
 
-def apart(targets: tuple[Target, Target], libraries: list[Library]) -> list[str]:
+def apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> list[str]:
     """Returns what sets the sides' interpreters apart, a line each: releases, processors."""
     found = []
     for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
@@ -230,7 +230,7 @@ def _python(target: Target) -> str:
         return ""
 
 
-def needs(libraries: list[Library]) -> list[str]:
+def needs(libraries: list[ScriptLibrary]) -> list[str]:
     """Returns which distributions the script needs, and how it ends."""
     names = dict.fromkeys(name for one in libraries for name in one.modules)
     told = ", ".join(["numpy", *names]) if len(names) > 1 else " and ".join(["numpy", *names])
@@ -238,7 +238,7 @@ def needs(libraries: list[Library]) -> list[str]:
     return textwrap.wrap(f"Needs {told}. {ends}", 99)
 
 
-class _Work:
+class _ScriptFunctions:
     """The script's functions, each text once."""
 
     def __init__(
@@ -250,8 +250,8 @@ class _Work:
     ) -> None:
         self.finding, self.isolated = finding, isolated
         self.given = list(zip(targets, versions, strict=True))
-        self.functions: list[Function] = []
-        self.libraries: list[Library] = []
+        self.functions: list[ScriptFunction] = []
+        self.libraries: list[ScriptLibrary] = []
 
     def side(self, number: int) -> list[str]:
         """Returns the expressions whose sum is one side's outputs."""
@@ -310,7 +310,9 @@ class _Work:
         if self.isolated:
             for before in (found.setup, code.imports(found.imports)):
                 lines = (*before, *[""] * bool(before), *lines)
-        made = Function("", parameters, "The outputs, channels last.", tuple(code.block(lines)))
+        made = ScriptFunction(
+            "", parameters, "The outputs, channels last.", tuple(code.block(lines))
+        )
         for one in self.functions:
             if replace(one, name="") == made:
                 return one.name
@@ -357,7 +359,7 @@ def index(part: Slices, shape: tuple[int, ...]) -> str:
 
 
 def _standard(
-    isolated: bool, used: list[str], libraries: list[Library], variables: Mapping[str, str]
+    isolated: bool, used: list[str], libraries: list[ScriptLibrary], variables: Mapping[str, str]
 ) -> list[str]:
     """Returns the modules of Python's own library."""
     found = {"platform", "sys"}

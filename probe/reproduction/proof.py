@@ -33,7 +33,7 @@ BITS = re.compile(r"= \S+ \(0x([0-9a-f]+)\)")
 
 
 @dataclass(frozen=True)
-class Ran:
+class ScriptRun:
     """One run: its exit status (negative: the signal that ended it) and what it printed."""
 
     status: int
@@ -98,7 +98,7 @@ def switch_variables(where: Target) -> dict[str, str]:
 
 def run(
     script: Path, targets: tuple[Target, Target], variables: Mapping[str, str] | None = None
-) -> Ran:
+) -> ScriptRun:
     """One run in a fresh process; variables are those of ``launch.environment``. TargetError.
 
     ``variables``: more of them.
@@ -107,14 +107,14 @@ def run(
     return _ran(given, TIME_LIMIT * slower, variables)
 
 
-def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
+def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> ScriptRun:
     """Returns one run with this interpreter, for targets that are not here by their name."""
     return _ran([sys.executable, *options, str(script), *arguments])
 
 
 def _ran(
     given: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
-) -> Ran:
+) -> ScriptRun:
     """Returns what a command printed, and how it ended."""
     try:
         done = subprocess.run(
@@ -128,13 +128,13 @@ def _ran(
             env=launch.environment(dict(variables or {})),
         )
     except subprocess.TimeoutExpired:
-        return Ran(CANNOT_RUN, "", f"no answer within {limit:g} s")
-    return Ran(done.returncode, done.stdout, done.stderr)
+        return ScriptRun(CANNOT_RUN, "", f"no answer within {limit:g} s")
+    return ScriptRun(done.returncode, done.stdout, done.stderr)
 
 
 def prove(
     program: str, targets: tuple[Target, Target], expected: list[tuple[str, str]], times: int = 3
-) -> Ran:
+) -> ScriptRun:
     """Returns the run of a script that says the same ``times`` times and what was ``expected``.
 
     ``expected``: bit patterns of the first differing outputs. NotReproduced says what happened
@@ -171,7 +171,7 @@ def replays(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool
     return ran.status == 0, all(printed), any(printed)
 
 
-def verdict(runs: list[Ran]) -> tuple[str, str]:
+def verdict(runs: list[ScriptRun]) -> tuple[str, str]:
     """``still there``, ``gone`` or ``can't tell``, and why."""
     verdicts = {one.verdict for one in runs}
     said = "; ".join(dict.fromkeys(one.said for one in runs))

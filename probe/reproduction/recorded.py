@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats, machine
 from probe.errors import InputError, NotReproduced
-from probe.explain.evidence import example
+from probe.explaining.evidence import example
 from probe.printing import plain
 from probe.recording.alone import Alone, unequal
 from probe.recording.cause import Cause
@@ -36,17 +36,18 @@ DRAWN = 64
 
 
 @dataclass(repr=False)
-class Folder:
+class WrittenFolder:
     """What was written. ``ran``: the script's run; None where no script says what was recorded.
 
-    ``why``: why there is none.
+    ``why``: why there is none. ``no_case``: why it is not the report of a case, empty if it is.
     """
 
     path: Path
     files: list[str] = field(default_factory=list)
     script: str = ""
-    ran: proof.Ran | None = None
+    ran: proof.ScriptRun | None = None
     why: str = ""
+    no_case: str = ""
 
     def __repr__(self) -> str:
         """Where it is, what is in it and what its script said last: not the script itself."""
@@ -66,7 +67,7 @@ def write(
     times: int = 3,
     force: bool = False,
     unproved: bool = False,
-) -> Folder:
+) -> WrittenFolder:
     """Writes ``reproduce.py``, ``report.md`` and ``machine.json`` of one operation.
 
     ``cause``: what ``source.explain`` found; None: it is asked. ``before``: lines that a side needs
@@ -109,9 +110,9 @@ def _proved(
     aligned: Aligned,
     before: tuple[Sequence[str], Sequence[str]],
     times: int,
-) -> Folder:
+) -> WrittenFolder:
     """Returns the first way of writing it that prints the recorded bits in fresh processes."""
-    made = Folder(work)
+    made = WrittenFolder(work)
     events = [one.operation for one in sides]
     if any(one.lines is None for one in events):
         made.why = "the recorder of this library writes no lines for this operation"
@@ -144,7 +145,7 @@ def _proved(
     return made
 
 
-def _run(work: Path, script: str, times: int) -> proof.Ran:
+def _run(work: Path, script: str, times: int) -> proof.ScriptRun:
     """Returns a run in fresh processes that say the same; else one that can't tell."""
     path = work / "reproduce.py"
     path.write_text(script, encoding="utf-8")
@@ -153,11 +154,11 @@ def _run(work: Path, script: str, times: int) -> proof.Ran:
         return first
     runs = [first, *(proof.own_interpreter(path) for _ in range(times - 1))]
     if len({(one.status, one.printed) for one in runs}) > 1:
-        return proof.Ran(proof.CANNOT_RUN, "fresh processes give different bits")
+        return proof.ScriptRun(proof.CANNOT_RUN, "fresh processes give different bits")
     return first
 
 
-def _told(ran: proof.Ran, expected: list[tuple[str, str]]) -> bool:
+def _told(ran: proof.ScriptRun, expected: list[tuple[str, str]]) -> bool:
     """Returns whether a run printed the recorded bits, as many as it prints."""
     return bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
 
@@ -178,7 +179,7 @@ def _unsigned(array: np.ndarray, dtype: str) -> np.ndarray:
 
 def _finish(
     work: Path,
-    made: Folder,
+    made: WrittenFolder,
     sides: tuple[Alone, Alone],
     aligned: Aligned,
     cause: Cause,
@@ -198,7 +199,7 @@ def _finish(
     (work / "machine.json").write_text(about + "\n", encoding="utf-8")
 
 
-def _drawn(work: Path, made: Folder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
+def _drawn(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
     """Returns whether both orders were drawn; also replays them by NumPy alone."""
     told = cause.comparison
     if told is None or not cause.replayed or max(_summands(cause)) > DRAWN:
@@ -226,7 +227,7 @@ def _summands(cause: Cause) -> list[int]:
 
 
 def _report(
-    made: Folder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause, drawn: bool
+    made: WrittenFolder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause, drawn: bool
 ) -> str:
     """Returns the text of ``report.md``."""
     pair, facts = sides[0].pair, machine.facts()
@@ -281,7 +282,7 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
 
 
 def _machine(
-    made: Folder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause
+    made: WrittenFolder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause
 ) -> dict[str, Any]:
     """Returns the content of ``machine.json``, as ``probe verify`` reads it."""
     facts, pair = machine.facts(), sides[0].pair

@@ -22,7 +22,7 @@ from probe.recording.alone import Alone
 from probe.recording.contract import Operation
 from probe.recording.difference import Aligned
 from probe.reproduction import code, program
-from probe.reproduction.program import Function
+from probe.reproduction.program import ScriptFunction
 from probe.target import Target
 
 WRITTEN = 4096
@@ -34,7 +34,7 @@ NAME = re.compile(r"[^\w .,:;/()\[\]<>=+#-]")
 
 
 @dataclass(frozen=True)
-class Written:
+class ScriptValues:
     """How arrays become a library's own values and back, in a script's words.
 
     ``wide``: of float32 and the like; ``narrow``: of bfloat16, whose bits the script has as uint16.
@@ -48,10 +48,10 @@ class Written:
     distribution: str = ""
 
 
-PLAIN = Written()
+PLAIN = ScriptValues()
 
 LIBRARIES = {
-    "torch": Written(
+    "torch": ScriptValues(
         ("import torch",),
         "torch.tensor({})",  # a copy that begins at a multiple of 64, where NumPy's may not
         "torch.tensor({}).view(torch.bfloat16)",
@@ -59,7 +59,7 @@ LIBRARIES = {
         "{}.detach().cpu().contiguous().view(torch.uint16).numpy()",
         "torch",
     ),
-    "tensorflow": Written(
+    "tensorflow": ScriptValues(
         ("import tensorflow as tf",),
         "tf.constant({})",
         "tf.bitcast({}, tf.bfloat16)",
@@ -67,7 +67,7 @@ LIBRARIES = {
         "tf.bitcast({}, tf.uint16).numpy()",
         "tensorflow",
     ),
-    "jax": Written(
+    "jax": ScriptValues(
         ("import jax", "import jax.numpy as jnp"),
         "jnp.asarray({})",
         "jax.lax.bitcast_convert_type(jnp.asarray({}), jnp.bfloat16)",
@@ -92,7 +92,7 @@ def script(
     aligned: Aligned,
     events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
-    ways: Written,
+    ways: ScriptValues,
 ) -> str:
     """Returns the text of the script; its file of operands is written beside it."""
     names, arrays = named(sides)
@@ -201,10 +201,10 @@ def _functions(
     events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
     names: tuple[list[str], list[str]],
-    ways: Written,
-) -> tuple[list[Function], list[str]]:
+    ways: ScriptValues,
+) -> tuple[list[ScriptFunction], list[str]]:
     """Returns the functions of both sides, and the expressions of their outputs."""
-    functions: list[Function] = []
+    functions: list[ScriptFunction] = []
     calls: list[str] = []
     for which, one in enumerate(sides):
         event, numbers = events[which], [f"x{n}" for n in range(len(one.reads))]
@@ -216,7 +216,7 @@ def _functions(
         lines += [*event.lines(numbers, "y"), *_result(one, ways)]
         body = tuple(code.block(lines))
         about = f"{shown(one.operation.op)}, as it was recorded."
-        made = Function("", ", ".join(numbers), about, body)
+        made = ScriptFunction("", ", ".join(numbers), about, body)
         known = [one for one in functions if replace(one, name="") == made]
         if not known:
             known = [replace(made, name="compute_right" if functions else "compute")]
@@ -225,12 +225,12 @@ def _functions(
     return functions, calls
 
 
-def _given(name: str, dtype: str, ways: Written) -> str:
+def _given(name: str, dtype: str, ways: ScriptValues) -> str:
     """Returns how an operand becomes the library's own value."""
     return (ways.narrow if dtype == "bfloat16" else ways.wide).format(name)
 
 
-def _result(one: Alone, ways: Written) -> list[str]:
+def _result(one: Alone, ways: ScriptValues) -> list[str]:
     lines = []
     if len(one.operation.gives) > 1:
         lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")

@@ -99,7 +99,7 @@ def _described(made: Reproduction, form: str) -> str:
     """Returns the sections beside the script, in this order."""
     sections = [
         ("Question", question(made)),
-        ("The finding it came from", _finding(made)),
+        ("The finding it came from", f"{made.model} {_finding(made)}".lstrip()),
         ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
         ("Beyond rounding", content.beyond(made.explanation)),
         ("Why", content.cause(made)),

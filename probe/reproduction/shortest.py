@@ -20,9 +20,9 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.explain.evidence import Evidence, value_of
+from probe.explaining.evidence import Evidence, value_of
 from probe.reproduction import code, proof
-from probe.reproduction.code import Library, of_case
+from probe.reproduction.code import ScriptLibrary, of_case
 from probe.target import Target
 
 LITERAL = 40
@@ -56,7 +56,7 @@ class Short:
 
 
 @dataclass(frozen=True)
-class _Side:
+class _NumPySide:
     """One side: NumPy operands as the library takes them, its call, and the number's place."""
 
     arrays: dict[str, np.ndarray]
@@ -127,7 +127,7 @@ def _shell(variables: Mapping[str, str]) -> str:
 def _native(
     finding: Finding,
     target: Target,
-    libraries: Sequence[Library],
+    libraries: Sequence[ScriptLibrary],
     cases: Sequence[Case],
     places: Sequence[Index],
 ) -> str:
@@ -156,7 +156,9 @@ def _native(
     return "\n".join([*head, *lines, *_printing(calls)]) + "\n"
 
 
-def _side(library: Library, case: Case, finding: Finding, place: Index, maker: str) -> _Side | None:
+def _side(
+    library: ScriptLibrary, case: Case, finding: Finding, place: Index, maker: str
+) -> _NumPySide | None:
     """One side, read off the stages of its library's source; None where they are not so plain."""
     source = library.source
     if source is None or source.make or source.hold is not None:
@@ -185,7 +187,7 @@ def _side(library: Library, case: Case, finding: Finding, place: Index, maker: s
         return None
     tail = re.match(r"(?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", source.leave)
     number = f"[{', '.join(map(str, index))}]{tail[1] if tail else ''}"
-    return _Side(arrays, _plain(call), number)
+    return _NumPySide(arrays, _plain(call), number)
 
 
 def _unwrapped(text: str, maker: str) -> str | None:
@@ -213,7 +215,7 @@ def _plain(call: str) -> str:
     return re.sub(r", (stride=1|padding=0|dilation=1|groups=1)(?=[,)])", "", call)
 
 
-def _call(side: _Side, whole: Mapping[str, np.ndarray], views: bool) -> str:
+def _call(side: _NumPySide, whole: Mapping[str, np.ndarray], views: bool) -> str:
     """Returns the side's number as an expression of the whole arrays."""
     call = side.call
     for name, array in side.arrays.items():
@@ -306,7 +308,10 @@ def _printing(calls: Sequence[str]) -> list[str]:
 
 
 def _general(
-    finding: Finding, libraries: Sequence[Library], cases: Sequence[Case], places: Sequence[Index]
+    finding: Finding,
+    libraries: Sequence[ScriptLibrary],
+    cases: Sequence[Case],
+    places: Sequence[Index],
 ) -> str:
     """A script with the library's function as ``reproduce.py`` has it, and NumPy's operands."""
     dtype = finding.case.dtype

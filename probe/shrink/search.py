@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from probe import budget
 
-class Value(Protocol):
+
+class Shrinkable(Protocol):
     """What can be shrunk: anything with a key; equal keys mean equal answers."""
 
     @property
@@ -19,10 +21,10 @@ class Value(Protocol):
         """Equal for values that need not both be asked."""
 
 
-T = TypeVar("T", bound=Value)
+T = TypeVar("T", bound=Shrinkable)
 
 
-class Step(NamedTuple, Generic[T]):
+class ShrinkStep(NamedTuple, Generic[T]):
     """One way of making a value smaller: candidates from the smallest one up.
 
     Each candidate is smaller than the value in some respect and larger in none, so that every
@@ -65,8 +67,8 @@ class Search(Generic[T]):
         self._passed: set[Hashable] = set()
 
     def ask(self, value: T) -> bool:
-        """Returns what the predicate says. Raises Spent where no call is left."""
-        if self.calls >= self.most:
+        """Returns what the predicate says. Raises Spent where no call or no time is left."""
+        if self.calls >= self.most or (self.calls and budget.spent()):
             raise Spent
         self.calls += 1
         failed = self.fails(value)
@@ -87,7 +89,7 @@ class Search(Generic[T]):
             self._passed.add(candidate.key)
         return failed
 
-    def exhaust(self, steps: Iterable[Step[T]]) -> None:
+    def exhaust(self, steps: Iterable[ShrinkStep[T]]) -> None:
         """Takes every step as often as it helps, until none of them does. Raises Spent."""
         steps, changed = list(steps), True
         while changed:
@@ -96,7 +98,7 @@ class Search(Generic[T]):
                 while self._take(step):
                     changed = True
 
-    def near(self, steps: Iterable[Step[T]]) -> list[Passed[T]]:
+    def near(self, steps: Iterable[ShrinkStep[T]]) -> list[Passed[T]]:
         """Returns what single steps lead to from the best and what did not fail. Asks nothing."""
         return [
             Passed(step.name, one)
@@ -105,7 +107,7 @@ class Search(Generic[T]):
             if one.key in self._passed
         ]
 
-    def _take(self, step: Step[T]) -> bool:
+    def _take(self, step: ShrinkStep[T]) -> bool:
         return any(self.consider(one) for one in step.candidates(self.best))
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.layout import CONTIGUOUS
-from probe.shrink.search import Step, smaller
+from probe.shrink.search import ShrinkStep, smaller
 
 Changes = Iterator[dict[str, Any]]
 
 
-def steps(draw: Callable[[Finding], Finding]) -> list[Step[Finding]]:
+def steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
     """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
     proposals: dict[str, Callable[[Finding], Changes]] = {
         "everything": _everything,
@@ -44,7 +44,7 @@ def steps(draw: Callable[[Finding], Finding]) -> list[Step[Finding]]:
 
         return given
 
-    return [Step(name, candidates(propose)) for name, propose in proposals.items()]
+    return [ShrinkStep(name, candidates(propose)) for name, propose in proposals.items()]
 
 
 def _everything(finding: Finding) -> Changes:

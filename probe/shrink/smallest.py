@@ -17,7 +17,7 @@ import numpy as np
 from probe import floats
 from probe.comparison import Finding
 from probe.shrink import shapes
-from probe.shrink.search import Passed, Search, Spent, Step
+from probe.shrink.search import Passed, Search, ShrinkStep, Spent
 
 BUDGET = 300
 """Calls of the predicate; from 256 channels to a minimal case takes some 100."""
@@ -122,12 +122,12 @@ FAR = 0.125
 """What a power of two away from 1 counts for, in significant bits."""
 
 
-def number_steps(weighted: bool) -> list[Step[Finding]]:
+def number_steps(weighted: bool) -> list[ShrinkStep[Finding]]:
     """Returns all steps of operands; an operator without weights of its own keeps its 1s."""
     names = ("w", "x", "b") if weighted else ("x",)
     kinds = {"zeros in": _zeros, "plainer": _simpler, "one of": _single}
     return [
-        Step(f"{kind} {name}", partial(candidates, name=name))
+        ShrinkStep(f"{kind} {name}", partial(candidates, name=name))
         for kind, candidates in kinds.items()
         for name in names
     ]

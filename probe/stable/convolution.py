@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from probe.geometry import BY_SIZE, Windows
+from probe.geometry import BY_SIZE, WindowSizes
 
 #: Formats in which a product of two values of the key's format is exact.
 WIDER = {
@@ -63,7 +63,7 @@ def _library(x):
     return import_module("probe.stable." + name)
 
 
-class Convolution:
+class ConvolutionSizes:
     """A convolution's sizes and options, checked; its input's sizes are given later.
 
     They may be a library's own scalars.
@@ -84,7 +84,7 @@ class Convolution:
             why = f"must divide {channels} channels and {filters} filters"
             raise ValueError(f"groups={groups}: {why}")
         self.groups, self.depth = groups, channels // groups
-        self.windows = Windows(kernel, self.stride, self.dilation, _padding(padding, rank))
+        self.windows = WindowSizes(kernel, self.stride, self.dilation, _padding(padding, rank))
         self.extents, self.places = self.windows.extents, self.windows.places()
         self.seen = self.windows.seen
 

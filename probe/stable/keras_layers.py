@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from probe.stable.report import EXACT_ACTIVATIONS, Report, exact
+from probe.stable.report import EXACT_ACTIVATIONS, LayerReport, exact
 from probe.stable.tensorflow import conv, dense, normalised
 
 
@@ -19,7 +19,7 @@ def _require_tensorflow():
         raise ValueError(f"backend={keras.backend.backend()}: {why}")
 
 
-class _Stable:
+class _StableKerasCall:
     """What replaces the call of the library in the convolutions."""
 
     accumulate = None
@@ -49,23 +49,23 @@ class _Stable:
         return outputs if self.activation is None else self.activation(outputs)
 
 
-class Conv1D(_Stable, keras.layers.Conv1D):
+class Conv1D(_StableKerasCall, keras.layers.Conv1D):
     """``keras.layers.Conv1D``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-class Conv2D(_Stable, keras.layers.Conv2D):
+class Conv2D(_StableKerasCall, keras.layers.Conv2D):
     """``keras.layers.Conv2D``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-class Conv3D(_Stable, keras.layers.Conv3D):
+class Conv3D(_StableKerasCall, keras.layers.Conv3D):
     """``keras.layers.Conv3D``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-class DepthwiseConv1D(_Stable, keras.layers.DepthwiseConv1D):
+class DepthwiseConv1D(_StableKerasCall, keras.layers.DepthwiseConv1D):
     """``keras.layers.DepthwiseConv1D``; ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-class DepthwiseConv2D(_Stable, keras.layers.DepthwiseConv2D):
+class DepthwiseConv2D(_StableKerasCall, keras.layers.DepthwiseConv2D):
     """``keras.layers.DepthwiseConv2D``; ``accumulate`` is that of ``probe.stable.conv``."""
 
 
@@ -142,7 +142,7 @@ def stabilized(model, accumulate=None, strict=False):
         return made
 
     made = keras.models.clone_model(model, clone_function=replaced, recursive=True)
-    report = Report(**{name: tuple(dict.fromkeys(layers)) for name, layers in found.items()})
+    report = LayerReport(**{name: tuple(dict.fromkeys(layers)) for name, layers in found.items()})
     if strict:
         report.refuse_left()
     made.set_weights(model.get_weights())

@@ -35,7 +35,7 @@ class NotStable(ValueError):
 
 
 @dataclass(frozen=True)
-class Report:
+class LayerReport:
     """Layers by name, each with its kind or why it is here.
 
     ``replaced``: they no longer depend on batch, length or position. ``kept``: they never did.

@@ -5,7 +5,7 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-from probe.stable.convolution import Convolution, accumulator
+from probe.stable.convolution import ConvolutionSizes, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
@@ -17,7 +17,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     if len(known) != len(x.shape):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
     words = (known[:-2], known[-2] * groups, known[-1], stride, dilation, groups, padding)
-    shape = Convolution(*words)
+    shape = ConvolutionSizes(*words)
     wide = accumulator(x.dtype.name, accumulate)
     y = _differentiable(tf, shape, wide)(x, w)
     return y if b is None else y + b

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List
 
-from probe.stable.convolution import Convolution, accumulator
+from probe.stable.convolution import ConvolutionSizes, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
@@ -11,7 +11,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     if len(w.shape) != len(x.shape):
         raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
     words = (kernel, w.shape[1] * groups, w.shape[0], stride, dilation, groups, padding)
-    geometry = Convolution(*words)
+    geometry = ConvolutionSizes(*words)
     wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
     y = _function().apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from probe.stable.report import Report, exact
+from probe.stable.report import LayerReport, exact
 from probe.stable.torch import conv, dense, normalised
 
 
-class _Stable:
+class _StableTorchCall:
     """What replaces the call of ``torch.nn.functional`` in the convolutions."""
 
     accumulate = None
@@ -31,15 +31,15 @@ class _Stable:
         return conv(input, weight, bias, padding=padding, accumulate=self.accumulate, **words)
 
 
-class Conv1d(_Stable, torch.nn.Conv1d):
+class Conv1d(_StableTorchCall, torch.nn.Conv1d):
     """``torch.nn.Conv1d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-class Conv2d(_Stable, torch.nn.Conv2d):
+class Conv2d(_StableTorchCall, torch.nn.Conv2d):
     """``torch.nn.Conv2d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-class Conv3d(_Stable, torch.nn.Conv3d):
+class Conv3d(_StableTorchCall, torch.nn.Conv3d):
     """``torch.nn.Conv3d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
@@ -107,7 +107,7 @@ def stabilized(model, accumulate=None, strict=False):
             inside.append(f"{name}." if name else "")
         if what:
             found[what].append((name, type(module).__name__))
-    report = Report(**{name: tuple(layers) for name, layers in found.items()})
+    report = LayerReport(**{name: tuple(layers) for name, layers in found.items()})
     if strict:
         report.refuse_left()
     made.stable_report = report

@@ -175,7 +175,7 @@ def agreement(
 
 
 @dataclass(frozen=True)
-class _Side:
+class _ComparedSide:
     """One side of a comparison."""
 
     windows: Geometry
@@ -187,22 +187,22 @@ class _Side:
         return (self.batch, *self.windows.outputs, self.filters)
 
 
-def _side(case: Case, vary: str, value: int) -> _Side:
+def _side(case: Case, vary: str, value: int) -> _ComparedSide:
     choice("vary", vary, VARY)
     value = count(vary, value)
     if vary == "length":
         windows = Geometry.of(case, value)
         if windows.outputs[-1] < 1:
             case.with_(length=value)  # says why there is no output
-        return _Side(windows, case.batch, case.filters)
+        return _ComparedSide(windows, case.batch, case.filters)
     if vary == "batch":
-        return _Side(Geometry.of(case), value, case.filters)
+        return _ComparedSide(Geometry.of(case), value, case.filters)
     if vary in ("channels", "layout"):
-        return _Side(Geometry.of(case_at(case, vary, value)), case.batch, case.filters)
-    return _Side(Geometry.of(case_at(case, "filters", value)), case.batch, value)
+        return _ComparedSide(Geometry.of(case_at(case, vary, value)), case.batch, case.filters)
+    return _ComparedSide(Geometry.of(case_at(case, "filters", value)), case.batch, value)
 
 
-def _between(left: _Side, right: _Side, vary: str) -> Agreement:
+def _between(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agreement:
     """Blocks of partners: the product of the runs along every axis, the largest one first."""
     axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
     axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
@@ -245,7 +245,7 @@ def _runs(mask: np.ndarray) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _reason(left: _Side, right: _Side, vary: str) -> str:
+def _reason(left: _ComparedSide, right: _ComparedSide, vary: str) -> str:
     """Returns why some outputs on the left have no partner."""
     for axis, stride in enumerate(left.windows.windows.stride):
         ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]

@@ -14,7 +14,7 @@ from probe import backends
 from probe import program as programs
 from probe.arguments import by, choice
 from probe.backends.contract import Unsupported
-from probe.backends.source import Shapes
+from probe.backends.source import ValueShapes
 from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import BY_SIZE, Padding, Pair, around
@@ -69,7 +69,7 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     ``framework``: a name in :data:`FRAMEWORKS`, or its target's (``onnxruntime``, ``opencv``).
     InputError: an unknown name; an operator without windows; an open length, where padding depends
     on it; what a framework cannot say, with the reason. That the windows are the same can be
-    checked by revealing them: ``probe window``, or ``probe.order.windows.reveal_windows``.
+    checked by revealing them: ``probe window``, or ``probe.summation.windows.reveal_windows``.
     """
     names = {target: name for name, target in FRAMEWORKS.items()}
     framework = names.get(framework, framework)
@@ -112,7 +112,7 @@ def _written(framework: str, case: Case, pairs: Pairs) -> str:
             named = case.padding if case.pad_with == "nothing" else pairs
     ceil = case.rounds_up and named not in BY_SIZE
     program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
-    return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
+    return "\n".join(backend.shown(program, ValueShapes(program, case.input_shape())))
 
 
 def _tensorflow_word(case: Case, pairs: Pairs) -> str:

@@ -18,7 +18,7 @@ from probe.worker import compare
 BOUND = 16
 
 
-class Call:
+class CaseCall:
     """One case in the child. ``operators``: a function from a spec to an operator of the backend.
 
     ``x`` (batch, *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters), ``b``
@@ -68,7 +68,7 @@ class Call:
             return self
         if word not in self._others:
             spec = layout.laid(self.spec, word)
-            self._others[word] = Call(self.operators, spec, self.x, self.w, self.b)
+            self._others[word] = CaseCall(self.operators, spec, self.x, self.w, self.b)
         return self._others[word]
 
     def _split(self, x, channels):

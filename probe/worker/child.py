@@ -32,7 +32,7 @@ import numpy as np
 from probe import backends, layout, program
 from probe.backends import contract, rewritten
 from probe.worker import compare, protocol
-from probe.worker.call import Call, Network
+from probe.worker.call import CaseCall, Network
 
 #: Operators kept ready; the least recently used one is dropped.
 OPERATORS = 256
@@ -40,7 +40,7 @@ OPERATORS = 256
 GRACE = 2.0
 
 
-class Refused(Exception):
+class BadRequest(Exception):
     """The request itself is wrong: an unknown name, a key that was never loaded."""
 
 
@@ -90,7 +90,7 @@ def describe(error):
         return "unsupported", f"{name}: {text}"
     if isinstance(error, ImportError):
         return "unavailable", f"{name}: {text}"
-    return "error", text if isinstance(error, Refused) else f"{name}: {text}"
+    return "error", text if isinstance(error, BadRequest) else f"{name}: {text}"
 
 
 class Worker:
@@ -111,7 +111,7 @@ class Worker:
           imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
-        - ``run`` (key, or spec; x, w, b; ``at``: see ``Call.at``): answer ``y`` and ``seconds``;
+        - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): gives ``y`` and ``seconds``;
           with ``control`` also whether the same shape gives the same bits: ``compare.control``;
           with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
         - ``time`` (key, or spec; x, w, b; ``at``; ``limit``, in seconds): calls for that long, once
@@ -142,7 +142,7 @@ class Worker:
             name = str(request.get("do"))
             if name not in REQUESTS:
                 known = ", ".join(sorted(REQUESTS))
-                raise Refused(f"do={name}: no such request; there are: {known}")
+                raise BadRequest(f"do={name}: no such request; there are: {known}")
             yield from REQUESTS[name](self, request, arrays)
         except GeneratorExit:
             raise
@@ -248,7 +248,7 @@ class Worker:
             return self._given(request, arrays)
         key = request.get("key")
         if key not in self.calls:
-            raise Refused(f"key={key}: nothing is loaded under it; load it first")
+            raise BadRequest(f"key={key}: nothing is loaded under it; load it first")
         return self.calls[key]
 
     def _given(self, request, arrays):
@@ -258,11 +258,11 @@ class Worker:
             w = compare.constant_weights(spec, request["base"])
         if b is None and spec["bias"]:
             b = np.zeros(spec["filters"], w.dtype)
-        return Call(self._operator, spec, arrays["x"], w, b)
+        return CaseCall(self._operator, spec, arrays["x"], w, b)
 
     def _started(self):
         if self.backend is None:
-            raise Refused("do: no backend is started; start one first")
+            raise BadRequest("do: no backend is started; start one first")
         return self.backend
 
     def _operator(self, spec):

@@ -11,8 +11,8 @@ import pytest
 from probe import load
 from probe.runtimes.packages import recipe
 from probe.store import Store
+from probe.switch_points.by_order import measured
 from probe.target import Target
-from probe.thresholds.by_order import measured
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from probe.remedies import cases
+from probe.invariant import mitigated_cases
 from tests.experiments.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "experiments"))
 def store(tmp_path_factory):
     found = tmp_path_factory.mktemp("remedies")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cases, "SECONDS", 0.001)
+        patch.setattr(mitigated_cases, "SECONDS", 0.001)
         ran(found)
     return found
 
@@ -35,7 +35,7 @@ def test_a_case_and_a_network_are_stored_with_every_turn(store):
     remedies = found.remedies
     assert set(found.runs.experiment) == {"remedies"}
     assert remedies.case_id.nunique() == 2 and remedies.network_id.nunique() == 1
-    assert len(found.measurements) == len(remedies) * 2 * cases.ROUNDS
+    assert len(found.measurements) == len(remedies) * 2 * mitigated_cases.ROUNDS
     single = remedies[remedies.case_id.notna()]
     for vary in ("length", "batch"):
         case = single[single.vary == vary].set_index("remedy")

@@ -16,7 +16,7 @@ from probe import load
 from probe.case import Case
 from probe.errors import StoreError
 from probe.store import Store
-from probe.sweep import sweep
+from probe.sweeps import sweep
 from probe.target import Target
 from tests.experiments.notebooks import pictures
 

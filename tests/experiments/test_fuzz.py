@@ -11,7 +11,7 @@ import pytest
 from lib import fuzzing, planted, promises, referee
 from lib.fuzzing import Drawing, Trial, tried
 from probe import Case, Target, load, operands
-from probe.comparison import Shapes
+from probe.comparison import ComparedShapes
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.store import Store
@@ -103,7 +103,7 @@ def test_direct_calls_of_numpy_agree(tmp_path):
 
 def test_a_referee_that_finds_other_bits_is_heard(monkeypatch):
     case = Case("matmul", in_channels=7, filters=3)
-    trial = Trial(0, "numpy", Shapes.named(case, None, 4, 9, None))
+    trial = Trial(0, "numpy", ComparedShapes.named(case, None, 4, 9, None))
 
     class Wrong:
         def outputs(self, side, given):
@@ -129,7 +129,7 @@ def test_what_has_no_direct_call_says_so():
 
 
 def test_a_refused_trial_keeps_its_reason(tmp_path):
-    trial = Trial(0, "numpy", Shapes.named(Case("conv1d", 3), None, 4, 9, None))
+    trial = Trial(0, "numpy", ComparedShapes.named(Case("conv1d", 3), None, 4, 9, None))
     with Store.here(tmp_path) as store:
         tried({"numpy": [trial]}, store, "fuzz")
     row = load(tmp_path).trials.iloc[0]

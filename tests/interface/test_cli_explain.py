@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from probe.cli import shell
-from probe.explain import explain
-from probe.explain.evidence import example
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
+from probe.explaining import explain
+from probe.explaining.evidence import example
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 from probe.target import Target
 from tests.interface.commands import in_this_process
 

@@ -10,7 +10,7 @@ import pytest
 from probe.case import Case
 from probe.cli import shell
 from probe.store import Store
-from probe.sweep import sweep
+from probe.sweeps import sweep
 from probe.target import Target
 from tests.interface.commands import in_this_process
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probe.cli.show import orders
-from probe.order import notation
-from probe.order.tree import BIAS, Tree
+from probe.summation import notation
+from probe.summation.tree import BIAS, Tree
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,8 @@ def test_long_names_are_cut_in_the_middle():
 
 
 def test_the_two_sides_stand_beside_when_their_sums_are_known(monkeypatch):
-    from probe.order.summation import Summation
-    from probe.order.tree import Tree
+    from probe.summation.summation import Summation
+    from probe.summation.tree import Tree
 
     trees = [Summation(Tree.parse(text)) for text in ("(((0+1)+2)+3)", "((0+1)+(2+3))")]
     one = walk.walk(*apart(X), explain=False)

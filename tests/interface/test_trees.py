@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 
 from lib import sums
 from probe.case import Case
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.plots import trees
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 
 CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
 

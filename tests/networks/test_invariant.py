@@ -362,12 +362,12 @@ def test_a_result_that_is_written_elsewhere_is_reported(torch):
 
 
 def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
-    from probe.invariant.torch_calls import Convolution
+    from probe.invariant.torch_calls import TorchConvolution
     from probe.invariant.torch_products import OneDNN
 
     for shape, kernel in (((4, 20), (6, 4, 3)), ((4, 9, 7), (6, 4, 3, 1))):
         words = {"stride": (1,) * (len(shape) - 1), "padding": (1,) * (len(shape) - 1)}
-        like = Convolution(shape, kernel, torch.float32, True, words)
+        like = TorchConvolution(shape, kernel, torch.float32, True, words)
         x, w = (torch.randint(-9, 9, one).float() for one in ((3, *shape), kernel))
         for bias in (w.flatten()[:6], w.flatten()[: 6 * 4 : 4]):  # also one with gaps in memory
             y = OneDNN(like).call((x,), (w, bias))
@@ -419,10 +419,10 @@ def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("block", [4, 7, 20])
 def test_blocks_of_channels_are_added_up(torch, bias, block):
-    from probe.invariant.torch_calls import Linear
+    from probe.invariant.torch_calls import TorchLinear
     from probe.invariant.torch_products import Turned
 
-    whole = Linear(20, 6, torch.float32, bias)
+    whole = TorchLinear(20, 6, torch.float32, bias)
     x, w, b = (torch.randint(-9, 9, shape).float() for shape in ((3, 20), (6, 20), (6,)))
     y = Turned(whole, block).call((x,), (w.t().contiguous(), b if bias else None))
     assert torch.equal(y, whole.call((x,), (w, b if bias else None)))

@@ -6,23 +6,23 @@ import pytest
 
 from probe import semantics as s
 from probe import stable
-from probe.invariant.kinds import Kind, apart, kind_of
+from probe.invariant.kinds import OperationKind, apart, kind_of
 from probe.semantics import operations as o
 
 KINDS = {
-    "moves": (o.transpose((1, 0)), Kind.EXACT),
-    "rounds once": (o.function("add"), Kind.EXACT),
-    "rounds a product and a sum": (o.function("add", alpha=0.3), Kind.PLACE),
-    "slope of its own": (o.leaky_relu(0.3), Kind.EXACT),
-    "quotient and floor": (o.function("divide", rounding_mode="floor"), Kind.PLACE),
-    "a difference and its square": (o.function("squared_difference"), Kind.EXACT),
-    "chooses between zeros": (o.function("maximum"), Kind.EITHER),
-    "the largest of an axis": (o.reduced("amax", (1,)), Kind.EITHER),
-    "the library chooses how": (o.function("tanh"), Kind.PLACE),
-    "not as IEEE 754 asks": (o.approximate("sqrt"), Kind.PLACE),
-    "complex": (s.of_complex(o.function("multiply")), Kind.PLACE),
-    "adds": (o.reduced("sum", (1,)), Kind.SOME),
-    "unknown": (s.Unknown("nobody knows"), Kind.SOME),
+    "moves": (o.transpose((1, 0)), OperationKind.EXACT),
+    "rounds once": (o.function("add"), OperationKind.EXACT),
+    "rounds a product and a sum": (o.function("add", alpha=0.3), OperationKind.PLACE),
+    "slope of its own": (o.leaky_relu(0.3), OperationKind.EXACT),
+    "quotient and floor": (o.function("divide", rounding_mode="floor"), OperationKind.PLACE),
+    "a difference and its square": (o.function("squared_difference"), OperationKind.EXACT),
+    "chooses between zeros": (o.function("maximum"), OperationKind.EITHER),
+    "the largest of an axis": (o.reduced("amax", (1,)), OperationKind.EITHER),
+    "the library chooses how": (o.function("tanh"), OperationKind.PLACE),
+    "not as IEEE 754 asks": (o.approximate("sqrt"), OperationKind.PLACE),
+    "complex": (s.of_complex(o.function("multiply")), OperationKind.PLACE),
+    "adds": (o.reduced("sum", (1,)), OperationKind.SOME),
+    "unknown": (s.Unknown("nobody knows"), OperationKind.SOME),
 }
 
 

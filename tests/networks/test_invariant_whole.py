@@ -12,7 +12,7 @@ from probe.errors import InputError
 from probe.invariant.classes import Buckets, Entry, ladder
 from probe.invariant.files import _File
 from probe.invariant.report import NotInvariant
-from probe.invariant.whole import Same
+from probe.invariant.whole import SameBitsProgram
 
 W = np.random.default_rng(0).standard_normal((33, 12)).astype(np.float32)
 
@@ -90,7 +90,10 @@ def test_a_size_that_rounds_few_numbers_differently_is_not_used():
 
 def test_further_calls_of_a_file_have_the_same_bits():
     program = _File(lambda x, w: [Planted()(x, w), x], {"x": 0}, "planted", ["x", "w"])
-    model, x = Same(program, {"batch": (1, 2, 4, 8)}, "largest", False, None), drawn(21, 33)
+    model, x = (
+        SameBitsProgram(program, {"batch": (1, 2, 4, 8)}, "largest", False, None),
+        drawn(21, 33),
+    )
     whole = Planted.added(x, W, True)
     for count in (1, 3, 8, 21, 1, 3, 8, 21):
         y, entries = model(x[:count], W)
@@ -102,7 +105,7 @@ def test_further_calls_of_a_file_have_the_same_bits():
 
 def test_integers_without_samples_are_read_in_each_call():
     program = _File(lambda x, n: [x * int(n)], {"x": 0}, "scaled", ["x", "n"])
-    model, x = Same(program, {"batch": (1, 4)}, "largest", False, None), drawn(4, 3)
+    model, x = SameBitsProgram(program, {"batch": (1, 4)}, "largest", False, None), drawn(4, 3)
     for number in (2, 3, 2):
         assert same(model(x[:3], np.array(number))[0], x[:3] * number)
     assert not model._quick
@@ -311,7 +314,7 @@ def test_a_program_is_given_arrays_that_begin_where_a_vector_does():
     model, _ = stable.invariant(function, [1, 4], batched=(0, None), example=(drawn(4, 33), w))
     met.clear()  # the first call found out whose arrays these are
     file = _File(lambda x, w: [function(x, w)], {"x": 0}, "planted", ["x", "w"])
-    other = Same(file, {"batch": (1, 4)}, "largest", False, None)
+    other = SameBitsProgram(file, {"batch": (1, 4)}, "largest", False, None)
     x = drawn(9, 33)
     for part in (x[1:2], x[1:5], x[3:], x[1:2], x[1:5]):  # those of a file are known at last
         assert same(model(part, w), other(part, w)[0])
@@ -320,13 +323,13 @@ def test_a_program_is_given_arrays_that_begin_where_a_vector_does():
 
 def test_samples_of_a_compiled_module_are_aligned():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    from probe.invariant.programs import Torch
+    from probe.invariant.programs import TorchProgram
 
     def compiled(x):
         return x
 
     compiled._torchdynamo_orig_callable = compiled  # what it is known by; to compile takes seconds
-    program, x = Torch(compiled), torch.randn(40, 33)
+    program, x = TorchProgram(compiled), torch.randn(40, 33)
     for axis in (0, None):
         found = [program.whole(x[row : row + 1], axis) for row in range(40)]
         assert not any(one.data_ptr() % 64 for one in found)

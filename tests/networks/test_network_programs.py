@@ -15,9 +15,9 @@ from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
+from probe.invariant.mitigated_cases import RemediedSession
+from probe.invariant.mitigations import candidates
 from probe.launch import InlineSession
-from probe.remedies.cases import Remedied
-from probe.remedies.remedy import candidates
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {
@@ -216,7 +216,7 @@ def test_a_network_is_compared_end_to_end(started, text):
 @pytest.mark.parametrize("text", TARGETS)
 def test_operators_with_a_remedy_stand_between_programs(started, text):
     chunks = next(one for one in candidates(Target.parse(text), [4]) if one.name == "chunks=4")
-    session = Remedied(started(text), chunks.spec, True)
+    session = RemediedSession(started(text), chunks.spec, True)
     for words in ({}, {"turned": True}):
         network = described(LAYERS["groups, uneven padding, bias"], **words)
         agree(session, network, 17)

@@ -185,7 +185,7 @@ def test_a_class_is_looked_at_wherever_a_file_hides_it():
     found = [one for one in files._classes(config, "") if one.holds_code]
     assert [(one.layer, one.module, one.name) for one in found] == [("d", "os", "system")]
     weird = {"class_name": "f", "module": "kerasx.layers", "config": {}}
-    assert files.Named("", "f", weird["module"], "").holds_code
+    assert files.NamedClass("", "f", weird["module"], "").holds_code
 
 
 ENDINGS = ("keras", "h5", "hdf5", "pt", "pth", "onnx", "json")

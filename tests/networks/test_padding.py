@@ -13,12 +13,12 @@ import probe
 from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
+from probe.invariant.mitigated_models import judged, recommended
 from probe.padding.kept import index
-from probe.padding.search import Graph
-from probe.recorders.ndarray import Recorder, operation
+from probe.padding.search import PaddedModel
+from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording.replayed import OnTarget
 from probe.recording.subject import opened
-from probe.remedies import networks
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
 FIXED, CHANNELS = 24, 3
@@ -58,7 +58,7 @@ class Opened:
         self.function = function
 
     def recorder(self, arrays):
-        return Recorder(self.function, *arrays.values())
+        return ArrayRecorder(self.function, *arrays.values())
 
 
 def residual(backwards=lambda size: False):
@@ -73,7 +73,7 @@ def residual(backwards=lambda size: False):
 
 
 def graph(model, arrays=None, along=None, fixed=FIXED):
-    return Graph(Opened(model), arrays or {"x": X}, along or {"x": 1}, fixed)
+    return PaddedModel(Opened(model), arrays or {"x": X}, along or {"x": 1}, fixed)
 
 
 def brute(model, content):
@@ -124,8 +124,10 @@ def biased(first):
 @pytest.mark.parametrize("sizes", [(), (7, 8)])
 def test_a_bias_that_is_added_elsewhere_at_a_size_is_seen_though_the_bits_agree(sizes):
     rounded, one = np.round(X * 2), biased(lambda size: size in sizes)
-    model = Graph(Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED)
-    model.inputs = lambda content, size, seed=0: Graph.inputs(model, content, size)
+    model = PaddedModel(
+        Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED
+    )
+    model.inputs = lambda content, size, seed=0: PaddedModel.inputs(model, content, size)
     found = model.sized(6)
     assert (found.least, found.safe) == ((7, 9) if sizes else (7, 7))
     assert found.at_safe.certified
@@ -147,8 +149,10 @@ def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
     def model(x):
         return second(np.maximum(first(x, np.rint(ONE)), np.float32(0)), np.rint(TWO))
 
-    one = Graph(Opened(model), {"x": rounded}, {"x": 1}, FIXED)
-    one.inputs = lambda content, size, seed=0: Graph.inputs(one, content, size)  # no other numbers
+    one = PaddedModel(Opened(model), {"x": rounded}, {"x": 1}, FIXED)
+    one.inputs = lambda content, size, seed=0: PaddedModel.inputs(
+        one, content, size
+    )  # no other numbers
     found = one.sized(6)
     assert (found.least, found.safe) == (9, 11)
     assert (found.at_least.name, found.at_least.by_order) == ("second", "differs")
@@ -324,11 +328,11 @@ def test_ways_of_padding_are_judged_and_timed():
 
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
-    one = Graph(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
-    ways = {each["name"]: each for each in networks.judged(one, [one.sized(4)], 4)}
+    one = PaddedModel(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
+    ways = {each["name"]: each for each in judged(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
-    assert networks.recommended(list(ways.values())) == "pad"
+    assert recommended(list(ways.values())) == "pad"
     assert ways["fixed"]["of_fixed"] == 1
 
 
@@ -493,7 +497,7 @@ def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
         return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
 
     whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
-    one = Graph(opened(model), {"x": whole}, {"x": 2}, 64)
+    one = PaddedModel(opened(model), {"x": whole}, {"x": 2}, 64)
     assert one.positions is not None  # no size is recorded for itself
     for content in (1, 6, 21):
         found = one.sized(content)

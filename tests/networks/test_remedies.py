@@ -13,11 +13,16 @@ from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
+from probe.invariant import mitigated_cases as of_cases
+from probe.invariant.mitigated_cases import (
+    ROUNDS,
+    RemediedSession,
+    RemedySessions,
+    exact_sums,
+    measure,
+)
+from probe.invariant.mitigations import advise, candidates, report, rows
 from probe.launch import InlineSession, Session
-from probe.remedies import Remedied, advise, candidates, measure
-from probe.remedies import cases as of_cases
-from probe.remedies.cases import ROUNDS, Sessions, exact_sums
-from probe.remedies.remedy import report, rows
 from probe.target import unavailable
 from probe.ulp import equal
 from tests.networks.convolutions import cases
@@ -50,7 +55,7 @@ def library(request):
 def run(session, case, remedy=None):
     x, w, b = case.operands()
     arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-    asked = session if remedy is None else Remedied(session, remedy)
+    asked = session if remedy is None else RemediedSession(session, remedy)
     return asked.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
 
 
@@ -125,7 +130,7 @@ def test_what_has_no_remedies_is_refused(reference, case):
     with pytest.raises(TargetError, match="remedies are for single convolutions and products"):
         run(reference, case, chunks(4))
     with pytest.raises(InputError, match="remedies are for single convolutions and products"):
-        measure(case, Target.parse("reference"), [9, 12], sessions=Sessions(inline=True))
+        measure(case, Target.parse("reference"), [9, 12], sessions=RemedySessions(inline=True))
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +140,11 @@ def measured():
         patch.setattr(of_cases, "SECONDS", 0.001)
         lengths = [3, 6, 8, 9, 12, 40]
         return measure(
-            case, Target.parse(UNSTABLE), lengths, chunks=[16, 6], sessions=Sessions(inline=True)
+            case,
+            Target.parse(UNSTABLE),
+            lengths,
+            chunks=[16, 6],
+            sessions=RemedySessions(inline=True),
         )
 
 
@@ -188,7 +197,7 @@ def test_the_advice_is_the_cheapest_exact_one(measured):
 def test_a_stable_target_needs_no_remedy():
     case = Case("conv1d", 3, 2, 2)
     found = measure(
-        case, Target.parse("reference"), [4, 9], only=["pad"], sessions=Sessions(inline=True)
+        case, Target.parse("reference"), [4, 9], only=["pad"], sessions=RemedySessions(inline=True)
     )
     advice = advise(found)
     assert (advice.name, advice.keeping) == ("none", "default")
@@ -202,7 +211,11 @@ def advise_json(found):
 def test_a_target_that_no_remedy_mends_is_told():
     case = Case("conv1d", 5, 3, 2)
     found = measure(
-        case, Target.parse(UNSTABLE), [6, 9, 40], only=["float64"], sessions=Sessions(inline=True)
+        case,
+        Target.parse(UNSTABLE),
+        [6, 9, 40],
+        only=["float64"],
+        sessions=RemedySessions(inline=True),
     )
     assert advise(found).name is None
     assert advise_json(found)["advice"] == "no remedy is exact on this target"
@@ -217,7 +230,7 @@ def test_a_network_is_judged_at_its_least_padded_lengths():
         [1, 5],
         only=["pad", "layerwise", "chunks=12", "float64"],
         chunks=[12],
-        sessions=Sessions(inline=True),
+        sessions=RemedySessions(inline=True),
     )
     named = by_name(found)
     verdicts = {name: one.verdict for name, one in named.items()}

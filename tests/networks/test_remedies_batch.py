@@ -14,12 +14,12 @@ from probe.backends import torch as in_mode
 from probe.cli import shell
 from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
+from probe.invariant import mitigated_cases as of_cases
+from probe.invariant.mitigated_cases import RemediedSession, RemedySessions, measure
+from probe.invariant.mitigated_models import recommended
+from probe.invariant.mitigations import advise, report, rows
 from probe.launch import InlineSession
 from probe.printing import Output
-from probe.remedies import Remedied, advise, measure, networks
-from probe.remedies import cases as of_cases
-from probe.remedies.cases import Sessions
-from probe.remedies.remedy import report, rows
 from probe.ulp import equal
 
 DENSE = Case("dense", None, 33, 4)
@@ -48,7 +48,7 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
         arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
 
         def run(remedy=None):
-            asked = session if remedy is None else Remedied(session, remedy)
+            asked = session if remedy is None else RemediedSession(session, remedy)
             return asked.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
 
         own = run()
@@ -61,7 +61,12 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
 def test_batches_of_a_case_are_judged_by_order():
     only = ["pad", "chunks=3", "chunks=8", "float64"]
     found = measure(
-        DENSE, UNSTABLE, [1, 4, 6, 9], chunks=[3, 8], only=only, sessions=Sessions(inline=True)
+        DENSE,
+        UNSTABLE,
+        [1, 4, 6, 9],
+        chunks=[3, 8],
+        only=only,
+        sessions=RemedySessions(inline=True),
     )
     named = {one.remedy.name: one for one in found.found}
     verdicts = {name: one.verdict for name, one in named.items()}
@@ -78,7 +83,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 @pytest.fixture(scope="module")
 def running():
-    with Sessions() as found:
+    with RemedySessions() as found:
         yield found
 
 
@@ -114,7 +119,7 @@ def test_more_operations_in_the_invariant_mode_add_alike(case, running):
 def test_the_mode_is_tried_where_the_library_has_it():
     names = {}
     for text in ("reference", "torch"):
-        with Sessions(inline=True) as running:
+        with RemedySessions(inline=True) as running:
             work = of_cases._OfCase(DENSE, "batch", (1, 2), 1, Target.parse(text), running, None)
             names[text] = [one.name for one in work.candidates([4])]
     assert "invariant" in names["torch"] and "invariant" not in names["reference"]
@@ -197,7 +202,7 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
     assert (mode["verdict"], mode["keeps"]) == (verdict, keeps)
     assert bool(mode["refusal"]) == (verdict != "exact")
     if verdict != "exact":
-        assert networks.recommended(found.remedies) != "invariant"
+        assert recommended(found.remedies) != "invariant"
 
 
 def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
@@ -208,7 +213,7 @@ def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
     mode = ways(made)["invariant"]
     if made.invariant.report is None:  # no mode for plain NumPy so far
         assert mode["verdict"] == "not known" and mode["of_fixed"] is None and mode["refusal"]
-        assert networks.recommended(made.remedies) != "invariant"
+        assert recommended(made.remedies) != "invariant"
 
 
 def test_the_cheapest_exact_way_is_recommended():
@@ -218,14 +223,12 @@ def test_the_cheapest_exact_way_is_recommended():
     fixed = way("fixed", "exact", [9], 1.0)
     default, pad = way("default", "differs", [1], 0.1), way("pad", "exact", [4], 0.5)
     quick, slow = way("invariant", "exact", [1], 0.3), way("invariant", "exact", [1], 0.7)
-    assert networks.recommended([default, pad, fixed, quick]) == "invariant"
-    assert networks.recommended([default, pad, fixed, slow]) == "pad"
-    assert (
-        networks.recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
-    )
+    assert recommended([default, pad, fixed, quick]) == "invariant"
+    assert recommended([default, pad, fixed, slow]) == "pad"
+    assert recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
     unsure = way("invariant", "not known", [1], 0.1)
-    assert networks.recommended([default, pad, fixed, unsure]) == "pad"
-    assert networks.recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
+    assert recommended([default, pad, fixed, unsure]) == "pad"
+    assert recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from probe import floats, ulp
-from probe.order import arithmetic
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
+from probe.summation import arithmetic
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 from tests.numbers.exact import awkward, rounded
 
 

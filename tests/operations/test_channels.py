@@ -9,14 +9,14 @@ import probe
 from probe import floats, window
 from probe.case import Case
 from probe.errors import InputError
-from probe.explain import explain
+from probe.explaining import explain
 from probe.launch import InlineSession, open_session
-from probe.order.orders import reveal
-from probe.order.tree import Tree
 from probe.store import Store
-from probe.sweep import sweep
+from probe.summation.orders import reveal
+from probe.summation.tree import Tree
+from probe.sweeps import sweep
+from probe.switch_points import by_order
 from probe.target import Target
-from probe.thresholds import by_order
 from tests.targets import conforming
 
 REFERENCE = Target.parse("reference")

@@ -10,8 +10,8 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.errors import InputError
-from probe.order.masks import SessionOperator
-from probe.order.windows import reveal_windows
+from probe.summation.masks import SessionOperator
+from probe.summation.windows import reveal_windows
 from probe.window import equivalent
 
 SAME = {"stride": 2, "padding": "same"}

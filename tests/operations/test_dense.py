@@ -13,7 +13,7 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.explain import explain
+from probe.explaining import explain
 from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target

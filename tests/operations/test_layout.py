@@ -10,15 +10,15 @@ from lib.chains.description import from_json
 from probe import Case, backends, layout, window
 from probe.backends import rewritten
 from probe.backends.contract import Backend, Operator, Unsupported
-from probe.comparison import Comparison, Finding, Pairs, Shapes, compared, run
+from probe.comparison import ComparedShapes, Comparison, Finding, OutputPairs, compared, run
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
-from probe.order.functions import FunctionSession, Own
-from probe.remedies.cases import exact_sums
-from probe.remedies.remedy import Measured
+from probe.invariant.mitigated_cases import exact_sums
+from probe.invariant.mitigations import Measured
 from probe.schema.measurements import LAYOUTS
+from probe.summation.functions import FunctionSession, Own
+from probe.switch_points import by_order, search
 from probe.target import Target, unavailable
-from probe.thresholds import by_order, search
 
 EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
 
@@ -163,7 +163,7 @@ def test_numpys_buffer_is_laid_out_too(name):
 
 def pair(session, case, word):
     """A case in a layout against contiguous, revealed and judged."""
-    found = compared(Shapes.named(case, "layout", word, "contiguous"), session, session)
+    found = compared(ComparedShapes.named(case, "layout", word, "contiguous"), session, session)
     return found.reveal(session, session, Revealer())
 
 
@@ -218,7 +218,7 @@ def test_a_control_that_finds_the_address_is_pinned_or_says_alignment():
         session = FunctionSession(sum, case)
         session._worker.backend, session.target = Addressed(), target
         one, two = (run(session, case.with_(length=n)) for n in (2, 3))
-        found.append(Comparison(case, one, two, Pairs.of_blocks(one.case, two.case, BOTH)))
+        found.append(Comparison(case, one, two, OutputPairs.of_blocks(one.case, two.case, BOTH)))
         found[-1].reveal(session, session, Revealer())
     pinned, refused = found  # NumPy's layouts have offsets, a function of one's own has none
     assert pinned.left.case.layout == "offset:0" and pinned.left.control == "equal"
@@ -271,7 +271,8 @@ def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
     case = Case("sum", in_channels=100, length=4, operands="cancel")
     for count in (4, 8, 16, 32):
         found = compared(
-            Shapes.named(case, "layout", f"offset:{count}", "offset:0"), *[started(where)] * 2
+            ComparedShapes.named(case, "layout", f"offset:{count}", "offset:0"),
+            *[started(where)] * 2,
         ).reveal(started(where), started(where), Revealer())
         assert found.compared == found.replayed == 4
         assert found.left.control == found.right.control == "equal"
@@ -290,7 +291,7 @@ def test_a_finding_keeps_its_layouts_and_is_made_smaller_with_them():
     assert (told["vary"], told["at"], told["against"]) == ("layout", "transposed", "contiguous")
     smaller = found.reshaped(filters=2, length=5)
     assert (smaller.left.layout, smaller.right.layout) == ("transposed", "contiguous")
-    assert len(Pairs.must_agree(found)) == 8 * 8
+    assert len(OutputPairs.must_agree(found)) == 8 * 8
     with pytest.raises(InputError, match="layout=sideways"):
         Finding.of(Case(**LINE), "layout", "sideways", "contiguous")
 

@@ -14,11 +14,11 @@ from probe.backends import pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
-from probe.explain import explain
+from probe.explaining import explain
 from probe.launch import InlineSession
-from probe.order import pools
-from probe.order.orders import reveal
-from probe.order.windows import reveal_pool
+from probe.summation import pools
+from probe.summation.orders import reveal
+from probe.summation.windows import reveal_pool
 from probe.target import Target
 
 TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")
@@ -225,7 +225,7 @@ def planted(case, way, operands):
     reads = (window.Geometry.of(case).reads() >= 0).sum(axis=1).astype(float)
 
     def ask(given):
-        met = pools.Met(case, given, ones.astype(floats.container(case.dtype)), reads)
+        met = pools.PoolAnswers(case, given, ones.astype(floats.container(case.dtype)), reads)
         places = np.argwhere(np.ones(met.y.shape, bool))
         return met.outputs(way, places).reshape(case.output_shape())
 
@@ -246,7 +246,7 @@ def test_every_way_of_averaging_is_told_from_every_other(cause):
 
 def test_maxima_that_take_nan_differently_are_different_formulas():
     case = Case("max_pool1d", 3, in_channels=4, length=30)
-    ways = [pools.Maximum(word, "its first number") for word in pools.CHOOSE]
+    ways = [pools.PoolMaximum(word, "its first number") for word in pools.CHOOSE]
     kept, passed = (planted(case, way, "nan") for way in ways[:2])
     places = np.argwhere(np.isnan(kept.own.y) != np.isnan(passed.own.y))
     assert len(places) and set(kept.causes(passed, places, places)) == {"algorithm"}

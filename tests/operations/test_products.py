@@ -8,12 +8,12 @@ import pytest
 from probe.backends import conformance, products
 from probe.case import Case
 from probe.launch import InlineSession
-from probe.order.masks import SessionOperator
-from probe.order.orders import reveal
-from probe.order.tree import Tree
-from probe.order.windows import reveal_windows
 from probe.reproduction import code
 from probe.reproduction.code import of_case
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import reveal
+from probe.summation.tree import Tree
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 from probe.worker import compare
 from tests.targets import conforming

@@ -12,9 +12,9 @@ import numpy as np
 from probe import floats
 from probe.backends.reference import Reference
 from probe.launch import InlineSession
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 
 

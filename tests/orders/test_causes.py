@@ -7,10 +7,10 @@ import pytest
 from probe import load, machine
 from probe.case import Case
 from probe.errors import StoreError
-from probe.explain.causes import explain_store
-from probe.order.summation import ranges
+from probe.explaining.causes import explain_store
 from probe.store import Store
-from probe.sweep import sweep
+from probe.summation.summation import ranges
+from probe.sweeps import sweep
 from probe.target import Target
 
 TARGET = "reference,length_switch=8"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.order import certificate
-from probe.order.certificate import certify
-from probe.order.masks import Masks
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation import certificate
+from probe.summation.certificate import certify
+from probe.summation.masks import Masks
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from tests.orders.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
 
 PLACES = 3, 4  # positions, filters
@@ -161,7 +161,10 @@ def test_a_certificate_costs_a_third_of_a_call_for_each_product():
 
 def test_a_model_answers_as_the_kernel_does():
     claim = with_style(Tree.pairwise(9), "some")
-    kernel, model = Kernel([claim], [[0]], 9), certificate.Model(claim, 9, False, "float32")
+    kernel, model = (
+        Kernel([claim], [[0]], 9),
+        certificate.SummationModel(claim, 9, False, "float32"),
+    )
     weights = np.random.default_rng(0).normal(size=(5, 9))
     assert (kernel.each(weights) == model.each(weights)).all()
 

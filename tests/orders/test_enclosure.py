@@ -13,13 +13,13 @@ import pytest
 import probe
 from probe import floats
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared, revealed
+from probe.comparison import ComparedShapes, Revealer, compared, revealed
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
-from probe.enclosure.sums import FEW, WIDER
-from probe.explain import explain
+from probe.enclosure.sums import FEW, allowed
+from probe.explaining import explain
 from probe.launch import open_session
-from probe.order.arithmetic import fma_float64, to_odd, two_sum
 from probe.reproduction import content
+from probe.summation.arithmetic import fma_float64, to_odd, two_sum
 from probe.target import Target
 
 REFERENCE = Target.parse("reference")
@@ -54,7 +54,7 @@ class Sum:
             exact = self.dtype != "float64" and self.choose.random() < 0.5
             if exact or tree >= len(self.x):
                 return self.terms[tree]
-            return floats.nearest(self.terms[tree], self.choose.choice(WIDER[self.dtype]))
+            return floats.nearest(self.terms[tree], self.choose.choice(allowed(self.dtype)))
         one, two = map(self._node, tree)
         if self.dtype == "float64":
             for leaf, other in ((tree[0], two), (tree[1], one)):
@@ -62,7 +62,7 @@ class Sum:
                 if fits and self.choose.random() < 0.5:
                     return fma_float64(self.x[leaf], self.w[leaf], other)
             return one + two
-        name = self.choose.choice(WIDER[self.dtype])
+        name = self.choose.choice(allowed(self.dtype))
         if name == "float64":
             return one + two
         return floats.nearest(to_odd(*two_sum(one, two)), name)
@@ -80,7 +80,7 @@ def any_tree(count, choose):
 
 
 @pytest.mark.parametrize("kind", ["alike", "one sign", "far apart"])
-@pytest.mark.parametrize("dtype", WIDER)
+@pytest.mark.parametrize("dtype", floats.FORMATS)
 def test_no_order_leaves_the_enclosure(dtype, kind):
     for count, biased in itertools.product((1, 2, 3, 6, 7, 8, 12, 60), (False, True)):
         x, w, b = drawn(kind, dtype, count, 50, biased, count)
@@ -122,7 +122,7 @@ def test_the_ends_of_few_summands_are_attained():
 
 
 @pytest.mark.parametrize("count", [FEW, FEW + 1, 40, 3000])
-@pytest.mark.parametrize("dtype", WIDER)
+@pytest.mark.parametrize("dtype", floats.FORMATS)
 def test_a_product_that_is_left_out_is_beyond(dtype, count):
     """Unless rounding could make as much of a difference as one product does."""
     x, w, _ = drawn("one sign", dtype, count, 30, False, 2)
@@ -210,7 +210,7 @@ def wrong_on_the_right(change):
     """A comparison whose right side's outputs are changed."""
     case = Case(op="conv1d", kernel=3, in_channels=4, filters=3, length=20)
     with open_session(REFERENCE, inline=True) as one, open_session(REFERENCE, inline=True) as two:
-        found = compared(Shapes.named(case), one, two)
+        found = compared(ComparedShapes.named(case), one, two)
         change(found.right.operands.y)
         return found.reveal(one, two, Revealer())
 

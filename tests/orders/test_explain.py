@@ -10,11 +10,11 @@ import pytest
 
 from probe import floats
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared, run
+from probe.comparison import ComparedShapes, Revealer, compared, run
 from probe.errors import InputError
-from probe.explain import explain
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.explaining import explain
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.orders.synthetic import planted
 
@@ -109,7 +109,7 @@ CLIPPED = {
 def test_the_cause_is_the_one_that_was_planted_or_none(functions, cause):
     case = conv(length=6, filters=2, operands="normal")
     sides = planted(), planted(**functions)
-    found = compared(Shapes.named(case, at=6), *sides).reveal(*sides, Revealer())
+    found = compared(ComparedShapes.named(case, at=6), *sides).reveal(*sides, Revealer())
     assert set(found.causes) == {cause} and len(found.differing)
     assert found.pairs.same_window.all()
     if cause == "precision":

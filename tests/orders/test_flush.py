@@ -9,14 +9,14 @@ import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared
+from probe.comparison import ComparedShapes, Revealer, compared
 from probe.errors import TargetError
-from probe.explain import explain
+from probe.explaining import explain
 from probe.launch import InlineSession
-from probe.order.replay import replay
-from probe.order.summation import EVERY, Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.reproduction import evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import EVERY, Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.numbers.exact import rounded
 from tests.orders.test_reveal import Known, everywhere, revealed
@@ -37,7 +37,7 @@ def explained(case, at, against, left, right=None):
     one = InlineSession(Target.parse(f"reference,algorithm={left}"))
     two = one if right is None else InlineSession(Target.parse(f"reference,algorithm={right}"))
     with one, two:
-        shapes = Shapes.named(case, at=at, against=against)
+        shapes = ComparedShapes.named(case, at=at, against=against)
         return compared(shapes, one, two).reveal(one, two, Revealer())
 
 
@@ -85,7 +85,7 @@ def test_what_flushes_nothing_is_asked_two_questions_more():
     _, masks = revealed(operator)
     asked = masks.calls
     masks.flushing = None
-    from probe.order.flush import flushing
+    from probe.summation.flush import flushing
 
     assert not flushing(masks).any() and masks.calls == asked + 2
 

@@ -15,7 +15,7 @@ from probe.backends.reference import Reference
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.kernels import sources
-from probe.kernels.sources import KEY, Kernel, Question
+from probe.kernels.sources import KEY, Kernel, KernelQuestion
 from probe.launch import InlineSession
 from probe.target import Target
 
@@ -175,7 +175,8 @@ def test_without_perf_the_column_says_so(monkeypatch):
     assert found == [Kernel("symbols", None, "perf is not installed; Debian: linux-perf")]
     monkeypatch.setattr(sources.sys, "platform", "darwin")
     assert (
-        sources.sampled_symbols(Question(TENSORFLOW, CASE)).missing == "perf samples on Linux only"
+        sources.sampled_symbols(KernelQuestion(TENSORFLOW, CASE)).missing
+        == "perf samples on Linux only"
     )
 
 
@@ -183,7 +184,7 @@ def test_a_target_that_fails_is_missing_and_no_error(monkeypatch):
     def failing(question):
         raise TargetError("tensorflow", "crash", "exit status 1", "/srv/ada: core dumped")
 
-    source = kernels.Source(lambda target: True, failing)
+    source = kernels.KernelSource(lambda target: True, failing)
     monkeypatch.setitem(kernels.SOURCES, "symbols", source)
     found = kernels.observe(TENSORFLOW, CASE, sources=["symbols"])
     assert found == [Kernel("symbols", None, "the target failed (crash) when it was queried")]
@@ -196,7 +197,7 @@ def test_a_new_source_is_an_entry_of_the_registry(monkeypatch):
         seen.append(question.case.length)
         return Kernel.of("xla-dump", ["fusion", "fusion", "dot"], "no dump")
 
-    source = kernels.Source(lambda target: target.name == "tensorflow", dump)
+    source = kernels.KernelSource(lambda target: target.name == "tensorflow", dump)
     monkeypatch.setitem(kernels.SOURCES, "xla-dump", source)
     (found,) = kernels.observe(TENSORFLOW, CASE, at=7, sources=["xla-dump"])
     assert found.names == ("fusion", "dot") and seen == [7]
@@ -215,7 +216,7 @@ def test_a_library_that_can_be_asked_names_its_own_sources(monkeypatch):
             session.request(load, {"x": x, "w": w})
             yield session
 
-    monkeypatch.setattr(Question, "session", inline)
+    monkeypatch.setattr(KernelQuestion, "session", inline)
     reference = Target.parse("reference")
     assert kernels.observe(reference, CASE) == []
     monkeypatch.setattr(Reference, "kernels", answer)

@@ -13,12 +13,14 @@ from probe import window
 from probe.case import Case, require_length
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
-from probe.order.masks import SessionOperator
-from probe.order.orders import Operands, _Work, reveal
-from probe.order.reveal import ASKED, Answers
-from probe.order.summation import Summation
-from probe.order.tree import BIAS, Tree, fprev_calls
-from probe.order.windows import reveal_windows
+from probe.summation import orders as orders_room
+from probe.summation.fprev import fprev_calls
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import _OpenOutputs, reveal
+from probe.summation.reveal import ASKED, Answers
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree
+from probe.summation.windows import reveal_windows
 from probe.target import Target
 
 
@@ -107,14 +109,14 @@ def test_what_replays_by_luck_is_taken_back_by_a_certificate(monkeypatch, paddin
     case = conv(in_channels=12, filters=3, padding=padding)
     true, wrong = Tree.sequential(36), Tree.sequential([1, 0, 3, 2, *range(4, 36)])
     known = [Summation(Tree.pairwise(36)), Summation(wrong)]
-    agrees = Operands.agrees
+    agree = orders_room.agree
 
-    def lucky(self, summation, positions, filters):
+    def lucky(sets, summation, positions, filters):
         if summation in known:
             return np.ones(len(positions), bool)
-        return agrees(self, summation, positions, filters)
+        return agree(sets, summation, positions, filters)
 
-    monkeypatch.setattr(Operands, "agrees", lucky)
+    monkeypatch.setattr(orders_room, "agree", lucky)
     monkeypatch.setattr(Answers, "like", lambda self, tree, positions, filters: filters >= 0)
     monkeypatch.setattr(Answers, "edges_like", Answers.like)
     assert reveal(session(), case, known).summations == known[:1]
@@ -164,7 +166,7 @@ class ByFilter(InlineSession):
 
 @pytest.mark.parametrize("algorithm", ["pairwise", "reversed", "blocked"])
 def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkeypatch):
-    monkeypatch.setattr("probe.order.reveal.SIGNATURE_PAIRS", 1)
+    monkeypatch.setattr("probe.summation.reveal.SIGNATURE_PAIRS", 1)
     orders = reveal(ByFilter(algorithm), conv())
     assert orders.replayed.all() and len(orders.summations) == 2
     assert (orders.index[:, :2] == orders.index[0, 0]).all()
@@ -174,8 +176,8 @@ def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkey
 @pytest.mark.parametrize("filters", [1, 3])
 def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatch):
     """Filters of two orders that take turns in answering give nodes that none of them has."""
-    monkeypatch.setattr(Operands, "agrees", _lucky)
-    work = _Work(SessionOperator(session(), conv(filters=filters)), None)
+    monkeypatch.setattr(orders_room, "agree", _lucky)
+    work = _OpenOutputs(SessionOperator(session(), conv(filters=filters)), None)
     mixed = Tree.from_nodes([[0, 1, 2], [-1, 3], *([-n, n + 2] for n in range(2, 10))])
     assert set(mixed.leaves) == set(leaves(work.case))
     work.settle(Summation(mixed), work.open)
@@ -186,8 +188,8 @@ def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatc
 
 def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
     """One block that is added otherwise rounds alike on nearly all operands."""
-    monkeypatch.setattr(Operands, "agrees", _lucky)
-    work = _Work(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
+    monkeypatch.setattr(orders_room, "agree", _lucky)
+    work = _OpenOutputs(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
     summands = list(leaves(work.case))
     nodes = [[40, 41], [0, 1], *([-n, n] for n in range(2, 40))]
     nodes += [[-1, -40], *([-n + 1, n] for n in range(42, 48))]
@@ -266,7 +268,7 @@ def test_known_ways_of_long_sums_save_every_question():
 
 def test_a_known_way_that_replays_by_luck_is_asked():
     case = conv(in_channels=64, padding="same")
-    work = _Work(SessionOperator(session(), case), None)
+    work = _OpenOutputs(SessionOperator(session(), case), None)
     places = np.nonzero(work.open)
     assert work.answers.like(Tree.sequential(case.summands), *places).all()
     assert not work.answers.like(Tree.pairwise(case.summands), *places).any()

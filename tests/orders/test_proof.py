@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.order import proof, reveal
-from probe.order.guess import Asker, Lost, guess
-from probe.order.masks import Masks
-from probe.order.proof import proved
-from probe.order.tree import BIAS, Tree, fprev_calls
+from probe.summation import proof, reveal
+from probe.summation.fprev import fprev_calls
+from probe.summation.guess import Asker, Lost, guess
+from probe.summation.masks import Masks
+from probe.summation.proof import proved
+from probe.summation.tree import BIAS, Tree
 from tests.orders.test_reveal import Known, everywhere, revealed
 
 
@@ -167,7 +168,7 @@ def test_irregular_sums_are_asked_for_everything():
 def test_a_wrong_guess_costs_calls_and_nothing_else(monkeypatch):
     tree = REGULAR["eight lanes"]
     wrong = other_trees(tree, 1, seed=1)[0]
-    monkeypatch.setattr("probe.order.guess.guess", lambda asker, bias: wrong)
+    monkeypatch.setattr("probe.summation.guess.guess", lambda asker, bias: wrong)
     orders, masks = revealed(Known(everywhere(tree, 1, 1), 203))
     assert orders[0, 0].summation.tree == tree
     assert not any(each.fits.any() for each in masks.proved)

@@ -14,12 +14,12 @@ from probe.answers.explain import predicted, window
 from probe.case import Case
 from probe.cli.show import orders
 from probe.errors import TargetError
-from probe.explain import explain
-from probe.explain.evidence import example
+from probe.explaining import explain
+from probe.explaining.evidence import example
 from probe.launch import open_session
-from probe.order.reach import NAMED, Axis, reveal_reach
+from probe.summation.reach import NAMED, Axis, reveal_reach
+from probe.switch_points import by_order
 from probe.target import Target, unavailable
-from probe.thresholds import by_order
 
 PLAIN = Target.parse("reference")
 NEIGHBOUR = Target.parse("reference,algorithm=neighbour")

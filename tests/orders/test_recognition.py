@@ -8,12 +8,12 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.launch import InlineSession, open_session
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.switch_points import recognition
+from probe.switch_points.periodic import Periodic
+from probe.switch_points.recognition import UNKNOWN, Recogniser
 from probe.target import Target
-from probe.thresholds import recognition
-from probe.thresholds.periodic import Periodic
-from probe.thresholds.recognition import UNKNOWN, Recogniser
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4}
@@ -83,16 +83,18 @@ def test_what_is_recognised_wrongly_is_taken_back_by_a_certificate(recogniser, m
     known = recogniser("reference,algorithm=blocked", case)
     wrong = known.learn(Summation(Tree.sequential([*range(40), BIAS]), Rounding()))
     with monkeypatch.context() as lucky:  # whatever is tried first has the same bits
-        lucky.setattr(recognition.Call, "_agrees", lambda self, one, summation, wanted: wanted)
+        lucky.setattr(
+            recognition.RecognisedSize, "_agrees", lambda self, one, summation, wanted: wanted
+        )
         taken = known.pattern(12)
         assert set(known.kinds[taken.interior]) == {wrong} and not taken.certified
-    agrees, seen = recognition.Call._agrees, []
+    agrees, seen = recognition.RecognisedSize._agrees, []
 
     def first_lucky(self, one, summation, wanted):
         seen.append(summation)
         return wanted if len(seen) <= len(self.classes) else agrees(self, one, summation, wanted)
 
-    monkeypatch.setattr(recognition.Call, "_agrees", first_lucky)
+    monkeypatch.setattr(recognition.RecognisedSize, "_agrees", first_lucky)
     found = known.pattern(12, budget=4096)
     assert found.certified and not found.unknown
     assert wrong not in set(sum((known.kinds[kind] for kind in found.kinds), ()))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from probe import floats, ulp
 from probe.errors import InputError
-from probe.order.replay import partial_sums, replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
+from probe.summation.replay import partial_sums, replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from tests.numbers.exact import awkward, rounded
 from tests.orders.test_tree import trees
 

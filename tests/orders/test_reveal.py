@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe.order.masks import Masks
-from probe.order.reveal import reveal_trees
-from probe.order.rounding import reveal_roundings
-from probe.order.tree import BIAS, Tree
+from probe.summation.masks import Masks
+from probe.summation.reveal import reveal_trees
+from probe.summation.rounding import reveal_roundings
+from probe.summation.tree import BIAS, Tree
 
 
 class Known:

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from probe.case import Case
-from probe.comparison import Comparison, Pairs, Shapes, compared, run
+from probe.comparison import ComparedShapes, Comparison, OutputPairs, compared, run
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.target import Target
 
 CASE = Case("conv1d", 3, 4, 4, groups=2, padding="same", stride=2, bias="normal")
-SHAPES = Shapes.named(CASE, None, 8, 16)
+SHAPES = ComparedShapes.named(CASE, None, 8, 16)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_one_other_bit_is_told(session, name):
     changed.reshape(-1)[0] = np.nextafter(changed.reshape(-1)[0], np.float32(9))
     right = run(session, SHAPES.right, tuple((given | {name: changed}).values()))
     with pytest.raises(InputError) as told:
-        Comparison(CASE, left, right, Pairs.must_agree(SHAPES))
+        Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES))
     assert str(told.value).startswith(f"{name}=") and "other side" in str(told.value)
 
 
@@ -40,10 +40,10 @@ def test_what_only_one_side_reads_may_differ(session):
     x = right.operands.x.copy()
     x[:, -1] = 7
     right = run(session, SHAPES.right, (x, right.operands.w, right.operands.b))
-    assert Comparison(CASE, left, right, Pairs.must_agree(SHAPES)).compared > 0
+    assert Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES)).compared > 0
 
 
 def test_operands_rounded_to_two_formats_are_refused(session):
     left, right = run(session, SHAPES.left), run(session, SHAPES.right.with_(dtype="float16"))
     with pytest.raises(InputError, match="dtype=float16: the left side has float32"):
-        Comparison(CASE, left, right, Pairs.must_agree(SHAPES))
+        Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES))

@@ -9,12 +9,12 @@ import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import Revealer, Shapes, compared
+from probe.comparison import ComparedShapes, Revealer, compared
 from probe.launch import InlineSession
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.reproduction import evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.numbers.exact import rounded
 from tests.orders.test_reveal import Known, everywhere, revealed
@@ -60,7 +60,7 @@ def explained(left, right, channels):
     targets = [Target.parse(f"reference,algorithm={name}") for name in (left, right)]
     one, two = map(InlineSession, targets)
     with one, two:
-        return compared(Shapes.named(case, at=2), one, two).reveal(one, two, Revealer())
+        return compared(ComparedShapes.named(case, at=2), one, two).reveal(one, two, Revealer())
 
 
 @pytest.mark.parametrize("channels", [5, 40])

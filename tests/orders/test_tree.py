@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probe.errors import InputError
-from probe.order.tree import BIAS, Tree
+from probe.summation.tree import BIAS, Tree
 
 
 def leaves_under(tree: Tree, node: int) -> list[int]:

@@ -10,12 +10,12 @@ import pytest
 from probe import floats, ulp
 from probe.case import Case
 from probe.cli import shell
-from probe.comparison import Revealer, Shapes, compared
+from probe.comparison import ComparedShapes, Revealer, compared
 from probe.launch import InlineSession
-from probe.order import zero
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
+from probe.summation import zero
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 from probe.target import Target
 
 CASE = Case("matmul", in_channels=6, filters=4, length=3)
@@ -34,7 +34,7 @@ def explained(left, right, dtype="float32", zeros="equal"):
         InlineSession(Target.parse(f"reference,algorithm={name}")) for name in (left, right)
     )
     with one, two:
-        found = compared(Shapes.named(case, at=3), one, two, given, zeros)
+        found = compared(ComparedShapes.named(case, at=3), one, two, given, zeros)
         return found.reveal(one, two, Revealer())
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from probe.enclosure import Rounding
+from probe.enclosure import RoundingVerdict
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Cause:
     causes: dict[str, int] = field(default_factory=dict)
     refuted: bool = False
     alone: bool = True
-    rounding: Rounding = field(default_factory=Rounding)
+    rounding: RoundingVerdict = field(default_factory=RoundingVerdict)
 
     def to_json(self) -> dict[str, Any]:
         told = {"class": self.kind, "why": self.why, "replayed": self.replayed}

@@ -300,7 +300,7 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
     text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
     plain = apart._Written(None, text, ["import torch"], ["float32", "float32"])
     arrays = {"0": normal(3, 4), "1": normal(5, 2)}
-    served = apart.Recording()
+    served = apart.ProcessRecording()
     moves = [(plain, [0, 0])]
     moves += [(plain.moved(one), two) for one, two in (([8, 5], [8, 5]), ([None, 60], [0, 60]))]
     for one, wanted in moves:

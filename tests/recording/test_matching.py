@@ -203,7 +203,7 @@ def test_an_operation_that_nobody_described_is_paired_by_name_alone():
 def test_a_compiled_function_is_what_it_is_uncompiled():
     import torch
 
-    from probe.recorders.torch import Recorder
+    from probe.recorders.torch import TorchRecorder
 
     torch.manual_seed(0)
     x = torch.randn(3, 20)
@@ -213,7 +213,9 @@ def test_a_compiled_function_is_what_it_is_uncompiled():
         made(x)
     except Exception as error:  # no compiler here
         pytest.skip(f"torch.compile can't compile here: {type(error).__name__}")
-    found = walk.walk(Recorder(lambda: layers(x)), Recorder(lambda: made(x)), explain=False)
+    found = walk.walk(
+        TorchRecorder(lambda: layers(x)), TorchRecorder(lambda: made(x)), explain=False
+    )
     last = next(n for n in found.operations if n.joint)
     assert last.verdict in ("equal", "source") and last.compared == 21
     assert last.op.endswith("against compiled")
@@ -272,8 +274,8 @@ def keras_and_onnx():
 def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
     import tensorflow as tf
 
-    from probe.recorders.onnxruntime import Recorder as Onnx
-    from probe.recorders.tensorflow import Recorder as Keras
+    from probe.recorders.onnxruntime import OnnxRecorder as Onnx
+    from probe.recorders.tensorflow import TensorFlowRecorder as Keras
 
     model, content, x = keras_and_onnx()
     keras_run = Keras(lambda: model(tf.constant(x), training=False))
@@ -303,7 +305,7 @@ def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
     import tensorflow as tf
 
     from probe.recorders import litert
-    from probe.recorders.tensorflow import Recorder as Keras
+    from probe.recorders.tensorflow import TensorFlowRecorder as Keras
 
     model, _, x = keras_and_onnx()
     path = tmp_path / "model.tflite"
@@ -404,7 +406,7 @@ def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Pat
     import tensorflow as tf
 
     from probe.recorders import litert
-    from probe.recorders.tensorflow import Recorder as Keras
+    from probe.recorders.tensorflow import TensorFlowRecorder as Keras
     from probe.recording.difference import compare
     from probe.recording.recording import recorded
 

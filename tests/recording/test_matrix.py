@@ -74,33 +74,33 @@ class Row:
         return made
 
     def torch(self) -> Any:
-        from probe.recorders.torch import Recorder
+        from probe.recorders.torch import TorchRecorder
 
         x = torch.from_numpy(self.x)
         some = [torch.nn.Parameter(torch.from_numpy(w), False) for w in self.weights]
-        return Recorder(lambda: self.libraries["torch"](x, *some))
+        return TorchRecorder(lambda: self.libraries["torch"](x, *some))
 
     def numpy(self) -> Any:
-        from probe.recorders.ndarray import Recorder
+        from probe.recorders.ndarray import ArrayRecorder
 
         named = {f"w{n}": w for n, w in enumerate(self.weights)}
-        return Recorder(
+        return ArrayRecorder(
             lambda x, **some: self.libraries["numpy"](x, *some.values()), self.x, **named
         )
 
     def jax(self) -> Any:
         jnp = pytest.importorskip("jax.numpy")
-        from probe.recorders.jax import Recorder
+        from probe.recorders.jax import JaxRecorder
 
         x, some = jnp.asarray(self.x), [jnp.asarray(w) for w in self.weights]
-        return Recorder(lambda: self.libraries["jax"](x, *some))
+        return JaxRecorder(lambda: self.libraries["jax"](x, *some))
 
     def tensorflow(self) -> Any:
         tf = pytest.importorskip("tensorflow")
-        from probe.recorders.tensorflow import Recorder
+        from probe.recorders.tensorflow import TensorFlowRecorder
 
         x, some = tf.constant(self.x), [tf.Variable(w) for w in self.weights]
-        return Recorder(lambda: self.libraries["tensorflow"](x, *some))
+        return TensorFlowRecorder(lambda: self.libraries["tensorflow"](x, *some))
 
     def model(self) -> bytes:
         """Returns the row as an ONNX model."""
@@ -125,26 +125,26 @@ class Row:
 
     def onnx(self) -> Any:
         pytest.importorskip("onnxruntime")
-        from probe.recorders.onnxruntime import Recorder
+        from probe.recorders.onnxruntime import OnnxRecorder
 
-        return Recorder(self.model(), {"x": self.x}, {"optimisation": "none"})
+        return OnnxRecorder(self.model(), {"x": self.x}, {"optimisation": "none"})
 
     def by_opencv(self) -> Any:
         pytest.importorskip("cv2")
         import tempfile
         from pathlib import Path
 
-        from probe.recorders.opencv import Recorder, opened
+        from probe.recorders.opencv import OpenCVRecorder, opened
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "m.onnx"
             path.write_bytes(self.model())
-            return Recorder(opened(path), {"x": self.x})
+            return OpenCVRecorder(opened(path), {"x": self.x})
 
     def by_litert(self) -> Any:
         tf = pytest.importorskip("tensorflow")
         pytest.importorskip("ai_edge_litert")
-        from probe.recorders.litert import Recorder
+        from probe.recorders.litert import LiteRTRecorder
 
         made = tf.function(
             lambda x: self.libraries["tensorflow"](x, *map(tf.constant, self.weights)),
@@ -164,7 +164,7 @@ class Row:
         (name,) = (
             one["name"] for one in litert.Interpreter(model_content=content).get_input_details()
         )
-        return Recorder(content, {name: self.x})
+        return LiteRTRecorder(content, {name: self.x})
 
 
 def tf():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.answers.first_difference import Asked, Walked
+from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.recording import walk
 from probe.recording.outputs import _box
 from tests.recording.taped import Taped, normal
@@ -226,7 +226,7 @@ def test_moved_numpy_arrays_are_found_on_two_recordings(tmp_path: Any) -> None:
         Taped(lambda tape, turn=turn: tape.turn(tape.dense(x, tape.weight(w)), *turn))
         for turn in ((0, 1), (1, 0))
     ]
-    live = Walked(walk.walk(*sides, explain=False), Asked())
+    live = Walked(walk.walk(*sides, explain=False), ComparisonQuestion())
     folders = [tmp_path / name for name in ("one", "two")]
     for folder, side in zip(folders, sides, strict=True):
         probe.record(side, out=folder)

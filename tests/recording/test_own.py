@@ -5,7 +5,7 @@ import pytest
 
 import probe
 from probe.errors import InputError
-from probe.recorders.ndarray import Recorder, operation
+from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording import alone
 from probe.recording.difference import compare
 from probe.recording.recording import recorded
@@ -35,7 +35,7 @@ def planted(*wrong):
 )
 def test_a_second_difference_is_found_behind_the_first(wrong, expected):
     x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
-    left, right = recorded(Recorder(planted(), x)), recorded(Recorder(planted(*wrong), x))
+    left, right = recorded(ArrayRecorder(planted(), x)), recorded(ArrayRecorder(planted(*wrong), x))
     found = compare(left, right)
     assert found.first.name == f"step{wrong[0]}"
     asked, able = alone.find(found, left, right)
@@ -47,7 +47,7 @@ def test_a_second_difference_is_found_behind_the_first(wrong, expected):
 
 def test_as_a_source_it_has_the_differences_of_its_own_alone():
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
-    left, right = recorded(Recorder(planted(), x)), recorded(Recorder(planted(0, 3), x))
+    left, right = recorded(ArrayRecorder(planted(), x)), recorded(ArrayRecorder(planted(0, 3), x))
     found = compare(left, right)
     alone.find(found, left, right)
     last = found.operations[-1]

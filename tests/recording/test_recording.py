@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probe.recorders.ndarray import Recorder
+from probe.recorders.ndarray import ArrayRecorder
 from probe.recording import alone, difference, store
 from probe.recording.difference import compare, judge
 from probe.recording.recording import digest, recorded
@@ -26,7 +26,7 @@ def test_a_digest_is_of_the_bits_and_not_of_their_place(shape):
         assert digest(-0.0 * np.abs(array)) != digest(0.0 * np.abs(array))
 
 
-class Counted(Recorder):
+class Counted(ArrayRecorder):
     """Counts the watched runs."""
 
     runs = 0
@@ -53,7 +53,10 @@ def test_more_sources_cost_no_more_runs():
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     def told():
-        left, right = recorded(Recorder(planted(), X[:rows])), recorded(Recorder(planted(0, 3), X))
+        left, right = (
+            recorded(ArrayRecorder(planted(), X[:rows])),
+            recorded(ArrayRecorder(planted(0, 3), X)),
+        )
         found = compare(left, right)
         alone.find(found, left, right)
         return [one.to_json() for one in found.operations]
@@ -67,7 +70,7 @@ def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
 
 
 def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
-    left, right = recorded(Recorder(planted(), X[:1])), recorded(Recorder(planted(0), X))
+    left, right = recorded(ArrayRecorder(planted(), X[:1])), recorded(ArrayRecorder(planted(0), X))
     (one,) = (one for one in compare(left, right).operations if one.verdict == "source")
     pair = one.gives[0]
     rest = pair.selection._replace(right=pair.selection.right[:0], left=pair.selection.left[:0])

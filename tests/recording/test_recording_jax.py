@@ -19,7 +19,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 lax = jax.lax
 
-from probe.recorders.jax import Recorder  # noqa: E402
+from probe.recorders.jax import JaxRecorder  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -41,7 +41,7 @@ def of(*shape: int) -> Any:
 
 def watched(function: Callable[[], Any]) -> Run:
     """A function recorded, with the bits of the unrecorded one."""
-    recorder = Recorder(function)
+    recorder = JaxRecorder(function)
     live, plain = recorded(recorder), recorder.plain()
     assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in plain]
     return live
@@ -158,7 +158,7 @@ def test_a_recording_on_disk_says_what_a_loop_computes(tmp_path: Path) -> None:
     for rows in (1, 3):
         out = tmp_path / str(rows)
         folder.new(out)
-        live, notes = walk.watched(Recorder(lambda y=x[:rows]: function(y)), "the run")
+        live, notes = walk.watched(JaxRecorder(lambda y=x[:rows]: function(y)), "the run")
         folder.write(live, out, "", folder.MOST, notes)
         sides.append(folder.read(out))
     assert compare(*sides).outputs[0].compared == 5 * 4
@@ -436,7 +436,9 @@ def test_double_precision_is_a_format_with_numbers() -> None:
     rng = np.random.default_rng(8)
     with jax.enable_x64(True):
         x, w = (jax.numpy.asarray(rng.normal(size=shape)) for shape in ((7, 1001), (1001, 33)))
-        found = compare(recorded(Recorder(lambda: x[:1] @ w)), recorded(Recorder(lambda: x @ w)))
+        found = compare(
+            recorded(JaxRecorder(lambda: x[:1] @ w)), recorded(JaxRecorder(lambda: x @ w))
+        )
         (output,) = found.outputs
         plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())
     assert {value.dtype for value in found.left.values} == {"float64"}
@@ -449,10 +451,10 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
     def run() -> Any:
         return (jnp.tanh(state["x"])[state["index"]] * state["factor"]).reshape(-1)
 
-    kept = Recorder(run)
+    kept = JaxRecorder(run)
     recorded(kept)
     state |= {"index": jnp.asarray([3, 3]), "factor": -0.5, "x": of(4, 3)}
-    again, fresh = recorded(kept).recording, recorded(Recorder(run)).recording
+    again, fresh = recorded(kept).recording, recorded(JaxRecorder(run)).recording
     assert [one.digest for one in again.values] == [one.digest for one in fresh.values]
     for one, other in zip(again.operations, fresh.operations, strict=True):
         assert (one.name, one.op, one.reads, one.gives) == (
@@ -477,17 +479,19 @@ def test_numbers_inside_a_program_that_differ_are_arguments() -> None:
 def test_a_sum_of_products_inside_of_a_program_is_not_said_to_be_rounded_as_by_itself() -> None:
     """XLA may fuse both; the numbers are such that both ways have the same bits."""
     x = jnp.arange(8, dtype=jnp.float32)
-    apart = recorded(Recorder(lambda: x * x + x)).recording.operations
+    apart = recorded(JaxRecorder(lambda: x * x + x)).recording.operations
     assert [one.meaning.rounds for one in apart] == [1, 1]
-    inside = recorded(Recorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).recording.operations
+    inside = recorded(JaxRecorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).recording.operations
     found = {one.op: one.meaning.rounds for one in inside}
     assert found["mul"] == 1 and found["neg"] == 0 and found["add"] is None
-    other = recorded(Recorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))).recording.operations
+    other = recorded(
+        JaxRecorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))
+    ).recording.operations
     assert {one.op: one.meaning.rounds for one in other}["add"] == 1
 
 
 def test_a_complex_product_in_a_program_is_no_single_rounding() -> None:
     z = jnp.arange(8) + 1j * jnp.arange(8)
     for function in (lambda z: z * z[::-1], jax.jit(lambda z: z * z)):
-        last = recorded(Recorder(lambda f=function: f(z))).recording.operations[-1]
+        last = recorded(JaxRecorder(lambda f=function: f(z))).recording.operations[-1]
         assert last.meaning.rounds is None

@@ -54,17 +54,17 @@ def one(monkeypatch, op, shape, constants, out, words) -> bytes:
     """A model of one operator: its inputs are ``x`` and constants; ``x`` where a constant is
     None."""
     monkeypatch.setattr(litert_model, "OPTIONS", {**litert_model.OPTIONS, **MORE})
-    graph = litert_model.Graph("float32", shape)
+    graph = litert_model.LiteRTGraph("float32", shape)
     graph.flat = False
     graph.tensors[0] = graph.tensors[0]._replace(shape=list(shape))
     held = [graph.x if a is None else graph.constant(f"c{n}", a) for n, a in enumerate(constants)]
     y = graph.operator(op, held, out, **words)
-    return litert_model.Model(graph, y)({})["model"]
+    return litert_model.LiteRTModel(graph, y)({})["model"]
 
 
 def residual() -> bytes:
     """A convolution, a residual branch, a concatenation, a mean and a product."""
-    graph = litert_model.Graph("float32", (1, 9, 9, 3))
+    graph = litert_model.LiteRTGraph("float32", (1, 9, 9, 3))
     w1, b1 = graph.constant("w1", normal(16, 3, 3, 3)), graph.constant("b1", normal(16))
     w2, b2 = graph.constant("w2", normal(16, 3, 3, 16)), graph.constant("b2", normal(16))
     words = {"padding": "SAME", "strideW": 1, "strideH": 1}
@@ -74,12 +74,12 @@ def residual() -> bytes:
     c2 = graph.operator("CONV_2D", [r1, w2, b2], (1, 9, 9, 16), **words)
     s = graph.each("ADD", c2, r1)
     j = graph.operator("CONCATENATION", [s, r1], (1, 9, 9, 32), axis=3)
-    return litert_model.Model(graph, graph.each("TANH", j))({})["model"]
+    return litert_model.LiteRTModel(graph, graph.each("TANH", j))({})["model"]
 
 
 @pytest.mark.parametrize("switches", [{}, {"xnnpack": "0"}, {"threads": "2"}], ids=str)
 def test_the_recorded_run_gives_the_unrecorded_bits(switches):
-    recorder = litert.Recorder(residual(), {"x": normal(4, 9, 9, 3)}, switches)
+    recorder = litert.LiteRTRecorder(residual(), {"x": normal(4, 9, 9, 3)}, switches)
     for _ in range(2):
         (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
         assert ulp.equal(found, recorder.plain()[0], "float32")
@@ -88,14 +88,14 @@ def test_the_recorded_run_gives_the_unrecorded_bits(switches):
 
 def test_one_row_alone_must_agree_with_the_same_row_of_four():
     model, x = residual(), normal(4, 9, 9, 3)
-    sides = [recorded(litert.Recorder(model, {"x": one})) for one in (x[:1], x)]
+    sides = [recorded(litert.LiteRTRecorder(model, {"x": one})) for one in (x[:1], x)]
     found = difference.compare(*sides)
     assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
     assert found.outputs[0].compared == 9 * 9 * 32
 
 
 def test_every_operator_alone_gives_the_recorded_bits():
-    recorder = litert.Recorder(residual(), {"x": normal(2, 9, 9, 3)})
+    recorder = litert.LiteRTRecorder(residual(), {"x": normal(2, 9, 9, 3)})
     wrong, ran = [], []
 
     def visit(event):
@@ -176,12 +176,12 @@ def test_an_output_that_must_agree_does_when_one_input_changes(
     bits."""
     model = one(monkeypatch, op, shape, constants, out, words)
     x, every = normal(*shape), 0
-    first = recorded(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
+    first = recorded(litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack}))
     assert not first.recording.note
     for place in (0, x.size - 1):
         other = x.copy()
         other.reshape(-1)[place] += np.float32(1.5)
-        changed = recorded(litert.Recorder(model, {"x": other}, {"xnnpack": xnnpack}))
+        changed = recorded(litert.LiteRTRecorder(model, {"x": other}, {"xnnpack": xnnpack}))
         found = difference.compare(first, changed)
         (only,) = found.operations
         assert only.verdict == "equal", (op, place, only.verdict)
@@ -193,9 +193,9 @@ def test_an_output_that_must_agree_does_when_one_input_changes(
 def test_wrong_inputs_are_one_line():
     model = residual()
     with pytest.raises(InputError, match="x is missing"):
-        litert.Recorder(model, {"z": normal(1, 9, 9, 3)}).plain()
+        litert.LiteRTRecorder(model, {"z": normal(1, 9, 9, 3)}).plain()
     with pytest.raises(InputError, match="LiteRT refuses them"):
-        litert.Recorder(model, {"x": normal(1, 9, 9, 2)}).plain()
+        litert.LiteRTRecorder(model, {"x": normal(1, 9, 9, 2)}).plain()
 
 
 def test_a_file_says_its_inputs(tmp_path):
@@ -226,12 +226,12 @@ def test_lines_compute_what_every_operator_computed():
         if not ulp.equal(scope["y"], np.array(due.array()), due.dtype):
             wrong.append(event.op)
 
-    litert.Recorder(residual(), {"x": normal(2, 9, 9, 3)}).record(visit)
+    litert.LiteRTRecorder(residual(), {"x": normal(2, 9, 9, 3)}).record(visit)
     assert len(ran) == 5 and not wrong
 
 
 def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
-    recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
+    recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
     first = recorded(recorder).recording
     started = []
     plain = litert.interpreter
@@ -244,7 +244,7 @@ def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
 
 
 def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> None:
-    plain = litert.Operators.started
+    plain = litert.LiteRTOperators.started
 
     def spoiled(self, nodes, *rest):
         run = plain(self, nodes, *rest)
@@ -252,8 +252,8 @@ def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> N
             return run
         return lambda arrays: [one + np.spacing(one) for one in run(arrays)]
 
-    monkeypatch.setattr(litert.Operators, "started", spoiled)
-    recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
+    monkeypatch.setattr(litert.LiteRTOperators, "started", spoiled)
+    recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
     live = recorded(recorder)
     assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
     assert not recorder.note
@@ -261,8 +261,8 @@ def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> N
 
 
 def test_large_models_wait_on_disk(monkeypatch) -> None:
-    monkeypatch.setattr(litert.Operators, "KEPT", 0)
-    recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
+    monkeypatch.setattr(litert.LiteRTOperators, "KEPT", 0)
+    recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
     first, again = recorded(recorder).recording, recorded(recorder).recording
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
     assert {one.exists() for one in recorder.graph.files.values()} == {True}
@@ -270,8 +270,8 @@ def test_large_models_wait_on_disk(monkeypatch) -> None:
 
 
 def test_other_weights_are_given_to_an_operator_whose_model_waits_on_disk(monkeypatch) -> None:
-    monkeypatch.setattr(litert.Operators, "KEPT", 0)
-    recorder, seen = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)}), []
+    monkeypatch.setattr(litert.LiteRTOperators, "KEPT", 0)
+    recorder, seen = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)}), []
     recorder.record(lambda _: None)
     recorder.graph.apart()
 
@@ -309,7 +309,7 @@ def looped(batch: int) -> bytes:
 @pytest.mark.parametrize("xnnpack", ["0", "1"])
 def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
     model, x, seen = looped(4), normal(4, 6), []
-    recorder = litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack})
+    recorder = litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack})
     for _ in range(2):
         seen.clear()
         (found,) = [np.array(one.array()) for one in recorder.record(seen.append)]
@@ -319,7 +319,7 @@ def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
     assert turns == ["0", "1", "2"]
     assert {"IF", "WHILE", "EXP"} <= {one.op for one in seen}
     sides = [
-        litert.Recorder(model, {"x": one}, {"xnnpack": "0"})
+        litert.LiteRTRecorder(model, {"x": one}, {"xnnpack": "0"})
         for one in (x, changed(x, [2, 0, 3, 1]))
     ]
     assert all(known for _, _, known in shares(told(*sides, 1e-3)))
@@ -327,7 +327,7 @@ def test_of_a_loop_every_iteration_is_recorded(xnnpack: str) -> None:
 
 def test_a_loop_of_too_many_iterations_is_one_operation(monkeypatch) -> None:
     monkeypatch.setattr(graphs, "MOST_OPENED", 4)
-    recorder, seen = litert.Recorder(looped(4), {"x": normal(4, 6)}), []
+    recorder, seen = litert.LiteRTRecorder(looped(4), {"x": normal(4, 6)}), []
     recorder.record(seen.append)
     assert recorder.note.startswith("loops are one operation each")
     assert "WHILE" in [one.op for one in seen]

@@ -16,7 +16,7 @@ import pytest
 from probe import layout
 from probe.answers.first_difference import first_difference
 from probe.errors import InputError
-from probe.recorders.ndarray import Recorder, operation, scope
+from probe.recorders.ndarray import ArrayRecorder, operation, scope
 from probe.recording import source
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import recorded
@@ -229,8 +229,8 @@ def compared(
     padded = np.concatenate([x, np.full_like(x[:, :behind], 0.5)], 1)
     mask = np.arange(length + behind) < length
     return compare(
-        recorded(Recorder(left, x[:batch], mask[:length], **weights)),
-        recorded(Recorder(right, padded, mask, **weights)),
+        recorded(ArrayRecorder(left, x[:batch], mask[:length], **weights)),
+        recorded(ArrayRecorder(right, padded, mask, **weights)),
     )
 
 
@@ -325,7 +325,9 @@ def test_other_weights_are_never_called_a_difference(seed: int) -> None:
     def turned(x: np.ndarray, mask: np.ndarray, w: np.ndarray) -> np.ndarray:
         return plain(x, mask, operation("turn", Turns((1, 0)))(np.transpose)(w))
 
-    sides = [recorded(Recorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)]
+    sides = [
+        recorded(ArrayRecorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)
+    ]
     assert not compare(*sides).sources
     assert not compare(*sides).outputs[0].compared
 
@@ -337,7 +339,7 @@ def test_what_a_movement_moves_is_compared_where_it_went() -> None:
     def run(x: np.ndarray) -> np.ndarray:
         return relu(x * x.dtype.type(2))
 
-    found = compare(recorded(Recorder(run, x)), recorded(Recorder(run, x[::-1])))
+    found = compare(recorded(ArrayRecorder(run, x)), recorded(ArrayRecorder(run, x[::-1])))
     assert found.verdict == "equal"
     assert found.outputs[0].compared == x.size
 
@@ -352,7 +354,7 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
         y += 1
         return np.concatenate([y, np.pad(y, ((0, 0), (0, 1), (0, 0)))], 1).sum((1, 2))
 
-    recorder = Recorder(run, x, w=x[:, :6].T @ x)
+    recorder = ArrayRecorder(run, x, w=x[:, :6].T @ x)
     live, seen = recorded(recorder), 0
     for one in live.recording.operations:
         arrays = live.arrays({*one.reads, *one.gives})
@@ -380,7 +382,7 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
 
     made = operation("matmul", Contracts("mk,kn->mn"))(added)
     run = lambda x, w: made(x, w)  # noqa: E731
-    sides = [recorded(Recorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
+    sides = [recorded(ArrayRecorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
     first = compare(*sides).first
     assert first is not None and sides[1].recording.values[1].address == offset
     (one,) = sides[1].recording.operations

@@ -46,7 +46,7 @@ def model(nodes, inputs, outputs, constants=None, opset=18, opened=(0,)):
 
 
 def compared(content, ours, theirs, **words):
-    sides = [onnxruntime.Recorder(content, one, words) for one in (ours, theirs)]
+    sides = [onnxruntime.OnnxRecorder(content, one, words) for one in (ours, theirs)]
     return difference.compare(*map(recorded, sides)), sides
 
 
@@ -72,7 +72,7 @@ def residual():
 def test_the_recorded_run_gives_the_unrecorded_bits():
     content, x = residual()
     for level in onnxruntime.LEVELS:
-        recorder = onnxruntime.Recorder(content, {"x": x}, {"optimisation": level})
+        recorder = onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": level})
         for _ in range(2):  # node by node, then in pieces
             (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
             assert ulp.equal(found, recorder.plain()[0], "float32"), level
@@ -89,7 +89,7 @@ def test_one_row_alone_must_agree_with_the_same_row_of_four():
 
 def test_every_node_alone_gives_the_recorded_bits():
     content, x = residual()
-    recorder = onnxruntime.Recorder(content, {"x": x})
+    recorder = onnxruntime.OnnxRecorder(content, {"x": x})
     wrong, ran = [], []
 
     def visit(event):
@@ -110,7 +110,8 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]
     content = model(nodes, {"x": x}, ["y"], opened=())
     sides = [
-        recorded(onnxruntime.Recorder(content, {"x": layout.copied(x, at)})) for at in (0, offset)
+        recorded(onnxruntime.OnnxRecorder(content, {"x": layout.copied(x, at)}))
+        for at in (0, offset)
     ]
     assert [one.recording.values[0].address for one in sides] == [0, offset]
     found = difference.compare(*sides)
@@ -130,7 +131,7 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
 
 def test_the_lines_of_a_node_compute_its_bits():
     content, x = residual()
-    recorder = onnxruntime.Recorder(content, {"x": x}, {"threads": "1"})
+    recorder = onnxruntime.OnnxRecorder(content, {"x": x}, {"threads": "1"})
     ran = []
 
     def visit(event):
@@ -189,7 +190,7 @@ def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
     whole = {name: RNG.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
     whole |= {"b2": np.arange(32, dtype=np.float32), "k": np.full((1, 32, 1, 1), 2, np.float32)}
     x = RNG.integers(-4, 5, (2, 3, 9, 9)).astype(np.float32)
-    recorder = onnxruntime.Recorder(model(nodes, {"x": x}, ["y"], whole), {"x": x})
+    recorder = onnxruntime.OnnxRecorder(model(nodes, {"x": x}, ["y"], whole), {"x": x})
     blocked, wrong = [], []
 
     def visit(event):
@@ -198,7 +199,7 @@ def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
         arrays = {f"i{n}": np.array(one.array()) for n, one in enumerate(event.reads)}
         words = {k: v for k, v in event.attributes.items() if k in ("pads", "strides", "group")}
         alone = model([node("Conv", list(arrays), ["y"], **words)], arrays, ["y"])
-        (due,) = onnxruntime.Recorder(alone, arrays, {"optimisation": "none"}).plain()
+        (due,) = onnxruntime.OnnxRecorder(alone, arrays, {"optimisation": "none"}).plain()
         blocked.append(event.path)
         if not ulp.equal(np.ascontiguousarray(event.gives[0].array()), due, "float32"):
             wrong.append(event.path)
@@ -221,7 +222,7 @@ def test_what_is_labelled_alike_in_blocked_layouts_is_the_same_number():
     shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (16, 32, 1, 1)}
     x = normal(4, 3, 9, 9)
     content = model(nodes, {"x": x}, ["y"], {name: normal(*one) for name, one in shapes.items()})
-    sides = [onnxruntime.Recorder(content, {"x": one}) for one in (x, changed(x, [2, 0, 1, 3]))]
+    sides = [onnxruntime.OnnxRecorder(content, {"x": one}) for one in (x, changed(x, [2, 0, 1, 3]))]
     assert all(known for _, _, known in shares(told(*sides, 1e-3)))
 
 
@@ -258,7 +259,7 @@ def counted(most, x, cond="Identity", name="loop"):
 @pytest.mark.parametrize("cond", ["Identity", "Less"])
 def test_of_a_loop_every_iteration_is_recorded(cond):
     x, seen = np.ones(3, np.float32), []
-    recorder = onnxruntime.Recorder(counted(9, x, cond), {"x": x}, {"optimisation": "none"})
+    recorder = onnxruntime.OnnxRecorder(counted(9, x, cond), {"x": x}, {"optimisation": "none"})
     for _ in range(2):
         seen.clear()
         found = [np.array(one.array()) for one in recorder.record(seen.append)]
@@ -275,7 +276,7 @@ def test_a_loop_of_no_iteration_and_one_of_too_many_are_one_operation(monkeypatc
     x = normal(3)
     for most, note in ((0, ""), (9, "loops are one operation each: their iterations")):
         monkeypatch.setattr(graphs, "MOST_OPENED", 30)
-        recorder, seen = onnxruntime.Recorder(counted(most, x), {"x": x}), []
+        recorder, seen = onnxruntime.OnnxRecorder(counted(most, x), {"x": x}), []
         recorder.record(seen.append)
         assert recorder.note.startswith(note) and bool(note) == bool(recorder.note)
         assert [(one.op, one.reads[0].name) for one in seen] == [("Loop", "n")]
@@ -339,7 +340,7 @@ def test_iterations_alone_give_the_recorded_bits_and_have_lines_that_do():
         wrong.extend(event.path for one in both if np.asarray(one).tobytes() != due.tobytes())
         ran.append(event.op)
 
-    onnxruntime.Recorder(recurrent(x, h), {"x": x, "h": h}).record(visit)
+    onnxruntime.OnnxRecorder(recurrent(x, h), {"x": x, "h": h}).record(visit)
     assert {"Gather", "MatMul", "Tanh", "Scan"} <= set(ran) and not wrong
 
 
@@ -353,7 +354,7 @@ def test_of_an_if_the_branch_that_runs_is_recorded():
     content = model(nodes, {"c": np.array([True]), "x": x}, ["out"])
     for condition, name in ((True, "twice"), (False, "same")):
         seen = []
-        recorder = onnxruntime.Recorder(content, {"c": np.array([condition]), "x": x})
+        recorder = onnxruntime.OnnxRecorder(content, {"c": np.array([condition]), "x": x})
         recorder.record(lambda event, seen=seen: seen.append(event.path))
         assert not recorder.note
         assert seen == [name]
@@ -373,7 +374,7 @@ def test_a_branch_keeps_its_names_apart():
     assert list(constants) == ["out/two"]
 
 
-class Planted(onnxruntime.Recorder):
+class Planted(onnxruntime.OnnxRecorder):
     """A recorder of a run in which one node gave the next number everywhere."""
 
     def record(self, visit):
@@ -396,7 +397,7 @@ def test_a_planted_difference_is_found_where_it_is():
     ]
     x = normal(2, 6)
     content = model(nodes, {"x": x}, ["y"])
-    sides = [kind(content, {"x": x}) for kind in (onnxruntime.Recorder, Planted)]
+    sides = [kind(content, {"x": x}) for kind in (onnxruntime.OnnxRecorder, Planted)]
     found = difference.compare(*map(recorded, sides))
     assert [one.verdict for one in found.operations] == ["equal", "source", "healed"]
     assert found.first is not None
@@ -522,12 +523,12 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
     }
     content = model([node], given, outs, constants, opset)
     every, plain = 0, {"optimisation": "none", "threads": "1"}
-    first = recorded(onnxruntime.Recorder(content, given, plain))
+    first = recorded(onnxruntime.OnnxRecorder(content, given, plain))
     for name, array in given.items():
         for place in {0, array.size - 1}:
             other = array.copy()
             other.reshape(-1)[place] += np.float32(1.5)
-            changed = onnxruntime.Recorder(content, {**given, name: other}, plain)
+            changed = onnxruntime.OnnxRecorder(content, {**given, name: other}, plain)
             found = difference.compare(first, recorded(changed))
             for one in found.operations:  # several, where ONNX Runtime spells the operator out
                 fine = one.verdict == "equal" or not one.compared
@@ -539,7 +540,7 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
 
 def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     content, x = residual()
-    recorder, seen = onnxruntime.Recorder(content, {"x": x}), []
+    recorder, seen = onnxruntime.OnnxRecorder(content, {"x": x}), []
     own = recorder.plain
     monkeypatch.setattr(recorder, "plain", lambda: [np.nextafter(own()[0], np.float32(9))])
     recorder.record(seen.append)
@@ -561,7 +562,7 @@ def test_nodes_that_can_not_run_together_run_alone(monkeypatch):
         return plain(self, nodes, *rest)
 
     monkeypatch.setattr(onnxruntime.Optimised, "started", refuses)
-    recorder = onnxruntime.Recorder(content, {"x": x})
+    recorder = onnxruntime.OnnxRecorder(content, {"x": x})
     with pytest.raises(Again):
         recorder.record(lambda _: None)
     (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
@@ -585,7 +586,7 @@ def test_indices_that_numbers_decide_are_not_guessed():
     ]
     x = normal(2, 3)
     content = model(nodes, {"x": x}, ["y"], {"t": normal(3, 4)})
-    recorder, seen = onnxruntime.Recorder(content, {"x": x}), {}
+    recorder, seen = onnxruntime.OnnxRecorder(content, {"x": x}), {}
     recorder.record(lambda event: seen.update({event.path: event.meaning}))
     assert isinstance(seen["pick"], meaning.Unknown)
 
@@ -604,11 +605,11 @@ def test_shapes_are_read_without_the_numbers():
 def test_wrong_inputs_are_one_line():
     content, x = residual()
     with pytest.raises(InputError, match="x is missing"):
-        onnxruntime.Recorder(content, {"z": x}).plain()
+        onnxruntime.OnnxRecorder(content, {"z": x}).plain()
     with pytest.raises(InputError, match="ONNX Runtime refuses them"):
-        onnxruntime.Recorder(content, {"x": x[:, :2]}).plain()
+        onnxruntime.OnnxRecorder(content, {"x": x[:, :2]}).plain()
     with pytest.raises(InputError, match="use one of"):
-        onnxruntime.Recorder(content, {"x": x}, {"optimisation": "most"})
+        onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": "most"})
 
 
 def test_a_file_says_its_inputs(tmp_path):

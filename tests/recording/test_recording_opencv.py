@@ -18,7 +18,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.recorders.opencv import Recorder, declared, of_net, opened, parsed  # noqa: E402
+from probe.recorders.opencv import OpenCVRecorder, declared, of_net, opened, parsed  # noqa: E402
 from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
 
 SIZE = 12
@@ -32,7 +32,7 @@ def model() -> tuple[str, bytes]:
         array = (random.normal(size=shape) * 0.3).astype(np.float32)
         return lambda _: array
 
-    made = caffe.Model((1, SIZE, SIZE, 3))
+    made = caffe.CaffeModel((1, SIZE, SIZE, 3))
     plane = (1, 8, SIZE, SIZE)
     three = "convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: true }"
     one = "convolution_param { num_output: 8 kernel_size: 1 bias_term: false }"
@@ -66,7 +66,7 @@ IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.floa
 def live(count: int, winograd: bool = True) -> Run:
     """The model on the first images, with the bits of an unrecorded run."""
     switches = {} if winograd else {"winograd": "0"}
-    recorder = Recorder(MODEL, {"x": IMAGES[:count]}, switches)
+    recorder = OpenCVRecorder(MODEL, {"x": IMAGES[:count]}, switches)
     found, plain = recorded(recorder), recorder.plain()
     assert [one.tobytes() for one in found.outputs] == [one.tobytes() for one in plain]
     return found
@@ -104,16 +104,16 @@ def test_a_batch_is_compared_image_by_image(count: int) -> None:
 
 def test_values_that_were_never_written_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer's result that its layer alone doesn't give belongs to the layer behind it."""
-    plain = Recorder._outputs
+    plain = OpenCVRecorder._outputs
 
-    def faulty(self: Recorder, values: Any, net: Any = None) -> list[np.ndarray]:
+    def faulty(self: OpenCVRecorder, values: Any, net: Any = None) -> list[np.ndarray]:
         found = plain(self, values, net)
         return [
             one + 1 if name.startswith("lrn") else one
             for name, one in zip(values, found, strict=True)
         ]
 
-    monkeypatch.setattr(Recorder, "_outputs", faulty)
+    monkeypatch.setattr(OpenCVRecorder, "_outputs", faulty)
     run = live(1)
     assert any("LRN+Pooling" in one.op for one in run.recording.operations)
     assert "lrn" in run.recording.note

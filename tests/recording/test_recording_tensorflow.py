@@ -11,7 +11,7 @@ from tensorflow.python.eager import context  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 from probe.errors import InputError  # noqa: E402
-from probe.recorders.tensorflow import Recorder, opened  # noqa: E402
+from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402
 from probe.recording.difference import compare  # noqa: E402
 from probe.recording.recording import digest, recorded  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
@@ -44,7 +44,7 @@ def seen(function):
         bits = [[digest(one.array()) for one in some] for some in (event.reads, event.gives)]
         found.append((event, *bits))
 
-    recorder = Recorder(function)
+    recorder = TensorFlowRecorder(function)
     outputs = recorder.record(visit)
     return found, outputs, recorder
 
@@ -133,14 +133,17 @@ def test_again_and_lines_give_the_bits_of_the_run(graph):
         made = space["y"] if isinstance(space["y"], list | tuple) else [space["y"]]
         assert [digest(one.numpy()) for one in made] == list(map(digest, given)), event.op
 
-    Recorder((lambda: traced(x)) if graph else (lambda: network(x))).record(visit)
+    TensorFlowRecorder((lambda: traced(x)) if graph else (lambda: network(x))).record(visit)
     assert len(found) > 6, found
 
 
 def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_operations():
     x = normal(3, 9, 9, 4)
     traced = tf.function(network)
-    eager, graph = recorded(Recorder(lambda: network(x))), recorded(Recorder(lambda: traced(x)))
+    eager, graph = (
+        recorded(TensorFlowRecorder(lambda: network(x))),
+        recorded(TensorFlowRecorder(lambda: traced(x))),
+    )
     assert graph.recording.target.endswith("mode=graph")
     assert {"Softmax", "Mean"} <= {one.op for one in graph.recording.operations}
     found = compare(eager, graph)
@@ -151,7 +154,7 @@ def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_oper
 def test_a_compiled_function_is_one_operation_whose_rows_must_agree():
     compiled = tf.function(network, jit_compile=True)
     x = normal(4, 9, 9, 4)
-    one, all_ = (recorded(Recorder(lambda n=n: compiled(x[:n]))) for n in (1, 4))
+    one, all_ = (recorded(TensorFlowRecorder(lambda n=n: compiled(x[:n]))) for n in (1, 4))
     for live in (one, all_):
         operation = live.recording.operations[-1]
         assert operation.op.startswith("function "), operation
@@ -169,7 +172,7 @@ def test_a_function_that_changes_a_state_runs_once_and_is_one_operation():
         return x * 2.0
 
     x = normal(3)
-    recorder = Recorder(lambda: step(x))
+    recorder = TensorFlowRecorder(lambda: step(x))
     recorder.record(lambda event: None)  # a plain run, and a watched one
     assert count.numpy() == 2.0
     assert "state" in recorder.note
@@ -188,7 +191,7 @@ def test_a_loop_is_written_out_step_by_step():
         return given.stack()
 
     x = normal(5, 2, 4)
-    live = recorded(Recorder(lambda: scan(x)))
+    live = recorded(TensorFlowRecorder(lambda: scan(x)))
     ops = [one.op for one in live.recording.operations]
     assert (ops.count("MatMul"), ops.count("Tanh"), ops.count("TensorListStack")) == (5, 5, 1)
     assert not live.recording.note
@@ -198,9 +201,11 @@ def test_a_loop_is_written_out_step_by_step():
 
 def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said():
     x = normal(3, 4)
-    live = recorded(Recorder(lambda: np.asarray(tf.nn.relu(x))))
+    live = recorded(TensorFlowRecorder(lambda: np.asarray(tf.nn.relu(x))))
     assert live.recording.values[live.recording.outputs[0]].given >= 0
-    assert "outside" in recorded(Recorder(lambda: tf.nn.relu(x).numpy() + 1)).recording.note
+    assert (
+        "outside" in recorded(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).recording.note
+    )
 
 
 def moved(a):
@@ -268,7 +273,7 @@ def watched(function, bits):
         given = tf.constant(bits)
         return function(given, lambda *s: tf.constant(state.integers(1, 9, s).astype(np.float32)))
 
-    return recorded(Recorder(call))
+    return recorded(TensorFlowRecorder(call))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -298,7 +303,9 @@ def test_a_mask_keeps_padding_out_of_a_softmax():
 
     short = tf.constant([[3, 1, 4, 1, 5]])
     long = tf.pad(short, [[0, 0], [0, 3]])
-    found = compare(*(recorded(Recorder(lambda i=i: attention(i))) for i in (short, long)))
+    found = compare(
+        *(recorded(TensorFlowRecorder(lambda i=i: attention(i))) for i in (short, long))
+    )
     (pair,) = found.outputs
     assert (pair.compared, pair.known) == (40, True)
 
@@ -366,7 +373,9 @@ def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknow
     keras.utils.set_random_seed(0)
     model = keras.applications.MobileNetV2(weights=None)
     x = normal(8, 224, 224, 3)
-    one, all_ = (recorded(Recorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8))
+    one, all_ = (
+        recorded(TensorFlowRecorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8)
+    )
     found = compare(one, all_)
     assert not any(isinstance(op.meaning, Unknown) for op in all_.recording.operations)
     assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
@@ -376,7 +385,7 @@ def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_sam
     factor = tf.Variable(2.0)
     x = normal(2, 9, 9, 4)
     function = tf.function(lambda x: [one * factor for one in network(x)])
-    kept = Recorder(lambda: function(x))
+    kept = TensorFlowRecorder(lambda: function(x))
     recorded(kept)
     factor.assign(-3.0)
     ctx, ran = context.context(), []
@@ -389,7 +398,7 @@ def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_sam
         ctx.call_function = plain
     assert not ran
     assert inside is not plain  # the recording put back what it found
-    fresh = recorded(Recorder(lambda: function(x)))
+    fresh = recorded(TensorFlowRecorder(lambda: function(x)))
     assert [one.tobytes() for one in again.outputs] == [one.tobytes() for one in fresh.outputs]
     for one, other in zip(again.recording.values, fresh.recording.values, strict=True):
         assert (one.shape, one.digest, one.role) == (other.shape, other.digest, other.role)
@@ -400,7 +409,7 @@ def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_sam
 
 
 def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
-    kept = Recorder(lambda: network(normal(2, 9, 9, 4)))
+    kept = TensorFlowRecorder(lambda: network(normal(2, 9, 9, 4)))
     recorded(kept)
     assert kept.known.told
     gc.collect()
@@ -416,7 +425,7 @@ def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch(
     cell = keras.layers.LSTM(4)
     x = normal(3, 3, 5)
     cell(x)
-    sides = [recorded(Recorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
+    sides = [recorded(TensorFlowRecorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
     found = compare(*sides)
     assert not [one.op for one in found.operations if one.verdict == "unknown"]
     assert found.outputs[0].compared == 4
@@ -431,10 +440,10 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
     layers = [keras.layers.LayerNormalization(epsilon=one) for one in (1e-3, 1e-5)]
     for one in layers:
         one(x)
-    sides = [recorded(Recorder(lambda one=one: one(x))) for one in layers]
+    sides = [recorded(TensorFlowRecorder(lambda one=one: one(x))) for one in layers]
     (first,) = compare(*sides).sources
     assert first.arguments == "operand 2 0.001 against 1e-05"
     (first,) = compare(
-        *(recorded(Recorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
+        *(recorded(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
     ).sources
     assert first.arguments == "alpha 0.1 against 0.2"

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import probe  # noqa: E402
 from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
-from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
+from probe.recorders.torch import TorchRecorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Operation  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
@@ -79,7 +79,7 @@ def _events(
         def done(self, event: Operation, reads: Any, gives: Any) -> None:
             found.append((event, [arrays[n] for n in reads], [arrays[n] for n in gives]))
 
-    Recorder(function).record(Noted())
+    TorchRecorder(function).record(Noted())
     return found
 
 
@@ -92,8 +92,8 @@ def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str
     make, x = MODELS[name]
     torch.manual_seed(1)
     model = make().eval()
-    live = recorded(Recorder(lambda: model(x)))
-    assert _bits(live.outputs) == _bits(Recorder(lambda: model(x)).plain())
+    live = recorded(TorchRecorder(lambda: model(x)))
+    assert _bits(live.outputs) == _bits(TorchRecorder(lambda: model(x)).plain())
     assert not [o.op for o in live.recording.operations if isinstance(o.meaning, Unknown)]
     for event, reads, gives in _events(lambda: model(x)):
         assert event.again is not None, event.op
@@ -121,7 +121,7 @@ def test_lines_compute_what_the_operation_computed(name: str) -> None:
 
 def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
     model = nn.Sequential(Block(), Block()).eval()
-    recording = recorded(Recorder(lambda: model(X))).recording
+    recording = recorded(TorchRecorder(lambda: model(X))).recording
     convolution = next(o for o in recording.operations if o.op == "aten.convolution")
     assert convolution.path == "0.conv"
     names = {v.name for v in recording.values if v.role == WEIGHT}
@@ -137,8 +137,8 @@ def test_a_change_through_a_view_makes_new_values() -> None:
         base[:, 2:].copy_(Y[0, :3, :2])
         return base * 1, row * 1, base.T[1] * 1
 
-    live = recorded(Recorder(run))
-    assert _bits(live.outputs) == _bits(Recorder(run).plain())
+    live = recorded(TorchRecorder(run))
+    assert _bits(live.outputs) == _bits(TorchRecorder(run).plain())
     renewed = [o for o in live.recording.operations if o.op == "changed through a view"]
     assert renewed
     for event, reads, gives in _events(run):
@@ -171,7 +171,7 @@ def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
             died.append(reference() is None)
         return total
 
-    live = recorded(Recorder(run))
+    live = recorded(TorchRecorder(run))
     assert all(died)
     assert len(live.recording.operations) == 1 + 20 * 4
     assert live.recording.operations[-1].reads[0] == live.recording.operations[-5].gives[0]
@@ -188,7 +188,7 @@ class Answer:
 def test_outputs_of_any_kind_are_found() -> None:
     found = tensors({"a": Answer(X, (Y, X[0])), "b": [Y[0], 3, None]})
     assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
-    live = recorded(Recorder(lambda: Answer(X + 1, (Y * 2,))))
+    live = recorded(TorchRecorder(lambda: Answer(X + 1, (Y * 2,))))
     assert len(live.outputs) == 2
     one, other = {"a": X, "b": X.exp()}, {"b": X.exp(), "a": X}
     assert probe.first_difference(lambda: one, lambda: other).verdict == "equal"
@@ -198,7 +198,7 @@ def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
     def run() -> torch.Tensor:
         return (Y.to(torch.float8_e4m3fn).to(torch.float32) * 2).to(torch.float8_e5m2)
 
-    live = recorded(Recorder(run))
+    live = recorded(TorchRecorder(run))
     kinds = [live.recording.values[one.gives[0]].dtype for one in live.recording.operations]
     assert kinds == ["uint8", "float32", "float32", "uint8"]
     assert np.array_equal(live.outputs[0], run().view(torch.uint8).numpy())
@@ -265,7 +265,7 @@ def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> No
 
 def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
     z = torch.complex(X, X.flip(0))
-    every = recorded(Recorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
+    every = recorded(TorchRecorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
     found = [settled(one.meaning) for one in every if "mul" in one.op or "a" in one.op[5:7]]
     assert found == [False, True, False, True], [one.op for one in every]
 
@@ -281,12 +281,12 @@ def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> N
         model.set_weight_bias(
             torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
         )
-        return recorded(Recorder(lambda: model(Y))).recording.operations[0].attributes
+        return recorded(TorchRecorder(lambda: model(Y))).recording.operations[0].attributes
 
     assert told(1) == told(1) != told(2)
     with pytest.raises(InputError, match="it has a shape and no numbers"):
         probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
-    found = recorded(Recorder(lambda: Y.to("meta").size(0) * Y)).recording
+    found = recorded(TorchRecorder(lambda: Y.to("meta").size(0) * Y)).recording
     assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
 
 
@@ -300,7 +300,7 @@ def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
 
 
 def test_what_nothing_was_written_into_is_no_value() -> None:
-    recording = recorded(Recorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
+    recording = recorded(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
     assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
     assert not recording.operations[0].reads
 
@@ -425,7 +425,7 @@ def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_
         return x
 
     compiled = torch.compile(loop)
-    live = recorded(Recorder(lambda: compiled(Y)))
+    live = recorded(TorchRecorder(lambda: compiled(Y)))
     assert [one.op for one in live.recording.operations] == ["aten.sin", "aten.sin"]
     assert np.array_equal(live.outputs[0], Y.sin().sin().numpy())
 
@@ -436,10 +436,10 @@ def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
     compiled = torch.compile(model)
     try:
-        plain = Recorder(lambda: compiled(Y)).plain()
+        plain = TorchRecorder(lambda: compiled(Y)).plain()
     except Exception as error:  # no C++ compiler here
         pytest.skip(f"torch.compile doesn't work here: {str(error)[:80]}")
-    recorder = Recorder(lambda: compiled(Y) + 1)
+    recorder = TorchRecorder(lambda: compiled(Y) + 1)
     live = recorded(recorder)
     assert [o.op for o in live.recording.operations] == ["compiled", "aten.add.Tensor"]
     assert _bits(live.outputs) == _bits([plain[0] + np.float32(1)])
@@ -455,7 +455,7 @@ def test_an_operation_alone_runs_on_the_threads_that_it_was_recorded_with(monkey
 
     x = torch.randn(5)
     try:
-        recorder = Recorder(function)
+        recorder = TorchRecorder(function)
         recorder.record(events.append)
         assert recorder.target == "torch,threads=1"
         torch.set_num_threads(2)
@@ -556,13 +556,13 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         y = layer(x).t()[index] * numbers[0]
         return y.transpose(0, 1).reshape(-1).expand(2, -1)
 
-    kept = Recorder(run)
+    kept = TorchRecorder(run)
     recorded(kept)
     with torch.no_grad():
         layer.weight.mul_(3)
     index.copy_(torch.tensor([5, 1, 1]))
     numbers[0] = -0.5
-    again, fresh = recorded(kept), recorded(Recorder(run))
+    again, fresh = recorded(kept), recorded(TorchRecorder(run))
     assert _said(again.recording) == _said(fresh.recording)
     for one, other in zip(*labels_of(again, fresh), strict=True):
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
@@ -570,7 +570,7 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
 
 def test_a_view_has_the_digest_of_its_own_bits() -> None:
     x = torch.randn(5, 6)
-    kept = Recorder(lambda: (x.t()[1:].t().unsqueeze(0) + 1).transpose(1, 2))
+    kept = TorchRecorder(lambda: (x.t()[1:].t().unsqueeze(0) + 1).transpose(1, 2))
     for _ in range(3):
         seen = list[str]()
         kept.record(lambda event, into=seen: into.extend(digest(g.array()) for g in event.gives))
@@ -636,9 +636,9 @@ def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def test_the_threads_are_those_that_operations_ran_on() -> None:
-    sides = [recorded(Recorder(on(n, lambda: X.sin()))) for n in (1, 3)]
+    sides = [recorded(TorchRecorder(on(n, lambda: X.sin()))) for n in (1, 3)]
     assert [one.recording.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
-    mixed = recorded(Recorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
+    mixed = recorded(TorchRecorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
     assert mixed.recording.target == "torch,threads=3"
     lines = [mixed.recording.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
     assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
@@ -750,7 +750,7 @@ def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
     layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
     other = x.flip(1)  # lies as x does
     with torch.no_grad():
-        sides = [recorded(Recorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
+        sides = [recorded(TorchRecorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
     kinds = [[one.op for one in side.recording.operations] for side in sides]
     assert any("native_multi_head" in op for op in kinds[0])
     found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])

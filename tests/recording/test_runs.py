@@ -10,7 +10,7 @@ import pytest
 
 import probe
 from probe.recording.recording import recorded
-from probe.recording.store import Kept, digest
+from probe.recording.store import ProcessStore, digest
 
 X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
@@ -74,17 +74,17 @@ def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: A
     path = tmp_path / "model.onnx"
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
-    from probe.recorders.onnxruntime import Recorder
+    from probe.recorders.onnxruntime import OnnxRecorder
 
     runs: dict[int, int] = {}
     for name in ("plain", "record"):
-        whole = getattr(Recorder, name)
+        whole = getattr(OnnxRecorder, name)
 
         def counted(self: Any, *given: Any, whole: Any = whole) -> Any:
             runs[id(self)] = runs.get(id(self), 0) + 1
             return whole(self, *given)
 
-        monkeypatch.setattr(Recorder, name, counted)
+        monkeypatch.setattr(OnnxRecorder, name, counted)
     probe.network(path, vary="batch", at=1, against=64, inputs={"x": X})
     assert len(runs) == 2 and max(runs.values()) <= MOST, runs
 
@@ -92,12 +92,12 @@ def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: A
 def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> None:
     from probe.recording import store
 
-    one, other = Kept(), Kept()
+    one, other = ProcessStore(), ProcessStore()
     name = one.put(X)
     assert other.put(np.asfortranarray(X)) == name and one.bits(name) is other.bits(name)
     monkeypatch.setattr(store, "room", lambda: 0)
     monkeypatch.setattr(store, "SURE", 0)
-    far = Kept()
+    far = ProcessStore()
     turned = np.asfortranarray(W)
     found = far.bits(far.put(turned))
     assert found is not None and found.view(np.float32).tobytes() == W.tobytes()
@@ -116,7 +116,7 @@ def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
     monkeypatch.setattr(store, "SURE", 0)
     monkeypatch.setattr(store, "room", lambda: 0)
     monkeypatch.setattr(store, "_segment", full)
-    fresh = Kept()
+    fresh = ProcessStore()
     other = X + np.float32(1)
     found = fresh.bits(fresh.put(other))
     assert found is not None and found.tobytes() == other.tobytes()

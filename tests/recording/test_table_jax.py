@@ -22,7 +22,7 @@ from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 from jax.extend.random import threefry2x32_p  # noqa: E402
 from jax.sharding import AxisType, NamedSharding, PartitionSpec  # noqa: E402
 
-from probe.recorders.jax import Recorder  # noqa: E402
+from probe.recorders.jax import JaxRecorder  # noqa: E402
 from probe.recorders.jax_table import TABLE  # noqa: E402
 
 pytestmark = pytest.mark.slow  # each primitive is compiled on its own
@@ -262,7 +262,9 @@ def given(rows: list[int] | None = None) -> Given:
 def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -> None:
     program = GROUPS[name]
     ours, theirs = given(), given(rows)
-    found = shares(told(Recorder(lambda: program(ours)), Recorder(lambda: program(theirs)), NEAR))
+    found = shares(
+        told(JaxRecorder(lambda: program(ours)), JaxRecorder(lambda: program(theirs)), NEAR)
+    )
     best: dict[str, float] = {}
     for op, share, known in found:
         assert known, (op.op, op.attributes, op.meaning)
@@ -275,6 +277,8 @@ def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -
 def test_every_row_of_the_table_is_reached() -> None:
     met: set[str] = set()
     for program in GROUPS.values():
-        Recorder(lambda program=program: program(given())).record(lambda event: met.add(event.op))
+        JaxRecorder(lambda program=program: program(given())).record(
+            lambda event: met.add(event.op)
+        )
     missing = {*TABLE} - met - ELSEWHERE["jax"][0]
     assert not missing, missing

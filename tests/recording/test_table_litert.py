@@ -283,7 +283,7 @@ def built(operators: list[Operator]) -> tuple[bytes, list[str]]:
     return bytes(builder.Output()), [*inputs]
 
 
-def recorder(operators: list[Operator], rows: list[int] | None = None) -> litert.Recorder:
+def recorder(operators: list[Operator], rows: list[int] | None = None) -> litert.LiteRTRecorder:
     """A recorder of a model of these; with ``rows`` the batch is in this order, and one element of
     the first is another number."""
     content, names = built(operators)
@@ -295,7 +295,7 @@ def recorder(operators: list[Operator], rows: list[int] | None = None) -> litert
             place = np.unravel_index(array[0].size // 2, array[0].shape)
             array[0][place] = ~array[0][place] if array.dtype == bool else array[0][place] + 1
         given[name] = array
-    return litert.Recorder(content, given, {"xnnpack": "0", "threads": "1"})
+    return litert.LiteRTRecorder(content, given, {"xnnpack": "0", "threads": "1"})
 
 
 @cache
@@ -335,7 +335,7 @@ def test_every_row_of_the_table_is_reached() -> None:
 def test_an_lstm_has_the_fingerprint_of_pytorch_s() -> None:
     """LiteRT keeps an array a gate, in the order in which PyTorch has their rows."""
     torch = pytest.importorskip("torch")
-    from probe.recorders.torch import Recorder
+    from probe.recorders.torch import TorchRecorder
 
     (one,) = (one for one in OPERATORS if one.op == "UNIDIRECTIONAL_SEQUENCE_LSTM")
     given, *arrays = one.reads
@@ -347,4 +347,4 @@ def test_an_lstm_has_the_fingerprint_of_pytorch_s() -> None:
     def lstm() -> torch.Tensor:
         return torch.lstm(x, first, weights, True, 1, 0.0, False, False, True)[0]
 
-    assert agreed(told(Recorder(lstm), recorder([one]), NEAR)) == 1
+    assert agreed(told(TorchRecorder(lstm), recorder([one]), NEAR)) == 1

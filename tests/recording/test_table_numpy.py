@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recorders.ndarray import REDUCTIONS, TABLE, UFUNCS, Recorder
+from probe.recorders.ndarray import REDUCTIONS, TABLE, UFUNCS, ArrayRecorder
 from tests.recording.truth import shares, told
 
 RNG = np.random.default_rng(31)
@@ -105,7 +105,7 @@ def test_what_is_labelled_alike_is_the_same_number(name: str) -> None:
                 if batch:
                     other.reshape(-1)[other[0].size // 2] += 0.25
                 theirs.append(other)
-            sides = told(Recorder(function, *arrays), Recorder(function, *theirs))
+            sides = told(ArrayRecorder(function, *arrays), ArrayRecorder(function, *theirs))
             met = [(share, known) for op, share, known in shares(sides) if op.op == name]
             assert met and all(known for _, known in met), [op.meaning for op, *_ in shares(sides)]
             assert max(share for share, _ in met) > 0

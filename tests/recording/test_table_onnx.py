@@ -371,11 +371,11 @@ def changed(name: str, rows: list[int]) -> np.ndarray:
 PLAIN = {"optimisation": "none", "threads": "1"}
 
 
-def recorder(nodes: list[Node], rows: list[int] | None = None) -> onnxruntime.Recorder:
+def recorder(nodes: list[Node], rows: list[int] | None = None) -> onnxruntime.OnnxRecorder:
     """A recorder of a model of these; ``rows``: its inputs are ``changed``."""
     content, used = built(nodes)
     given = {name: INPUTS[name][0] if rows is None else changed(name, rows) for name in used}
-    return onnxruntime.Recorder(content, given, PLAIN)
+    return onnxruntime.OnnxRecorder(content, given, PLAIN)
 
 
 @cache

@@ -15,7 +15,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromONNX"):
     pytest.skip("this OpenCV reads no ONNX models", allow_module_level=True)
 
-from probe.recorders.opencv import Layer, Opened, Recorder, built  # noqa: E402
+from probe.recorders.opencv import OpenCVLayer, OpenCVRecorder, OpenedNet, built  # noqa: E402
 from probe.recorders.opencv import model as layers_as  # noqa: E402
 from probe.recorders.opencv_table import ELTWISE, FUNCTIONS, TABLE  # noqa: E402
 from probe.recording.contract import Input  # noqa: E402
@@ -152,7 +152,7 @@ def model(one: Sample, given: dict[str, np.ndarray]) -> bytes:
     return bytes(onnx.shape_inference.infer_shapes(made).SerializeToString())
 
 
-def recorder(one: Sample, rows: list[int] | None = None) -> Recorder:
+def recorder(one: Sample, rows: list[int] | None = None) -> OpenCVRecorder:
     """A net of this layer; with ``rows`` the batch is in this order, and an element is another."""
     given = {}
     for number, array in enumerate(one.reads):
@@ -163,12 +163,12 @@ def recorder(one: Sample, rows: list[int] | None = None) -> Recorder:
     inputs = tuple(Input(name, array.shape, "float32") for name, array in given.items())
     if one.onnx:
         content = np.frombuffer(model(one, given), np.uint8)
-        return Opened(lambda: cv2.dnn.readNetFromONNX(content), inputs, {}).recorder(given)
+        return OpenedNet(lambda: cv2.dnn.readNetFromONNX(content), inputs, {}).recorder(given)
     names, gives = tuple(given), tuple(f"y{n}" for n in range(one.gives))
-    layer = Layer("layer", one.kind, names, gives, (*range(one.gives),), one.words, one.blobs)
+    layer = OpenCVLayer("layer", one.kind, names, gives, (*range(one.gives),), one.words, one.blobs)
     fed = {name: (array.shape, "float32") for name, array in given.items()}
     made = layers_as([layer], fed, gives, one.blobs)
-    return Opened(lambda: built(made, {}), inputs, {}).recorder(given)
+    return OpenedNet(lambda: built(made, {}), inputs, {}).recorder(given)
 
 
 def able(one: Sample) -> bool:

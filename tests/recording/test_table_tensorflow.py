@@ -18,7 +18,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from tensorflow.python.eager import context, execute  # noqa: E402
 
-from probe.recorders.tensorflow import Recorder  # noqa: E402
+from probe.recorders.tensorflow import TensorFlowRecorder  # noqa: E402
 from probe.recorders.tensorflow_table import APPROXIMATE, EVERYTHING, FUNCTIONS, TABLE  # noqa: E402
 from probe.recorders.tensorflow_values import array, tensor_of  # noqa: E402
 
@@ -500,7 +500,13 @@ def given(rows: list[int] | None = None) -> Given:
 def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -> None:
     program = GROUPS[name]
     ours, theirs = given(), given(rows)
-    found = shares(told(Recorder(lambda: program(ours)), Recorder(lambda: program(theirs)), NEAR))
+    found = shares(
+        told(
+            TensorFlowRecorder(lambda: program(ours)),
+            TensorFlowRecorder(lambda: program(theirs)),
+            NEAR,
+        )
+    )
     best: dict[str, float] = {}
     for op, share, known in found:
         assert known, (op.op, op.attributes, op.meaning)
@@ -532,14 +538,16 @@ def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
         assert [digest(array(one)) for one in found] == wanted, event.lines(names, "y")
         met.add(event.op)
 
-    Recorder(lambda: GROUPS[name](given())).record(visit)
+    TensorFlowRecorder(lambda: GROUPS[name](given())).record(visit)
     assert len(met) > 20
 
 
 def test_every_row_of_the_tables_is_reached() -> None:
     met: set[str] = set()
     for program in GROUPS.values():
-        Recorder(lambda program=program: program(given())).record(lambda event: met.add(event.op))
+        TensorFlowRecorder(lambda program=program: program(given())).record(
+            lambda event: met.add(event.op)
+        )
     missing = {*TABLE} - met - {"_FusedConv3D"}  # of oneDNN alone
     assert not missing, missing
 
@@ -558,12 +566,12 @@ def test_every_row_of_the_tables_is_reached() -> None:
 )
 def test_exact_is_what_eigen_rounds_once_on_every_processor(op: Any, exact: bool) -> None:
     events: list[Any] = []
-    Recorder(lambda: op(given()["a"])).record(events.append)
+    TensorFlowRecorder(lambda: op(given()["a"])).record(events.append)
     assert events[-1].meaning.exact is exact
 
 
 @pytest.mark.parametrize("function", [tf.nn.relu, tf.nn.relu6, tf.sign])
 def test_choices_that_subnormal_numbers_take_by_their_place_are_not_called_exact(function):
     """TensorFlow's threads read these as zeros, in a vector or in what is left over of it."""
-    live = recorded(Recorder(lambda: function(tf.constant([1.0, -1.0]))))
+    live = recorded(TensorFlowRecorder(lambda: function(tf.constant([1.0, -1.0]))))
     assert [one.meaning.rounds for one in live.recording.operations] == [None]

@@ -20,7 +20,7 @@ from tests.recording.truth import PROOFS, agreed, both, changed, shares
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from probe.recorders.torch import Recorder, array, tensors  # noqa: E402
+from probe.recorders.torch import TorchRecorder, array, tensors  # noqa: E402
 from probe.recorders.torch_table import TABLE  # noqa: E402
 from tests.recording.test_recording_torch import _bits, _events  # noqa: E402
 
@@ -718,7 +718,9 @@ def test_pytorchs_own_samples_refute_no_row(sampled: tuple[set[str], dict[str, s
 def test_every_row_of_the_table_is_reached(sampled: tuple[set[str], dict[str, str]]) -> None:
     met = set(sampled[0])
     for program in GROUPS.values():
-        Recorder(lambda program=program: program(given())).record(lambda event: met.add(event.op))
+        TorchRecorder(lambda program=program: program(given())).record(
+            lambda event: met.add(event.op)
+        )
     missing = TABLE.keys() - set(map(_of_torch, met))
     assert missing == ELSEWHERE["torch"][0]
 
@@ -752,7 +754,7 @@ def test_inference_mode_shows_the_operations_that_no_grad_shows() -> None:
     assert not [op.op for op, _, known in shares(sides[1:] * 2) if not known]
     for n in range(len(sides[0][0].recording.outputs)):
         assert agreed(sides, n) == 1, n
-    unwatched = Recorder(inferred).plain()
+    unwatched = TorchRecorder(inferred).plain()
     for one, other in zip(sides[1][0].outputs, unwatched, strict=True):
         assert np.array_equal(one, other)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probe import layout
-from probe.answers.first_difference import Asked, Walked
+from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
 from probe.recording.recording import recorded
@@ -101,7 +101,7 @@ def test_bits_that_differ_inside_of_equal_outputs_are_said_to():
 
         return Taped(program)
 
-    found = Walked(walk.walk(rounded(left), rounded(right), explain=False), Asked())
+    found = Walked(walk.walk(rounded(left), rounded(right), explain=False), ComparisonQuestion())
     assert found.verdict == "equal" and found.found.first is not None
     assert found.lines()[1].startswith("the outputs agree, the bits inside differ; first: Dense")
 

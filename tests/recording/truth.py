@@ -35,9 +35,9 @@ def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
 
 def both(left: Callable[[], Any], right: Callable[[], Any], near: float = NEAR) -> Sides:
     """Returns both sides of two functions of PyTorch, after checking that labels tell the truth."""
-    from probe.recorders.torch import Recorder
+    from probe.recorders.torch import TorchRecorder
 
-    return told(Recorder(left), Recorder(right), near)
+    return told(TorchRecorder(left), TorchRecorder(right), near)
 
 
 class Proof(NamedTuple):

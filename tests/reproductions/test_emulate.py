@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from probe import floats
 from probe.case import Case
-from probe.comparison import Pairs, Run, Shapes, revealed
+from probe.comparison import CaseRun, ComparedShapes, OutputPairs, revealed
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import BIAS, Tree
 from probe.reproduction import emulate, evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.numbers.exact import awkward
 from tests.orders.test_replay import roundings
@@ -96,7 +96,7 @@ def test_the_evaluator_is_python_3_8_and_numpy() -> None:
     assert not newer & {n.arg for n in ast.walk(tree) if isinstance(n, ast.keyword)}
 
 
-def side(target: str, case: Case) -> Run:
+def side(target: str, case: Case) -> CaseRun:
     with open_session(Target.parse(target), inline=True) as session:
         return revealed(session, case)
 
@@ -145,7 +145,9 @@ def test_other_bits_are_told_and_exit_with_1(tmp_path) -> None:
 def test_two_runs_show_where_they_part(tmp_path) -> None:
     case = Case(op="conv1d", kernel=5, in_channels=3, operands="cancel")
     left, right = (side("reference,length_switch=5", case.with_(length=n)) for n in (7, 12))
-    pairs = Pairs.must_agree(Shapes(case, "length", left.case.length, right.case.length, None))
+    pairs = OutputPairs.must_agree(
+        ComparedShapes(case, "length", left.case.length, right.case.length, None)
+    )
     done = ran(emulate.save([left, right], tmp_path / "two.py", pairs=pairs))
     assert done.returncode == 0
     differing = int((left.operands.y[:3] != right.operands.y[:3]).sum())

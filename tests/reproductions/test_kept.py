@@ -16,7 +16,7 @@ from probe.reproduction import folder, program, report
 from probe.reproduction.failing import (
     Effect,
     Failing,
-    Kept,
+    KeepsCause,
     alike,
     failing,
     named,
@@ -35,7 +35,7 @@ def shrunken(anything: bool):
     """Two algorithms that differ in order and rounding, made smaller."""
     finding = Finding.of(CASE)
     with failing(FUSED, PAIRS) as failed:
-        condition = Kept(failed, finding, anything)
+        condition = KeepsCause(failed, finding, anything)
         found = folder.shrunken(failed, finding, kept=condition)
         explanation = failed.explained(found.finding)
         return condition, found, condition.after(explanation, found.finding)
@@ -107,7 +107,7 @@ def test_zeros_do_not_hide_that_two_products_are_left():
         found = failed.judged(finding.with_operands(x, w, finding.b))
         assert found is not None and set(found.causes) == {"order+rounding"}
         assert shown_by_products(found, "order+rounding") is None
-        assert not Kept(failed, finding).keeps(finding.with_operands(x, w, finding.b))
+        assert not KeepsCause(failed, finding).keeps(finding.with_operands(x, w, finding.b))
 
 
 def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path):

@@ -21,7 +21,7 @@ from probe.reproduction import code, content, folder, forms, program, proof, rep
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.store import Store
-from probe.sweep import sweep
+from probe.sweeps import sweep
 from probe.target import Target
 from tests.house.test_publishable import WHERE, private
 

@@ -14,7 +14,7 @@ from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.shrink import shapes, shrink
-from probe.shrink.search import Search, Spent, Step, smaller
+from probe.shrink.search import Search, ShrinkStep, Spent, smaller
 from probe.shrink.smallest import _plain_values, complexity, number_steps
 
 
@@ -31,8 +31,8 @@ class Pair:
 
 
 STEPS = [
-    Step("a", lambda one: (Pair(n, one.b) for n in smaller(one.a, 0))),
-    Step("b", lambda one: (Pair(one.a, n) for n in smaller(one.b, 0))),
+    ShrinkStep("a", lambda one: (Pair(n, one.b) for n in smaller(one.a, 0))),
+    ShrinkStep("b", lambda one: (Pair(one.a, n) for n in smaller(one.b, 0))),
 ]
 
 

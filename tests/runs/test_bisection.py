@@ -13,9 +13,15 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.store import Store
 from probe.store.results import load
+from probe.switch_points import bisection
+from probe.switch_points.bisection import (
+    ReleaseQuestion,
+    ReleaseStep,
+    bisect,
+    first_change,
+    releases_between,
+)
 from probe.target import Target
-from probe.thresholds import bisection
-from probe.thresholds.bisection import Question, Step, bisect, first_change, releases_between
 
 CASE = Case(op="conv1d", kernel=5, operands="cancel")
 
@@ -27,7 +33,7 @@ def answers(seen):
     def ask(version):
         asked.append(version)
         letter = seen[int(version)]
-        return Step(version, None if letter == "?" else letter, why="no wheel")
+        return ReleaseStep(version, None if letter == "?" else letter, why="no wheel")
 
     return ask, asked
 
@@ -140,4 +146,4 @@ def test_an_unknown_question():
 
 
 def test_a_question_can_be_made_for_any_target():
-    assert Question(CASE, Target("tensorflow", "1.2.1"), (5, 6), "bits").keep
+    assert ReleaseQuestion(CASE, Target("tensorflow", "1.2.1"), (5, 6), "bits").keep

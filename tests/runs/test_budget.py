@@ -16,8 +16,8 @@ from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
 from probe.store import Store
-from probe.sweep import sweep
-from probe.sweep.ranking import Ranking
+from probe.sweeps import sweep
+from probe.sweeps.ranking import Ranking
 from tests.runs.test_sweep import CASE, REFERENCE, SWITCHING, failures, faulty, inline
 
 

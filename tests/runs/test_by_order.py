@@ -10,8 +10,8 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
 from probe.store import folder
+from probe.switch_points import by_order
 from probe.target import Target
-from probe.thresholds import by_order
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 

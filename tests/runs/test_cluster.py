@@ -486,7 +486,7 @@ def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_p
 
 
 def test_batches_grow_to_a_second_and_end_together():
-    part = sweeps._Part(Wanted.parse(SWITCHING), None, todo=sweeps.deque(range(10_000)))
+    part = sweeps._TargetValues(Wanted.parse(SWITCHING), None, todo=sweeps.deque(range(10_000)))
     for _ in range(9):
         count = len(part.batch(2))
         part.resize(count, 0.01 + count * 0.001)

@@ -11,9 +11,9 @@ from probe.answers.conditions import bisect as of_model
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
+from probe.switch_points.bisection import ReleaseStep
+from probe.switch_points.conditions import apart, bisect, only_releases, search
 from probe.target import Target
-from probe.thresholds.bisection import Step
-from probe.thresholds.conditions import apart, bisect, only_releases, search
 
 LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "tensorflow"))
 CASE = Case(op="conv1d", kernel=5, operands="cancel")
@@ -26,7 +26,7 @@ def asking(shows):
     def ask(where):
         asked.append(where.text)
         seen = shows(dict(where.switches))
-        return Step(where.text, seen, why="" if seen else "no such kernel")
+        return ReleaseStep(where.text, seen, why="" if seen else "no such kernel")
 
     return ask, asked
 

@@ -14,13 +14,13 @@ from probe.cli import shell
 from probe.cli.show import orders as shown
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
 from probe.printing import Output
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
+from probe.switch_points import floors, search
+from probe.switch_points.recognition import UNKNOWN, Pattern
+from probe.switch_points.search import OfSamples
 from probe.target import Target
-from probe.thresholds import floors, search
-from probe.thresholds.recognition import UNKNOWN, Pattern
-from probe.thresholds.search import OfSamples
 
 DENSE = Case(op="dense", in_channels=33, filters=2)
 
@@ -223,7 +223,7 @@ def test_pieces_of_a_class_make_up_every_size() -> None:
             for count in range(1, 60):
                 fits |= set(range(count * first, count * last + 1))
             every = all(size in fits for size in range(first, 60))
-            spans = [floors.SizeClass(0, (floors.Span(first, last),), ())]
+            spans = [floors.SizeClass(0, (floors.SizeRange(first, last),), ())]
             assert (floors._pieces(spans, 1, 100) is not None) == every
 
 

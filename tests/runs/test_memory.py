@@ -11,7 +11,7 @@ from probe import memory, operands
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.sweep.plan import Plan
+from probe.sweeps.plan import Plan
 
 SMALL = 1 << 20  # so that nothing is lost where a refusal fails to come
 CASE = "--op conv1d --kernel 3 --in-channels 16 --filters 16 --target reference"

@@ -7,7 +7,7 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.errors import InputError
-from probe.sweep.plan import CACHED, Plan, Plans, axis_values
+from probe.sweeps.plan import CACHED, Plan, Plans, axis_values
 
 CASES = [
     Case(op="conv1d", kernel=3, stride=2),

@@ -22,8 +22,8 @@ from probe.launch import Session, open_session
 from probe.printing import Output
 from probe.progress import Reporter
 from probe.store import Store
-from probe.sweep import sweep
-from probe.sweep.bits import PATIENCE
+from probe.sweeps import sweep
+from probe.sweeps.bits import PATIENCE
 from probe.target import Target
 
 WORKER = Path(__file__).parents[1] / "runs" / "faulty_worker.py"

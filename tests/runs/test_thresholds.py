@@ -10,9 +10,9 @@ import pytest
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
+from probe.switch_points import search, switches
+from probe.switch_points.recognition import Pattern, Recogniser
 from probe.target import Target
-from probe.thresholds import search, switches
-from probe.thresholds.recognition import Pattern, Recogniser
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 

@@ -172,9 +172,9 @@ class Shifting(contract.Operator):
         return y
 
 
-def shifting(batch: int) -> call.Call:
+def shifting(batch: int) -> call.CaseCall:
     x = np.linspace(1, 2, batch * 20 * 2, dtype=np.float32).reshape(batch, 20, 2)
-    return call.Call(Shifting, {"dtype": "float32"}, x, np.ones((1, 2, 2), np.float32), None)
+    return call.CaseCall(Shifting, {"dtype": "float32"}, x, np.ones((1, 2, 2), np.float32), None)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

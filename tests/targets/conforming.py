@@ -7,7 +7,7 @@ import numpy as np
 from probe import floats
 from probe.backends import conformance
 from probe.case import Case
-from probe.order.orders import reveal
+from probe.summation.orders import reveal
 
 #: Cases between them: one leaf a window to 320, borders, strides, dilation, groups, bias, batch.
 CASES = (

@@ -14,7 +14,7 @@ from probe import program as programs
 from probe.backends import conformance, rewritten, tensorflow_process
 from probe.backends.arrays import Arrays
 from probe.backends.contract import Backend, Key, Unsupported
-from probe.backends.source import Shapes
+from probe.backends.source import ValueShapes
 from probe.backends.tensorflow import TensorFlow
 from probe.case import Case
 from probe.comparison import outputs
@@ -317,7 +317,7 @@ def test_an_operator_refused_by_the_backend_itself_is_unsupported():
     spec = conformance.spec("depthwise_conv2d", [3, 3], in_channels=2, filters=2)
     program = programs.case(dict(spec, stride=[2, 2], dilation=[2, 2]))
     with pytest.raises(Unsupported, match="strides or dilations"):
-        TensorFlow().described({}, "cpu", "").emit(program, Shapes(program, (1, 5, 5, 2)))
+        TensorFlow().described({}, "cpu", "").emit(program, ValueShapes(program, (1, 5, 5, 2)))
 
 
 @pytest.mark.parametrize("library", ["jax", "torch"])
@@ -325,7 +325,7 @@ def test_keras_has_no_float64_where_it_computes_in_float32(library):
     backend = backends.get("keras")().described({"backend": library}, "cpu", "3.15")
     case = programs.case(conformance.spec("matmul", [1], dtype="float64"))
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
-        backend.emit(case, Shapes(case, (1, 5, 1)))
+        backend.emit(case, ValueShapes(case, (1, 5, 1)))
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(librar
     backend = backends.get(library)().described({}, "cpu", "")
     product = conformance.spec("matmul", [1], in_channels=4, filters=3)
     model, case = programs.chain([product]), programs.case(product)
-    lines = "\n".join(backend.emit(model, Shapes(model, (1, 2, 5, 4))).body())
+    lines = "\n".join(backend.emit(model, ValueShapes(model, (1, 2, 5, 4))).body())
     assert call in lines
-    assert call not in "\n".join(backend.emit(case, Shapes(case, (1, 5, 4))).body())
+    assert call not in "\n".join(backend.emit(case, ValueShapes(case, (1, 5, 4))).body())
 
 
 def test_linear_as_a_switch_is_for_products_alone():

@@ -11,7 +11,7 @@ from probe.backends.jax import Jax, operations
 from probe.case import Case
 from probe.errors import TargetError
 from probe.launch import Session
-from probe.order.orders import reveal
+from probe.summation.orders import reveal
 from probe.target import Target
 from tests.targets import conforming
 

@@ -9,7 +9,7 @@ from probe import program
 from probe.backends import conformance, litert_model
 from probe.backends.contract import Unsupported
 from probe.backends.litert import LiteRT, runners, weights
-from probe.backends.source import Shapes
+from probe.backends.source import ValueShapes
 from probe.errors import TargetError
 from tests.targets import conforming
 
@@ -118,7 +118,7 @@ def test_weights_in_the_operators_layout(op, kernel, shape):
 def emitted(spec, shape):
     """The Source of a case; no library is imported."""
     given = program.case(spec)
-    return LiteRT().described({}, "cpu", "").emit(given, Shapes(given, shape))
+    return LiteRT().described({}, "cpu", "").emit(given, ValueShapes(given, shape))
 
 
 def test_the_models_buffers_are_aligned_and_hold_what_is_given():

@@ -8,7 +8,7 @@ import pytest
 from probe import program as programs
 from probe.backends import conformance
 from probe.backends.onnxruntime import OnnxRuntime
-from probe.backends.source import Shapes
+from probe.backends.source import ValueShapes
 from probe.errors import TargetError
 from tests.targets import conforming
 
@@ -81,7 +81,7 @@ def test_float16_is_computed_between_casts(started):
 def node(spec, shape=(1, 8, 8, 1)):
     """The text of the node of a spec."""
     program = programs.case(spec)
-    return OnnxRuntime().described({}, "cpu", "").shown(program, Shapes(program, shape))[0]
+    return OnnxRuntime().described({}, "cpu", "").shown(program, ValueShapes(program, shape))[0]
 
 
 def test_same_is_written_out_where_auto_pad_would_be_refused():

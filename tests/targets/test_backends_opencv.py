@@ -9,9 +9,9 @@ from probe.backends import conformance
 from probe.backends.caffe import prototxt, symmetric
 from probe.case import Case
 from probe.errors import TargetError
-from probe.order.masks import SessionOperator
-from probe.order.orders import reveal
-from probe.order.windows import reveal_windows
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import reveal
+from probe.summation.windows import reveal_windows
 from probe.window import Geometry
 from tests.targets import conforming
 

@@ -13,7 +13,7 @@ import pytest
 
 from probe import installation, target
 from probe.case import Case
-from probe.comparison import Comparison, Pairs, Shapes, revealed, run
+from probe.comparison import ComparedShapes, Comparison, OutputPairs, revealed, run
 from probe.errors import TargetError
 from probe.launch import Session
 from probe.runtimes import environments, packages, runtime
@@ -61,7 +61,7 @@ def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
         left, right = (revealed(session, REPORT.with_(length=length)) for length in (7, 8))
     assert bits(left) == ["42737AFD", "4291F5D0", "42AA2E22"]
     assert bits(right) == ["42737AFD", "4291F5CF", "42AA2E20", "42C26673"]
-    pairs = Pairs.must_agree(Shapes(REPORT, "length", 7, 8, None))
+    pairs = OutputPairs.must_agree(ComparedShapes(REPORT, "length", 7, 8, None))
     found = Comparison(REPORT, left, right, pairs)
     assert found.causes == {"order": 2} and found.differing.tolist() == [1, 2]
     assert found.replayed == 3 and left.replays.all() and right.replays.all()

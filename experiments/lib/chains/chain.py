@@ -23,7 +23,7 @@ from probe import memory, operation
 from probe.arguments import by, padding_text
 from probe.case import Case
 from probe.errors import InputError
-from probe.geometry import Padding, Windows
+from probe.geometry import Padding, WindowSizes
 from probe.operation import SPLICE
 
 ONES = (1, 1, 1)
@@ -70,11 +70,11 @@ class Layer(operation.Layer):
         return self.operation.sums
 
     @cached_property
-    def windows(self) -> Windows:
+    def windows(self) -> WindowSizes:
         """Returns where its windows lie; without any, every output reads its own position."""
         if self.kernel:
             return super().windows
-        return Windows(ONES, ONES, ONES, self.padding if self.op == "pad" else "valid")
+        return WindowSizes(ONES, ONES, ONES, self.padding if self.op == "pad" else "valid")
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

@@ -24,13 +24,13 @@ from lib.chains.chain import Layer, Network
 from lib.chains.geometry import Geometry, Requirement, Shared
 from lib.chains.running import Run, Runner, content, padded, session_for
 from probe import comparison, floats, ulp
-from probe.comparison import Pairs, Revealer
+from probe.comparison import OutputPairs, Revealer
 from probe.errors import InputError
 from probe.launch import AnySession
-from probe.order.replay import replay
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
 from probe.recording import place
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 
@@ -289,7 +289,7 @@ class Comparer:
         at.replayed = int(told.proved(told.differing).sum())
         return told
 
-    def _ran(self, layer: Layer, x: np.ndarray) -> comparison.Run:
+    def _ran(self, layer: Layer, x: np.ndarray) -> comparison.CaseRun:
         """Returns one run of a layer on given activations; nothing revealed yet."""
         arrays, shape = layer.operands(self.network.dtype), x.shape[1:-1]
         if layer.op == "dense":
@@ -362,7 +362,7 @@ def _placed(
     indices = [np.arange(one.size).reshape(one.shape) for one in (y, outputs)]
     places = [one.reshape(-1) for one in behind.pairs(indices[0], indices[1])]
     ours, theirs = (
-        place.Function(
+        place.PlacedFunction(
             lambda reads: runner.layer(number, reads[0]), [given], [str(x.dtype)] * 2, found, each
         )
         for given, found, each in ((x, y, places[0]), (inputs, outputs, places[1]))
@@ -381,13 +381,13 @@ def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
 
 
 def _pairs(
-    left: comparison.Run, right: comparison.Run, behind: Shared, height: tuple[int, ...]
-) -> Pairs:
+    left: comparison.CaseRun, right: comparison.CaseRun, behind: Shared, height: tuple[int, ...]
+) -> OutputPairs:
     """Returns all outputs that read the same, as places (position, filter) of either side."""
     filters, lines = left.case.filters, int(np.prod(height, dtype=int))
     if behind.shift is None:
         nothing = np.zeros((0, 2), int)
-        return Pairs(nothing, nothing, np.zeros(0, bool))
+        return OutputPairs(nothing, nothing, np.zeros(0, bool))
     kept = np.flatnonzero(behind.same)
     found = []
     for side, along in ((left, kept), (right, kept + behind.shift)):
@@ -396,7 +396,7 @@ def _pairs(
         found.append(
             np.stack([np.repeat(flat, filters), np.tile(np.arange(filters), len(flat))], axis=1)
         )
-    return Pairs(found[0], found[1], np.ones(len(found[0]), bool))
+    return OutputPairs(found[0], found[1], np.ones(len(found[0]), bool))
 
 
 def _worst(*controls: str) -> str:

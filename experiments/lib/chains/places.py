@@ -50,9 +50,9 @@ class Places:
             return pool.reshape(-1, self.channels)[found.reshape(-1, self.channels).any(axis=1)]
         return np.repeat(pool[found, None], self.channels, axis=1)
 
-    def _function(self, size: int) -> place.Function:
+    def _function(self, size: int) -> place.PlacedFunction:
         x = np.zeros((1, *self.height, size, self.channels), self.dtype)
-        return place.Function(
+        return place.PlacedFunction(
             lambda reads: self.call(*reads), [x], [self.dtype] * 2, x, np.arange(x.size)
         )
 

@@ -23,10 +23,10 @@ from lib.chains.running import Runner, content, padded
 from lib.chains.safe import SafeLengths
 from probe import floats, ulp
 from probe.errors import InputError, TargetError
+from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few
+from probe.invariant.mitigations import CHUNKS, Measured, Remedy, RemedyResult
 from probe.launch import InlineSession
 from probe.progress import Tell
-from probe.remedies.cases import Sessions, Timers, Work, few
-from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy
 from probe.target import Target
 
 
@@ -40,7 +40,7 @@ def measure_network(
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
     progress: Tell | None = None,
-    sessions: Sessions | None = None,
+    sessions: RemedySessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for a network on ``where``.
 
@@ -59,7 +59,7 @@ def measure_network(
         geometry.check(one)
     if only is not None and "layerwise,xla=1" in (only := set(only)):
         only.add("xla=1")
-    with nullcontext(sessions) if sessions else Sessions() as running:
+    with nullcontext(sessions) if sessions else RemedySessions() as running:
         work = _OfNetwork(network, fixed, contents, at, where, running, only)
         found, own = work.measured(chunks, progress), running.of(where)
         return Measured(network, where, contents, fixed, at, found, own.facts, own.variables)
@@ -80,11 +80,11 @@ class _OfNetwork(Work):
         self.plans: dict[tuple[str, int], Network] = {}
         self.safe: dict[str, SafeLengths] = {}
 
-    def judged(self, remedy: Remedy, **known: Any) -> Found:
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
         """Returns one remedy at the least padded lengths."""
         return super().judged(remedy, sizes=tuple(self.least.values()), **known)
 
-    def judge(self, found: Found) -> None:
+    def judge(self, found: RemedyResult) -> None:
         """Counts the content lengths at which the least padding changes nothing."""
         safe = self.safe[found.remedy.name] = self._safe(found.remedy)
         try:
@@ -113,7 +113,7 @@ class _OfNetwork(Work):
         session = self.sessions.with_remedy(replace(remedy, spec=plain), convolutions=True)
         return SafeLengths(session, as_float64(self.network).geometry(self.fixed))
 
-    def _unproved(self, found: Found, safe: SafeLengths) -> None:
+    def _unproved(self, found: RemedyResult, safe: SafeLengths) -> None:
         """Layers whose summations aren't known were compared by bits, which proves nothing."""
         sums = {n: why for n, why in safe.by_bits.items() if self.network.layers[n].sums}
         if sums:
@@ -121,7 +121,7 @@ class _OfNetwork(Work):
             found.unknown = found.compared or 0
             found.refusal = f"{self.network.layers[number].name}: {why}"
 
-    def more(self, found: Found) -> Iterator[Found]:
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
         """``pad`` and ``layerwise``, the latter compiled as well."""
         remedy = found.remedy
         names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
@@ -130,18 +130,18 @@ class _OfNetwork(Work):
                 safe = self.safe[remedy.name]
                 yield self.padded(safe) if name == "pad" else self.layerwise(name, remedy, safe)
 
-    def padded(self, own: SafeLengths) -> Found:
+    def padded(self, own: SafeLengths) -> RemedyResult:
         """Runs the network unchanged, padded to its safe length."""
         sizes = tuple(own.safe(one) for one in self.contents)
         doc = f"zeros up to {few(sizes)} positions"
-        found = Found(Remedy("pad", self.where, doc), compared=len(sizes), sizes=sizes)
+        found = RemedyResult(Remedy("pad", self.where, doc), compared=len(sizes), sizes=sizes)
         found.certified = not any(map(own.uncertified, set(sizes)))
         self._unproved(found, own)
         return found
 
-    def layerwise(self, name: str, on: Remedy, safe: SafeLengths) -> Found:
+    def layerwise(self, name: str, on: Remedy, safe: SafeLengths) -> RemedyResult:
         """Pads every layer by itself with what it computes of padding alone."""
-        found = Found(replace(on, name=name, doc="constants inserted before every layer"))
+        found = RemedyResult(replace(on, name=name, doc="constants inserted before every layer"))
         found.compared, found.sizes = len(self.contents), self.contents
         plans = Layerwise(safe)
         for one in self.contents:
@@ -158,11 +158,11 @@ class _OfNetwork(Work):
         """Returns what users get at the full length."""
         return self._runner(remedy).as_used(self.whole)
 
-    def other_bits(self, found: Found) -> int:
+    def other_bits(self, found: RemedyResult) -> int:
         """Runs all contents on operands."""
         return sum(not self._same_bits(found, one) for one in self.contents)
 
-    def _same_bits(self, one: Found, length: int) -> bool:
+    def _same_bits(self, one: RemedyResult, length: int) -> bool:
         """Returns whether the outputs that read content are those of the full run, on operands."""
         x = content(self.network, length, seed=length)
         whole = self._runner(one.remedy).as_used(padded(x, self.fixed))
@@ -175,7 +175,7 @@ class _OfNetwork(Work):
         short = _first(runner.as_used(padded(x, given)), start, need.offset + need.kept)
         return bool(ulp.equal(short, _first(whole, need.first, need.kept), self.network.dtype))
 
-    def _short(self, one: Found, length: int) -> tuple[Runner, int]:
+    def _short(self, one: RemedyResult, length: int) -> tuple[Runner, int]:
         """Returns what runs content of that length, and to which length it is padded before."""
         given = one.sizes[self.contents.index(length)]
         return self._runner(one.remedy, length), given
@@ -188,7 +188,7 @@ class _OfNetwork(Work):
             self.runners[key] = Runner(session, self.plans.get(key, self.network))
         return self.runners[key]
 
-    def timers(self, ready: Sequence[Found]) -> Timers:
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
         """Whole runs: the content at its padded length, and the full ones."""
         calls, at = {}, self.at
         for number, one in enumerate(ready):

@@ -17,10 +17,10 @@ import numpy as np
 
 from lib.chains.chain import Network
 from probe import operation
+from probe.invariant.mitigated_cases import Changed
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.operands import normal
-from probe.remedies.cases import Changed
 
 _KEYS = itertools.count()
 

@@ -1,7 +1,7 @@
 """Finds the shortest padded lengths at which all layers add in the order of the full length.
 
 Decided by order, not by luck: each output's summation is recognised at the size that a padded
-length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two outputs agree
+length gives it and at the full one (:mod:`probe.switch_points.recognition`), and two outputs agree
 only if they are added in the same order with the same roundings: of all finite activations, since
 an infinity or a NaN may get into outputs that do not read it. At the lengths that are told, every
 output is then tested for every addition and every fusion. Functions of an element are compared
@@ -32,13 +32,13 @@ from lib.chains.geometry import lengths as lengths_of
 from lib.chains.places import Places
 from lib.chains.running import Runner, content, session_for
 from probe import operation, ulp, window
+from probe.invariant.mitigations import examined
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, TRANSPOSED
 from probe.operands import normal
-from probe.order.tree import BIAS
-from probe.remedies.remedy import examined
+from probe.summation.tree import BIAS
+from probe.switch_points.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 from probe.target import Target
-from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
 SETS = 8
 """Sets of operands on which outputs that are not sums are compared."""

@@ -12,12 +12,12 @@ import numpy as np
 from probe import floats, operands, ulp
 from probe.case import Case
 from probe.comparison import (
+    CaseRun,
+    ComparedShapes,
     Comparison,
     Finding,
-    Pairs,
+    OutputPairs,
     Revealer,
-    Run,
-    Shapes,
     classes_of,
     compared,
     run,
@@ -43,9 +43,9 @@ class Pair:
     against: int
 
     @property
-    def shapes(self) -> Shapes:
+    def shapes(self) -> ComparedShapes:
         """Both sides."""
-        return Shapes.named(self.case, self.vary, self.at, self.against)
+        return ComparedShapes.named(self.case, self.vary, self.at, self.against)
 
     @property
     def left(self) -> Case:
@@ -206,7 +206,7 @@ def same_numbers(question: Operators, session: AnySession, size: int) -> Compari
     theirs = x.reshape(right.input_shape()), w.reshape(right.weight_shape), b
     one, two = run(session, left, (x, w, b)), run(session, right, theirs)
     mine, other = (np.argwhere(np.ones(side.operands.y.shape, bool)) for side in (one, two))
-    return Comparison(left, one, two, Pairs(mine, other, np.ones(len(mine), bool)))
+    return Comparison(left, one, two, OutputPairs(mine, other, np.ones(len(mine), bool)))
 
 
 def conventions(first: AnySession, left: Case, second: AnySession, right: Case) -> Answer:
@@ -216,7 +216,7 @@ def conventions(first: AnySession, left: Case, second: AnySession, right: Case) 
     nothing but its window and what padding puts there.
     """
     one, two = run(first, left, windows=True), run(second, right, windows=True)
-    both = Comparison(left, one, two, Pairs.same_place(one, two))
+    both = Comparison(left, one, two, OutputPairs.same_place(one, two))
     missing = max(one.operands.y.size, two.operands.y.size) - both.compared
     if left.pool:
         differing = len(both.differing)
@@ -363,7 +363,7 @@ def _sides(found: Comparison) -> Told:
     }
 
 
-def _side(side: Run, place: np.ndarray) -> Told:
+def _side(side: CaseRun, place: np.ndarray) -> Told:
     """One output: its place, bits and summation, and the numbers of the whole run, as exact hex."""
     dtype, held = side.case.dtype, side.operands
     given: Told = {

@@ -14,7 +14,7 @@ from lib.reports.answers import (
     answer,
     smallest,
 )
-from probe.campaign import Campaign, Part, Row, Sessions, Tally, case_row
+from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.errors import InputError, NotASum, TargetError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
@@ -86,7 +86,7 @@ class _Asking(Campaign[Asked]):
         """Returns a started session of another target."""
         return self.running.of(Target.parse(text))
 
-    def ask(self, part: Part[Asked], question: Asked) -> None:
+    def ask(self, part: CampaignPart[Asked], question: Asked) -> None:
         """Puts one question of one target, unless it is stored."""
         report, asked = question
         key = (part.run_id, report.thread, asked.text)
@@ -98,7 +98,9 @@ class _Asking(Campaign[Asked]):
         if found is not None:
             self._answered(part, report, asked, found)
 
-    def _answered(self, part: Part[Asked], report: Report, asked: Question, found: Answer) -> None:
+    def _answered(
+        self, part: CampaignPart[Asked], report: Report, asked: Question, found: Answer
+    ) -> None:
         """Stores an answer."""
         self.keep("cases", [case_row(found.left), case_row(found.right)])
         row: Row = {"run_id": part.run_id, "thread": report.thread, "target": part.target.text}

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from probe import floats
 from probe.cli.show import orders
-from probe.comparison import Comparison, Run
-from probe.explain.evidence import Added, Evidence
+from probe.comparison import CaseRun, Comparison
+from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
-from probe.order import certificate, notation
-from probe.order.replay import PartialSum
-from probe.order.summation import Summation
-from probe.order.tree import product
 from probe.printing import counted, differ, next_commands, table
+from probe.summation import certificate, notation
+from probe.summation.replay import PartialSum
+from probe.summation.summation import Summation
+from probe.summation.tree import product
 
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
@@ -123,7 +123,7 @@ def _sides(found: Comparison) -> Text:
     return text
 
 
-def _sizes(side: Run, left: Run, right: Run) -> list[str]:
+def _sizes(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     """Returns a side's length (of an operation without one its batch), and what sets it apart."""
     told, *both = (
         {
@@ -160,7 +160,9 @@ def _refusals(found: Comparison) -> Iterator[RenderableType]:
             yield Text(f"{name}: {side.evidence}", "yellow")
 
 
-def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def _orders(
+    name: str, side: CaseRun, told: Sequence[Mapping[str, Any]]
+) -> Iterator[RenderableType]:
     """Yields how the compared outputs of one side are added."""
     if side.orders is None or not told:
         return
@@ -232,7 +234,7 @@ def _products(side: Added) -> RenderableType:
     return rows
 
 
-def _added(name: str, side: Added, reads: bool, runs: tuple[Run, Run]) -> RenderableType:
+def _added(name: str, side: Added, reads: bool, runs: tuple[CaseRun, CaseRun]) -> RenderableType:
     sizes = ", ".join(_sizes(side.side, *runs))
     lines: list[RenderableType] = [Text(f"\n{name}: {side.side.target.text}, {sizes}", "bold")]
     if reads and side.reads is not None:

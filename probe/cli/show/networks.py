@@ -12,13 +12,13 @@ from probe.answers.padded import OnTargets, Padded
 from probe.case import Case
 from probe.cli.show.walks import walked
 from probe.floats import rounded_text
+from probe.invariant.mitigated_models import InvariantResult
+from probe.invariant.mitigations import Measured, advise
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
-from probe.padding.search import Serves, Sized
+from probe.padding.search import SafeSize, Serves
 from probe.printing import counted, ranges, table
-from probe.remedies import Measured, advise
-from probe.remedies.invariants import Invariant
-from probe.thresholds.switches import threads_text
+from probe.switch_points.switches import threads_text
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
@@ -123,7 +123,7 @@ MEANS = (
 )
 
 
-def _graph_contents(sizes: list[Sized]) -> RenderableType:
+def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
     right = ("valid size", "least", "safe")
     rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
     for one in sizes[:MOST]:
@@ -167,7 +167,7 @@ def _graph_remedies(ways: list[dict[str, Any]]) -> RenderableType:
     return rows
 
 
-def _mode(found: Invariant) -> list[RenderableType]:
+def _mode(found: InvariantResult) -> list[RenderableType]:
     """Returns each operation of the invariant mode, with its class of sizes."""
     told = found.to_json()
     if told is None:
@@ -184,7 +184,7 @@ def _mode(found: Invariant) -> list[RenderableType]:
     return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
 
 
-def _word(one: Sized) -> tuple[str, str]:
+def _word(one: SafeSize) -> tuple[str, str]:
     if one.at_least.serves:
         return "equal", "green"
     if one.at_least.lacking:

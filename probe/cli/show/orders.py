@@ -10,15 +10,15 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.answers.explain import Windows
+from probe.answers.explain import WindowsAnswer
 from probe.case import Case
-from probe.comparison import Run
-from probe.order import certificate, notation
-from probe.order.summation import Summation
+from probe.comparison import CaseRun
 from probe.printing import counted, next_commands, ranges
-from probe.thresholds import floors
-from probe.thresholds.recognition import Kind
-from probe.thresholds.switches import Thresholds, islands
+from probe.summation import certificate, notation
+from probe.summation.summation import Summation
+from probe.switch_points import floors
+from probe.switch_points.recognition import Kind
+from probe.switch_points.switches import Thresholds, islands
 
 Region = tuple[np.ndarray, ...]
 
@@ -76,7 +76,7 @@ READS = 12
 """Reads of one output that are written out."""
 
 
-def windows(found: Windows) -> RenderableType:
+def windows(found: WindowsAnswer) -> RenderableType:
     """Returns a line an output: the first and last ones, and those not where the padding says."""
     case, same = found.case, found.same
     groups = (_group(case, group, found.revealed, same) for group in range(case.groups))
@@ -94,10 +94,10 @@ REACHED = {
     "weights": "are reached by the weights of different filters",
     "padding": "multiply their padding: an infinite weight at padding gives NaN",
 }
-"""What ``probe.order.reach`` finds, of outputs."""
+"""What ``probe.summation.reach`` finds, of outputs."""
 
 
-def _reach(found: Windows) -> Iterator[Text]:
+def _reach(found: WindowsAnswer) -> Iterator[Text]:
     """Yields what reaches outputs beyond what they read."""
     if found.reach is None:
         yield Text("this holds for finite operands; infinities and NaN were not tested", "dim")
@@ -198,7 +198,7 @@ MOST, DRAWN = 8, 3
 """Summations that are written out, and that are drawn too."""
 
 
-def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
+def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
     """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
@@ -209,7 +209,7 @@ def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _headline(side: Run, found: Mapping[str, Any]) -> Text:
+def _headline(side: CaseRun, found: Mapping[str, Any]) -> Text:
     if side.pooled is not None:
         total, replayed = found["outputs"], found["replayed"]
         text = Text(f"{side.pooled.words}; ")
@@ -228,14 +228,14 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     )
 
 
-def _certified(side: Run) -> Iterator[Text]:
+def _certified(side: CaseRun) -> Iterator[Text]:
     """Yields whether every output was tested for every addition, where that was wanted."""
     if side.orders is not None and side.orders.certified is not None:
         doubts = side.orders.doubts
         yield Text(certificate.words(doubts), "yellow" if doubts else "green")
 
 
-def _summations(side: Run) -> Iterator[RenderableType]:
+def _summations(side: CaseRun) -> Iterator[RenderableType]:
     if side.orders is None:
         return
     counts = side.orders.counts()
@@ -256,7 +256,7 @@ def _summations(side: Run) -> Iterator[RenderableType]:
         yield Text(more, "dim")
 
 
-def _unknown(side: Run) -> Iterator[RenderableType]:
+def _unknown(side: CaseRun) -> Iterator[RenderableType]:
     """Yields outputs without a summation, and why."""
     if side.orders is None:
         return

@@ -13,12 +13,12 @@ from probe import window
 from probe.case import Case
 from probe.cli.options import command_line
 from probe.cli.show import orders
-from probe.order import certificate
 from probe.printing import ranges, table
-from probe.sweep import Summary, TargetSummary
-from probe.thresholds import conditions
-from probe.thresholds.by_order import ByOrder
-from probe.thresholds.conditions import Conditions
+from probe.summation import certificate
+from probe.sweeps import Summary, TargetSummary
+from probe.switch_points import conditions
+from probe.switch_points.by_order import ByOrder
+from probe.switch_points.conditions import Conditions
 
 
 def summary(

@@ -1,0 +1,317 @@
+"""Changes an operator or a number of the package, one at a time, and sees whether a test notices.
+
+    python .ci/mutate.py --count 40 --seed 1                # drawn from summation, comparison, ...
+    python .ci/mutate.py --only probe/ulp.py --count 10
+    python .ci/mutate.py --at probe/summation/tree.py:140 --count 5
+    python .ci/mutate.py --seed 1 --list                     # the changes, and runs nothing
+
+A change is made in a copy of the checkout, where the test files that import the module run, the
+closest first, until one fails. It is *caught* by a test that fails, by one that never ends, or by
+an import that fails; *missed* if all pass. The share of what is caught is printed last, and the
+exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
+cannot change a result is left alone: texts, annotations, ``__repr__``, what is raised, and lines
+with a comment that begins with ``speed alone``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MODULES = {
+    "probe/summation": ("tests/orders", "tests/numbers"),
+    "probe/comparison": ("tests/orders",),
+    "probe/semantics": ("tests/recording",),
+    "probe/ulp.py": ("tests/numbers", "tests/orders"),
+}
+"""What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
+folders of tests that are to notice."""
+
+ALONE = "# speed alone"
+
+PATIENCE = 180
+"""Seconds without a result, after which a change is taken for one that never ends."""
+
+OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitOr,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+class Mutation(NamedTuple):
+    """One change: ``source`` is the whole file with it."""
+
+    path: str
+    line: int
+    before: str
+    after: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.before} -> {self.after}"
+
+
+def mutations(path: str, source: str) -> Iterator[Mutation]:
+    """Yields every change of one operator, number or truth value of a file."""
+    tree = ast.parse(source)
+    starts = [0]
+    for line in source.encode().splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    alone = {
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and token.string.startswith(ALONE)
+    }
+    raw = source.encode()
+    for node in _computing(tree):
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if alone.intersection(lines):
+            continue
+        start = starts[lines[0] - 1] + node.col_offset
+        stop = starts[lines[-1] - 1] + (node.end_col_offset or 0)
+        for changed in _changed(node):
+            made = raw[:start] + b"(" + changed.encode() + b")" + raw[stop:]
+            yield Mutation(path, lines[0], ast.unparse(node), changed, made.decode())
+
+
+def _computing(node: ast.AST) -> Iterator[ast.expr]:
+    """Yields the expressions that compute something, outermost first."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, ast.AST) or isinstance(each, ast.Raise | ast.JoinedStr):
+                continue  # positions within formatted texts are wrong before Python 3.12
+            if isinstance(each, ast.FunctionDef) and each.name == "__repr__":
+                continue
+            if isinstance(each, ast.expr):
+                yield each
+            yield from _computing(each)
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """Yields the texts of what may stand instead of an expression."""
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, bool):
+            yield str(not node.value)
+        elif isinstance(node.value, int):
+            yield str(node.value + 1)
+        elif isinstance(node.value, float):
+            yield repr(node.value * 2 if node.value else 1.0)
+    elif isinstance(node, ast.BinOp | ast.BoolOp) and not _of_texts(node):
+        yield ast.unparse(_with(node, op=OPERATORS.get(type(node.op))))
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        yield ast.unparse(_with(node, ops=[OPERATORS[type(node.ops[0])]()]))
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub | ast.Invert):
+        yield ast.unparse(node.operand)
+
+
+def _with(node: ast.AST, **fields: object) -> ast.AST:
+    """Returns the node with other fields; an operator without a counterpart stays."""
+    made = {name: getattr(node, name) for name in node._fields}
+    for name, value in fields.items():
+        if value is not None:
+            made[name] = value() if isinstance(value, type) else value
+    return type(node)(**made)
+
+
+def _of_texts(node: ast.AST) -> bool:
+    """Returns whether texts are put together, or types: ``"a" + name``, ``int | None``."""
+    return any(
+        isinstance(each, ast.JoinedStr)
+        or (isinstance(each, ast.Constant) and (each.value is None or isinstance(each.value, str)))
+        or (isinstance(each, ast.Attribute) and each.attr == "ndarray")
+        for each in ast.walk(node)
+        if each is not node
+    )
+
+
+def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
+    """Returns the test files that are to notice a change in a module, the closest first.
+
+    ``texts``: of every test file. That of the module's name, and those that import it; if there are
+    none, or with ``wide``, those that import its room too, and then the rest of the room's folders.
+    """
+    module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    room, _, own = module.rpartition(".")
+    homes = next((MODULES[name] for name in MODULES if path.startswith(name)), ("tests",))
+    ranks: dict[str, tuple[int, int]] = {}
+    for name, text in texts.items():
+        if not name.startswith(homes):
+            continue
+        imports = [line for line in text.splitlines() if line.startswith(("from ", "import "))]
+        rank = 3
+        if Path(name).stem == f"test_{own}":
+            rank = 0
+        elif any(
+            line.startswith((f"from {module} ", f"import {module}"))
+            or (line.startswith(f"from {room} import") and own in line.replace(",", " ").split())
+            for line in imports
+        ):
+            rank = 1
+        elif any(line.startswith(f"from {room}") for line in imports):
+            rank = 2
+        ranks[name] = rank, len(text)
+    most = 3 if wide or not any(rank < 2 for rank, _ in ranks.values()) else 1
+    some = [name for name, (rank, _) in ranks.items() if rank <= most]
+    return sorted(some, key=lambda name: ranks[name])
+
+
+class Copy:
+    """A copy of the checkout whose files may be changed; results and the like are linked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.failing: dict[str, bool] = {}  # tests that fail without a change too
+        for each in ROOT.iterdir():
+            if each.name in ("probe", "tests"):
+                shutil.copytree(each, folder / each.name, symlinks=True)
+            elif not each.name.startswith((".git", "build")):
+                (folder / each.name).symlink_to(each)
+
+    def texts(self) -> dict[str, str]:
+        """Returns every test file's text."""
+        found = sorted((self.folder / "tests").rglob("test_*.py"))
+        return {str(one.relative_to(self.folder)): one.read_text("utf-8") for one in found}
+
+    def noticed(self, mutation: Mutation, tests: list[str]) -> str:
+        """Returns the first test that fails with a change and not without; empty if none does."""
+        path = self.folder / mutation.path
+        plain = path.read_text("utf-8")
+        while True:
+            path.write_text(mutation.source, "utf-8")
+            failed = self._first_failure(tests)
+            path.write_text(plain, "utf-8")
+            if "::" not in failed:
+                return failed
+            if failed not in self.failing:
+                self.failing[failed] = bool(self._first_failure([failed]))
+            if not self.failing[failed]:
+                return failed
+
+    def _first_failure(self, tests: list[str]) -> str:
+        """Returns the test that fails first, or what else went wrong; empty where all pass."""
+        command = [sys.executable, "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider"]
+        command += ["-p", "no:xdist", "-m", "not slow", "--tb=no", *tests]
+        command += [f"--deselect={name}" for name, fails in self.failing.items() if fails]
+        # bytecode is kept by seconds: a file that is changed twice in one would be the old one
+        environment = os.environ | {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        with tempfile.TemporaryFile("w+") as out:
+            child = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=environment,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            size, since = 0, time.monotonic()
+            while child.poll() is None:
+                time.sleep(0.2)
+                if os.fstat(out.fileno()).st_size != size:
+                    size, since = os.fstat(out.fileno()).st_size, time.monotonic()
+                elif time.monotonic() - since > PATIENCE:
+                    os.killpg(child.pid, signal.SIGKILL)
+                    child.wait()
+                    return "it does not end"
+            if child.returncode in (0, 5):  # 5: all of its tests are slow
+                return ""
+            out.seek(0)
+            lines = out.read().splitlines()
+        failed = [line.split(" ")[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        return failed[0] if failed else (lines or ["no output"])[-1]
+
+
+def drawn(only: list[str], at: str, count: int, seed: int) -> list[Mutation]:
+    """Returns ``count`` changes of the modules, each file's by its size."""
+    files = [
+        path
+        for name in only or MODULES
+        for path in ([ROOT / name] if name.endswith(".py") else sorted((ROOT / name).glob("*.py")))
+    ]
+    place, _, line = at.partition(":")
+    files = [ROOT / place] if at else files
+    every = [
+        change
+        for path in files
+        for change in mutations(str(path.relative_to(ROOT)), path.read_text("utf-8"))
+        if not line or change.line == int(line)
+    ]
+    return random.Random(seed).sample(every, min(count, len(every)))
+
+
+def run(changes: list[Mutation], wide: bool = False) -> list[Mutation]:
+    """Runs the tests of every change, prints what came of it, and returns what was missed."""
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder))
+        texts = copy.texts()
+        for change in changes:
+            why = copy.noticed(change, near(change.path, texts, wide))
+            print(
+                f"{'caught' if why else 'MISSED'} {change}" + f"  [{why}]" * bool(why), flush=True
+            )
+            missed += [] if why else [change]
+    caught = len(changes) - len(missed)
+    print(f"{caught} of {len(changes)} caught ({caught / max(1, len(changes)):.0%})")
+    for test, fails in copy.failing.items():
+        if fails:
+            print(f"{test} fails without a change, and was not asked")
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=40, help="changes to make (default 40)")
+    parser.add_argument("--seed", type=int, default=0, help="which of them are drawn")
+    parser.add_argument("--only", action="append", default=[], help="a file or a folder")
+    parser.add_argument("--at", default="", metavar="FILE[:LINE]", help="changes of one line")
+    parser.add_argument("--wide", action="store_true", help="ask all tests of the rooms")
+    parser.add_argument("--list", action="store_true", help="print the changes alone")
+    given = parser.parse_args()
+    changes = drawn(given.only, given.at, given.count, given.seed)
+    if given.list:
+        print("\n".join(map(str, changes)))
+        return 0
+    return 1 if run(changes, given.wide) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

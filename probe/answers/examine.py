@@ -1,0 +1,514 @@
+"""Asks everything of a model: which operation, why, what keeps the bits, the cost, a report.
+
+It is ``probe MODEL``. Each part is given as soon as it is known, the next ones cost more: two runs
+compared; the first source explained; what keeps the bits, tried on both runs; its cost, timed in
+turns; the verified report. What is known stays where the time is over or somebody interrupts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time as clock
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe import budget
+from probe.answers.answer import Answer
+from probe.answers.first_difference import Asked, Walked, diff
+from probe.answers.record import arrays_for, record
+from probe.answers.two_runs import ADVICE, two_runs
+from probe.arguments import choice, count
+from probe.budget import within
+from probe.errors import InputError, NotReproduced, TimeOver
+from probe.floats import rounded_text
+from probe.mitigations import invariants, networks
+from probe.printing import counted, differ
+from probe.progress import Say, heard
+from probe.recording.alone import unequal
+from probe.recording.difference import Aligned
+from probe.recording.inputs import axes, cut
+from probe.recording.source import Region, explain
+from probe.recording.subject import name_of, opened
+from probe.recording.walk import walk
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ASK = {
+    "batch": "one sample alone against the same sample in a batch",
+    "padding": "one sample alone without padding against the same sample padded",
+    "release": "this release, device or library against another one",
+    "machine": "this machine against a recording of another one",
+}
+"""What people mean, by the words of ``ask``."""
+
+PARTS = ("operation", "cause", "fix", "cost", "report")
+TIME = "10m"
+BATCH = 8
+"""Rows of a batch where the inputs don't say how many: as ``--against`` of the examples."""
+
+SOURCES = 3
+"""Sources that are explained until one has a cause: one that is refuted is none."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A part of the answer: its ``name`` in ``PARTS``, the ``text``, what JSON has beside that, and
+    the ``seconds`` since the question was put."""
+
+    name: str
+    text: str
+    told: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(repr=False)
+class Diagnosis(Answer):
+    """Holds what is known of a model: ``parts`` in the order in which they came.
+
+    ``found``: both runs, as of ``probe.first_difference``. ``ended``: why parts are missing, empty
+    if none is.
+    """
+
+    found: Walked
+    ask: str
+    asked: str
+    parts: list[Learned]
+    ended: str = ""
+
+    def text(self, name: str) -> str:
+        """Returns what is known of a part; where it came in several, the last."""
+        return next((one.text for one in self.parts[::-1] if one.name == name), "")
+
+    def lines(self) -> tuple[str, str, str]:
+        why = "; ".join(filter(None, (self.text("operation"), self.text("cause"))))
+        last = [self.text("fix"), self.text("cost"), self.ended]
+        return self.asked, why, "; ".join(filter(None, last)) or self.found.outcome()
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "verdict": self.found.verdict,
+            "ask": self.ask,
+            "asked": self.asked,
+            "parts": [
+                {"part": one.name, "text": one.text, "seconds": round(one.seconds, 1)} | one.told
+                for one in self.parts
+            ],
+            "ended": self.ended or None,
+            "comparison": self.found.report(),
+        }
+
+    def drawn(self) -> Figure | None:
+        """Draws both runs, operation by operation."""
+        return self.found.drawn()
+
+
+def examine(
+    model: Any,
+    inputs: Any = None,
+    ask: str | None = None,
+    *,
+    at: int | None = None,
+    against: int | None = None,
+    against_target: str | Target | None = None,
+    recording: str | Path | None = None,
+    target: str | Target | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    out: str | Path | None = None,
+    trust: bool = False,
+    seed: int = 0,
+    time: str | None = TIME,
+    part: Callable[[Learned], None] | None = None,
+    progress: Say | None = None,
+) -> Diagnosis:
+    """Says which operation of a model differs, why, what keeps the bits, at what cost; and reports.
+
+    ``model``: a file, a model in memory, a function or ``"module:function"``, as ``probe.network``
+    takes it. ``inputs``: arrays or tensors in order or by name, or a .npz file; generated ones of
+    ``shapes`` if not given. ``ask``: ``batch`` (a sample alone against in a batch; the default),
+    ``padding`` (alone without padding against padded), ``release`` (``target`` against
+    ``against_target``) or ``machine`` (against a ``recording`` of ``probe record`` from there).
+    ``at``, ``against``: the sizes; 1 and all rows of a batch, the valid part of the first padded
+    sample and its full length, if not given. ``out``: a new folder for the report; none is written
+    if it is not given. ``time``: stop after this long. ``part``: called with each ``Learned`` as
+    soon as it is known. Ctrl-C returns what is known, if that is anything. Errors: InputError;
+    TargetError; Nondeterministic where a run does not repeat.
+    """
+    ask = _meant(ask, against_target, recording)
+    if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
+        why = "the folder has files that would be overwritten"
+        raise InputError("out", out, why, "give another folder")
+    given = _Given(model, inputs, at, against, shapes or {}, trust, seed)
+    parts: list[Learned] = []
+    begun = clock.monotonic()
+
+    def tell_part(name: str, text: str, told: dict[str, Any] | None = None) -> None:
+        parts.append(Learned(name, text, told or {}, clock.monotonic() - begun))
+        (part or (lambda one: None))(parts[-1])
+
+    with within(time), heard("examine", progress) as tell:
+        if ask in ("batch", "padding"):
+            here = target is None
+            walked, sides = _sized(given, ask, tell) if here else _there(given, ask, target, tell)
+        elif ask == "release":
+            other = {"against_target": against_target, "explain": False, "seed": seed}
+            words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "trust": trust, **other}
+            walked, sides = two_runs(model, target, **words, progress=tell), None
+        else:
+            walked, sides = _recorded(given, recording, target, tell), None
+        head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
+        made = Diagnosis(walked, ask, head.removeprefix(": "), parts)
+        try:
+            for ended in _parts(given, walked, sides, out, tell, tell_part):
+                made.ended = ended
+        except KeyboardInterrupt:
+            made.ended = "interrupted"
+        except TimeOver as error:
+            made.ended = str(error)
+    return made
+
+
+def _meant(ask: str | None, against_target: object, recording: object) -> str:
+    """Returns what is asked. InputError: what that needs is missing, or contradicts it."""
+    ask = ask or ("release" if against_target else "machine" if recording else "batch")
+    choice("ask", ask, tuple(ASK))
+    if ask == "release" and against_target is None:
+        why, todo = "the other release is not given", "give --against-target such as torch==2.4.0"
+        raise InputError("against_target", "(none)", why, todo)
+    if ask == "machine" and recording is None:
+        why = "the run of the other machine is not given"
+        todo = "run probe record MODEL --out RUN there, copy RUN here, and give --recording RUN"
+        raise InputError("recording", "(none)", why, todo)
+    for name, value, word in (
+        ("against_target", against_target, "release"),
+        ("recording", recording, "machine"),
+    ):
+        if value is not None and ask != word:
+            raise InputError(name, value, f"it belongs to ask={word}", f"leave out ask={ask}")
+    return ask
+
+
+@dataclass
+class _Given:
+    """What the user gave."""
+
+    model: Any
+    inputs: Any
+    at: int | None
+    against: int | None
+    shapes: Mapping[str, tuple[int, ...]]
+    trust: bool
+    seed: int
+
+
+@dataclass
+class _Sides:
+    """Both sides' inputs of a model in this process, and the left's filled up to the right's."""
+
+    opened: Any
+    vary: str
+    sizes: tuple[int, int]
+    left: dict[str, np.ndarray]
+    right: dict[str, np.ndarray]
+    filled: dict[str, np.ndarray]
+
+
+def _arrays(given: _Given, subject: Any, ask: str) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Returns the inputs of one question, and along which axis of each the sides differ."""
+    vary = "batch" if ask == "batch" else "length"
+    most = given.against or (BATCH if ask == "batch" else 0)
+    if given.inputs is None and not given.shapes and not subject.inputs:
+        why = "the model does not describe its inputs"
+        todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers)"
+        raise InputError("inputs", "(none)", why, todo)
+    arrays = arrays_for(subject, given.inputs, given.shapes, given.seed, vary, most)
+    if ask == "padding":
+        row = _padded_row(arrays, subject)
+        along = axes("batch", arrays, ()) if arrays else {}
+        arrays = {
+            name: np.ascontiguousarray(one[row : row + 1]) if name in along else one
+            for name, one in arrays.items()
+        }
+    return arrays, axes(vary, arrays, subject.inputs)
+
+
+def _lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
+    """Returns how much of each sample is not padding: up to its last entry that isn't zero."""
+    found = np.zeros(1, int)
+    for name, axis in along.items():
+        array = arrays[name]
+        if array.ndim < 2 or axis == 0:
+            continue
+        rest = tuple(n for n in range(1, array.ndim) if n != axis)
+        some = (array != 0).any(axis=rest) if rest else array != 0
+        last = np.where(some, np.arange(1, some.shape[1] + 1), 0).max(axis=1)
+        found = np.maximum(found, last) if len(found) in (1, len(last)) else found
+    return found
+
+
+def _padded_row(arrays: Mapping[str, np.ndarray], subject: Any) -> int:
+    """Returns the first sample that ends before the full length; 0 where none does."""
+    along = axes("length", arrays, subject.inputs)
+    whole = max(arrays[name].shape[axis] for name, axis in along.items())
+    lengths = _lengths(arrays, along)
+    short = np.flatnonzero((lengths > 0) & (lengths < whole))
+    return int(short[0]) if len(short) else 0
+
+
+def _chosen(given: _Given, subject: Any, ask: str) -> tuple[dict[str, np.ndarray], str, int, int]:
+    """Returns the inputs, the axis, and both sides' sizes."""
+    arrays, along = _arrays(given, subject, ask)
+    vary = "batch" if ask == "batch" else "length"
+    whole = min(arrays[name].shape[axis] for name, axis in along.items())
+    against = count("against", given.against or whole)
+    at = given.at
+    if at is None and ask == "padding":
+        valid = int(_lengths(arrays, along).max())
+        at = valid if 0 < valid < against else max(1, against // 4)
+    at = count("at", at or 1)
+    if at >= against:
+        why = f"the other side has {against}"
+        what = "a batch of several samples" if ask == "batch" else "a longer input"
+        raise InputError("at", at, why, f"give {what}: --inputs FILE.npz, or --against N")
+    return arrays, vary, at, against
+
+
+def _sized(given: _Given, ask: str, tell: Say) -> tuple[Walked, _Sides]:
+    """Compares two sizes of a model in this process."""
+    tell("opening the model")
+    subject = opened(given.model, given.trust)
+    arrays, vary, at, against = _chosen(given, subject, ask)
+    along = axes(vary, arrays, subject.inputs)
+    right, left = cut(arrays, along, against), cut(arrays, along, at)
+    filled = {}
+    for name, one in left.items():
+        width = [(0, 0)] * one.ndim
+        if name in along:
+            width[along[name]] = (0, right[name].shape[along[name]] - one.shape[along[name]])
+        # a batch is filled with its first sample: zeros may be no input at all, as of a division
+        mode = {"mode": "wrap"} if vary == "batch" else {}
+        filled[name] = np.pad(one, width, **mode)  # type: ignore[call-overload]
+    sides = _Sides(subject, vary, (at, against), left, right, filled)
+    runs = [subject.recorder(one) for one in (left, right)]
+    asked = Asked(name_of(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary])
+    return Walked(walk(runs[0], runs[1], False, tell), asked), sides
+
+
+def _there(given: _Given, ask: str, target: str | Target, tell: Say) -> tuple[Walked, None]:
+    """Compares two sizes on a target, in a process of its own."""
+    arrays, vary, at, against = _chosen(given, opened(given.model, given.trust), ask)
+    words: dict[str, Any] = {"vary": vary, "at": at, "against": against, "inputs": arrays}
+    words |= {"explain": False, "trust": given.trust, "progress": tell}
+    return two_runs(given.model, target, **words), None
+
+
+def _recorded(given: _Given, recording: Any, target: Any, tell: Say) -> Walked:
+    """Compares a run here with a recording of another machine."""
+    folder = tempfile.TemporaryDirectory(prefix="probe-")
+    words: dict[str, Any] = {"inputs": given.inputs, "shapes": given.shapes, "target": target}
+    made = record(
+        given.model,
+        Path(folder.name) / "here",
+        **words,
+        trust=given.trust,
+        seed=given.seed,
+        progress=tell,
+    )
+    found = diff(made, recording, trust=given.trust, explain=False, progress=tell)
+    weakref.finalize(found, folder.cleanup)  # its values are read again for a report
+    return found
+
+
+Told = Callable[..., None]
+
+
+def _parts(
+    given: _Given, walked: Walked, sides: _Sides | None, out: Any, tell: Say, told: Told
+) -> Iterator[str]:
+    """Gives one part after the other; yields why it ends early."""
+    first = walked.found.first
+    told("operation", _operation(walked, first))
+    if first is None:
+        return
+    explained = _explained(walked, tell)
+    if explained is not None:
+        first, text, told_of = explained
+        told("cause", text, told_of)
+    if budget.spent():
+        yield budget.spent()
+        return
+    if sides is None:
+        todo = walked.asked.todo or ADVICE["target"]
+        told("fix", f"{todo}; probe bisect MODEL --between A --and B finds the condition")
+    else:
+        yield from _remedied(given, walked, sides, tell, told)
+    if budget.spent():
+        yield budget.spent()
+        return
+    if out is None:
+        told("report", "not asked for: --report DIR (Python: out=DIR) writes it, verified")
+        return
+    try:
+        written = walked.reproduce(out, first, progress=tell)
+        told("report", f"{written.path}: {', '.join(written.files)}{_noted(written)}")
+    except (NotReproduced, InputError) as error:
+        told("report", f"none was written: {error}")
+
+
+def _noted(written: Any) -> str:
+    return f" (the operation's own script, no case: {written.no_case})" if written.no_case else ""
+
+
+def _operation(walked: Walked, first: Aligned | None) -> str:
+    """Returns the first source in the library's words, and what becomes of it in the outputs."""
+    if first is None:
+        return walked.ending()[0]
+    outputs = [one for one in walked.found.difference.outputs if one.compared]
+    differing, compared = (
+        sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
+    )
+    what = _layer(walked, first) or first.op
+    where = f"{first.path}: {what}" if first.path else what
+    text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
+    more = sum(one.verdict == "source" or bool(one.own) for one in walked.found.operations) - 1
+    text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
+    return f"{text}; of the model's outputs {differing:,} of {compared:,}"
+
+
+def _layer(walked: Walked, first: Aligned) -> str:
+    try:
+        region = Region.of(walked.found.left, walked.found.right, first)
+    except (KeyError, InputError):
+        return ""
+    modelled = import_module("probe.reproduction.modelled")
+    return "" if region is None else str(modelled.layer(region, first.path))
+
+
+def _explained(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]] | None:
+    """Explains the first source, and the next where it turns out to be none."""
+    found, known = walked.found, dict[Any, Any]()
+    for number, one in list(enumerate(found.operations)):
+        if one.verdict != "source" or len(found.causes) >= SOURCES:
+            continue
+        tell(f"explaining {one.name}")
+        cause = explain(found.left, found.right, one, known=known)
+        found.causes[number] = cause
+        one.cause = cause.kind
+        if cause.refuted:
+            one.doubted(cause.why)
+            continue
+        where = import_module("probe.reproduction.modelled").placed(cause)
+        proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
+        text = f"{where}; {proof}" if where else cause.why
+        if not cause.kind:
+            text = f"{cause.why}; {_shapes(walked, one)}"
+        if found.rounding.words:
+            text = f"{found.rounding.words}; {text}"
+        return one, text, {"name": one.name, "explanation": cause.to_json()}
+    return None
+
+
+def _shapes(walked: Walked, one: Aligned) -> str:
+    """Returns what an operation reads on both sides: what sets two calls of one kernel apart."""
+    told = []
+    for side, number in ((walked.found.left, one.left), (walked.found.right, one.right)):
+        values = side.recording.values
+        reads = () if number is None else side.recording.operations[number].reads
+        told.append(" and ".join("x".join(map(str, values[n].shape)) or "1" for n in reads[:3]))
+    return f"the library is called with other sizes: it reads {told[0]} against {told[1]}"
+
+
+def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[Any]], int]:
+    """Returns what counts outputs that must agree and don't. ``left``: on which side of the
+    comparison the first run's outputs stand; the second run's stand on the right."""
+    difference, recordings = walked.found.difference, (walked.found.left, walked.found.right)
+    places = [
+        (recordings[left].recording.outputs.index((one.left, one.right)[left]), one)
+        for one in difference.outputs
+        if (one.left, one.right)[left] in recordings[left].recording.outputs
+    ]
+    right = walked.found.right.recording
+
+    def differing(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
+        total = 0
+        for at, one in places:
+            mine = one.selection.taken(np.asarray(ours[at]), left)
+            other = one.selection.taken(np.asarray(theirs[right.outputs.index(one.right)]), 1)
+            total += int(unequal(mine, other, right.values[one.right].dtype).sum())
+        return total
+
+    return differing
+
+
+def _remedied(given: _Given, walked: Walked, sides: _Sides, tell: Say, told: Told) -> Iterator[str]:
+    """Tries what keeps the bits, the quick way first, and times it."""
+    at, against = sides.sizes
+    what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
+    tell("trying one size")
+    run = {
+        name: sides.opened.recorder(getattr(sides, name)).plain
+        for name in ("left", "right", "filled")
+    }
+    left_over = _differing(walked, 1)(run["filled"](), run["right"]())
+    ways: list[dict[str, Any]] = [{"remedy": "one size", "exact": not left_over}]
+    size = f"{what} {against}, so that each call has one shape"
+    checked = "has the bits of the other side here" if ways[0]["exact"] else "still differs here"
+    told("fix", f"{size}: {checked}", {"remedies": [dict(ways[0])]})
+    took = networks.timed({name: run[name] for name in ("left", "filled")})
+    ways[0]["ratio"] = took["filled"] / took["left"]
+    times = f"{rounded_text(ways[0]['ratio'])} times {sides.vary} {at} as it is"
+    told("cost", f"one size of {against}: {times}", {"remedies": [dict(ways[0])]})
+    if why := budget.spent():
+        yield f"the invariant mode was not tried: {why}"
+        return
+    tell("trying the invariant mode")
+    batches = {one.shape[0] for one in sides.right.values() if one.ndim}
+    sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
+    mode = invariants.of_runs(
+        sides.opened, given.model, sizes, (sides.left, sides.right), _differing(walked, 0)
+    )
+    entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
+    entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
+    ways.append(entry)
+    if mode.report is None or mode.verdict != "exact":
+        why = mode.refusal or f"{mode.differing:,} outputs differ still"
+        also = f"probe.stable.invariant: {mode.verdict} ({why})"
+        told("fix", f"{_exact(ways, sides)}; {also}", {"remedies": ways})
+        return
+    mode_runs = {
+        "left": run["left"],
+        "filled": run["filled"],
+        "invariant": invariants.running(mode, sides.left),
+    }
+    tell("timing")
+    took = networks.timed(mode_runs)
+    entry["ratio"], ways[0]["ratio"] = (took[n] / took["left"] for n in ("invariant", "filled"))
+    told("fix", _exact(ways, sides), {"remedies": ways})
+    best = min((one for one in ways if one["exact"]), key=lambda one: float(one["ratio"]))
+    each = ", ".join(
+        f"{one['remedy']} {rounded_text(one['ratio'])}{'' if one['exact'] else ' (not exact)'}"
+        for one in ways
+    )
+    text = f"times {sides.vary} {at} as it is: {each}; recommended: {best['remedy']}"
+    told("cost", text, {"remedies": ways, "recommended": best["remedy"]})
+
+
+def _exact(ways: Sequence[Mapping[str, Any]], sides: _Sides) -> str:
+    """Returns the remedies that are exact, in words."""
+    what = "batch" if sides.vary == "batch" else "padded length"
+    words = {
+        "one size": f"one {what} of {sides.sizes[1]}",
+        "invariant": "probe.stable.invariant(model)",
+    }
+    exact = [words[one["remedy"]] for one in ways if one["exact"]]
+    return f"exact here: {' or '.join(exact) or 'none that was tried'}"
+
+
+__all__ = ["ASK", "PARTS", "Diagnosis", "Learned", "examine"]

@@ -1,0 +1,258 @@
+"""Finds the cause of every difference in a store; each order is revealed once for all lengths.
+
+Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
+that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is
+explained already is not repeated, so the command may be stopped and continued.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe import machine
+from probe.campaign import Row, Sessions, in_processes
+from probe.case import Case
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
+from probe.errors import StoreError, TargetError
+from probe.launch import AnySession, Session
+from probe.progress import Tell
+from probe.store import Store, parquet
+from probe.store.results import load, machine_folders
+from probe.summation.summation import ranges
+from probe.target import Target
+
+if TYPE_CHECKING:
+    import pandas
+
+PAIR = list(parquet.PAIR)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All values of one case on one target that differ from the longest one.
+
+    ``case``: as JSON text; ``values``: (value, differing outputs as stored).
+    """
+
+    run_id: str
+    library_version: str
+    target: str
+    case: str
+    case_id: str
+    vary: str
+    against: int
+    values: tuple[tuple[int, int], ...]
+
+    def place(self, at: int) -> Row:
+        """Returns columns that name the run at a value."""
+        found: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
+        return found | {"vary": self.vary, "at": at}
+
+
+@dataclass
+class CauseRows:
+    """Rows for the store, and what to count."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    causes: Counter[str] = field(default_factory=Counter)
+    replayed: int = 0
+    failure: str = ""
+
+
+@dataclass
+class Causes:
+    """The store's differing outputs by cause, by target, and what failed.
+
+    ``explained_before`` comparisons were in the store already: their outputs are counted too.
+    ``added``: outputs that this run explained.
+    """
+
+    by_target: dict[str, Counter[str]] = field(default_factory=dict)
+    replayed: int = 0
+    explained_before: int = 0
+    added: int = 0
+    failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def causes(self) -> Counter[str]:
+        """Returns the differing outputs by cause, all targets together."""
+        return sum(self.by_target.values(), Counter())
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe explain --from STORE --json`` prints."""
+        return {
+            "causes": dict(self.causes),
+            "differing": self.causes.total(),
+            "replayed": self.replayed,
+            "targets": {target: dict(found) for target, found in self.by_target.items()},
+            "comparisons_explained_before": self.explained_before,
+            "failures": self.failures,
+            "interrupted": self.interrupted,
+        }
+
+
+def explain_store(
+    path: str | Path, workers: int | None = None, progress: Tell | None = None
+) -> Causes:
+    """Explains every difference in a store that was measured on this machine.
+
+    ``path``: an experiment's folder, or this machine's folder in it. ``workers``: processes; None:
+    one a processor, each started afresh, so that a script needs ``if __name__ == "__main__"``.
+    ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
+    this machine.
+    """
+    folder = _own_folder(Path(path))
+    jobs, result = _jobs(folder)
+
+    def take(job: Job, answer: CauseRows) -> None:
+        for table, rows in answer.rows.items():
+            store.append(table, rows)
+        if answer.failure:
+            result.failures.append(answer.failure)
+        result.by_target.setdefault(job.target, Counter()).update(answer.causes)
+        result.replayed += answer.replayed
+        result.added += answer.causes.total()
+
+    def tell(done: int, total: int, job: Job) -> None:
+        if progress:
+            progress(done, total, job.target)
+
+    if progress:
+        progress(0, len(jobs), "")
+    with Store(folder) as store:
+        result.interrupted = in_processes(jobs, explain_job, take, workers, tell)
+    return result
+
+
+def _own_folder(path: Path) -> Path:
+    """Returns the folder of this machine; its bits are the only ones that can be made again
+    here."""
+    folders = machine_folders(path)
+    own = [folder for folder in folders if folder.name == machine.label()]
+    if not own:
+        names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
+        why = f"it has results of {names}, and this machine is {machine.label()}"
+        raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
+    return own[0]
+
+
+def _jobs(folder: Path) -> tuple[list[Job], Causes]:
+    """Returns what is left to explain, case by case, each target's together."""
+    stored = load(folder)
+    cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
+    versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
+    found = stored.comparisons[stored.comparisons["differing"] > 0]
+    done = set(stored.causes[PAIR].itertuples(index=False, name=None))
+    todo = [
+        row
+        for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
+        if row[:6] not in done
+    ]
+    result = _explained(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
+    result.explained_before = len(found) - len(todo)
+    todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
+    jobs = []
+    for (target, run_id, case_id, vary, against), rows in groupby(
+        todo, key=lambda row: (row[2], row[0], row[1], row[3], row[5])
+    ):
+        values = tuple((int(row[4]), int(row[6])) for row in rows)
+        job = (run_id, versions[run_id], target, _text(cases[case_id]), case_id, vary)
+        jobs.append(Job(*job, int(against), values))
+    return jobs, result
+
+
+def _explained(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
+    """Returns what the store knows of its differences before anything is run."""
+    result = Causes()
+    pairs = causes[PAIR].itertuples(index=False, name=None)
+    mine = causes[np.array([pair in differing for pair in pairs], bool)]
+    for target, rows in mine.groupby("target"):
+        counts = rows.groupby("cause")["outputs"].sum().astype(int)
+        result.by_target[str(target)] = Counter(counts.to_dict())
+    result.replayed = int(mine["replayed"].sum())
+    return result
+
+
+def _text(case: object) -> str:
+    return case if isinstance(case, str) else json.dumps(case)
+
+
+_SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=None))
+"""This process's: one is kept, since jobs come target by target."""
+
+
+def _session(job: Job) -> AnySession:
+    target = Target.parse(job.target)
+    _SESSIONS.close(target)
+    session = _SESSIONS.of(target)
+    version = session.facts.get("library_version")
+    if version != job.library_version:
+        why = f"it was measured with {job.library_version}, and the version here is {version}"
+        raise TargetError(job.target, "unavailable", why)
+    return session
+
+
+def explain_job(job: Job) -> CauseRows:
+    """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
+    answer = CauseRows()
+    try:
+        _explain(job, _session(job), answer)
+    except TargetError as error:
+        answer.failure = f"case={job.case_id}: {error}"
+    return answer
+
+
+def _explain(job: Job, session: AnySession, answer: CauseRows) -> None:
+    case = Case.from_json(job.case)
+    shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
+    base, found = run(session, shapes[0].right), []
+    for one, (value, stored) in zip(shapes, job.values, strict=True):
+        left = run(session, one.left)
+        found.append(Comparison(case, left, base, OutputPairs.must_agree(one)))
+        if (now := len(found[-1].differing)) != stored:
+            answer.failure = (
+                f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
+                f"when it was measured, and {now} do now; run the sweep again"
+            )
+    known = Revealer()
+    wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in found]))
+    known.reveal(base, session, wanted)
+    _keep(job, answer, base, job.against, wanted)
+    for one, each in zip(shapes, found, strict=True):
+        mine = each.left.mask(each.pairs.left[each.differing])
+        known.reveal(each.left, session, mine)
+        _keep(job, answer, each.left, one.at or 0, mine)
+        _judge(job, answer, one.at or 0, each)
+
+
+def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.ndarray) -> None:
+    """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
+    if side.orders is None:
+        return
+    found = side.orders.rows(job.place(value), wanted, side.replays)
+    numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
+    mine = [side.orders.summations[number] for number in numbers]
+    answer.rows.setdefault("reveals", []).extend(found)
+    answer.rows.setdefault("orders", []).extend(one.order_row() for one in mine)
+    answer.rows.setdefault("roundings", []).extend(one.rounding_row() for one in mine)
+
+
+def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
+    """Keeps rows of ``causes`` for one comparison."""
+    causes, both = np.array(found.cause, object), found.proved(found.differing)
+    places = found.pairs.left[found.differing]
+    for cause in sorted(found.causes):
+        mine = causes == cause
+        row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
+        row |= {"against": job.against, "ranges": ranges(found.left.mask(places[mine]))}
+        answer.rows.setdefault("causes", []).append(job.place(value) | row)
+        answer.causes[cause] += row["outputs"]
+        answer.replayed += row["replayed"]

@@ -1,0 +1,380 @@
+"""Compares and explains two runs of a case, with kernels and one differing output in full.
+
+For that output both orders are given, every partial sum, and where the two sides begin to differ.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from probe import floats, kernels, ulp
+from probe.arguments import choice
+from probe.campaign import Sessions
+from probe.case import Case
+from probe.comparison import CaseRun, ComparedShapes, Comparison, Revealer, classes_of, compared
+from probe.errors import InputError
+from probe.kernels.sources import SYMBOLS
+from probe.launch import open_session
+from probe.progress import VOICE
+from probe.summation.replay import PartialSum, partial_sums
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree
+from probe.target import Target
+
+WHICH = ("said", "all", "none")
+"""``said``: what the library reports of itself; ``all``: also symbols, sampled while it runs."""
+
+
+def explain(
+    case: Case,
+    target: Target,
+    at: int | str | None = None,
+    against: int | str | None = None,
+    *,
+    vary: str | None = None,
+    against_target: Target | None = None,
+    against_padding: object = None,
+    inline: bool = False,
+    budget: int = 0,
+    zeros: str = "equal",
+) -> Comparison:
+    """Returns why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by
+    output.
+
+    ``vary`` None: the length, of a dense layer the batch.
+    With ``against_target`` (another library, device or switch) or ``against_padding`` (another
+    convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
+    read off both sides, and outputs whose windows differ are told apart from rounding. ``budget``:
+    questions to each side that may be spent on certifying it. ``zeros`` ``"differ"``: zeros of
+    different signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
+    InputError: there is nothing to compare. TargetError: a target failed.
+    """
+    choice("zeros", zeros, ulp.ZEROS)
+    shapes = ComparedShapes.named(case, vary, at, against, against_padding)
+    other = against_target or target
+    if shapes.left == shapes.right and other == target:
+        raise InputError("against", against, "both sides are the same run", "give another value")
+    for name, side in (("at", shapes.left), ("against", shapes.right)):
+        if side.length is None:
+            if shapes.vary != "length":
+                raise InputError("length", None, "the length is not given", "give --length N")
+            raise InputError(name, None, "the length is not given", "give --at N, or --length N")
+    with Sessions(lambda where: open_session(where, inline)) as running:
+        first, second = running.of(target), running.of(other)
+        found = compared(shapes, first, second, zeros=zeros)
+        found.case = shapes.case
+        return found.reveal(first, second, Revealer(tried=None, budget=budget))
+
+
+def checked(which: str) -> str:
+    """Returns the word itself. InputError: it is none of ``WHICH``."""
+    return choice("kernels", which, WHICH)
+
+
+def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
+    """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
+
+    {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
+    the target for each source and side. A source without an answer has one entry: why, in brackets.
+    InputError: ``which`` is another word.
+    """
+    if checked(which) == "none":
+        return {}
+    sources = [name for name in kernels.SOURCES if which == "all" or name != SYMBOLS]
+
+    def ask(side: CaseRun) -> dict[str, list[str]]:
+        return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
+
+    with VOICE.doing("asking which kernels run"), ThreadPoolExecutor(2) as pool:
+        left, right = pool.map(ask, (found.left, found.right))
+    return {"left": left, "right": right} if left or right else {}
+
+
+@dataclass(frozen=True)
+class LeafProduct:
+    """What one leaf meets: bits of the input and of the weight."""
+
+    leaf: int
+    x: int
+    w: int
+
+
+@dataclass
+class Added:
+    """How one side came to its output. Bits are those of ``dtype``, zero-extended.
+
+    ``summation`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
+    ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
+    sums what a node of the other side sums, to different bits. ``reads``: the flat index into x
+    that each leaf meets, -1 for padding; None where the windows were not read off. ``reached``:
+    what made it NaN without a weight in it, in words; empty where nothing did. ``pooled``: of a
+    pool, how it comes to its output, in words; empty where that is not known.
+    """
+
+    side: CaseRun
+    output: tuple[int, ...]
+    dtype: str
+    library: int
+    products: list[LeafProduct] = field(default_factory=list)
+    bias: int | None = None
+    summation: Summation | None = None
+    sums: list[PartialSum] = field(default_factory=list)
+    result: int | None = None
+    own: frozenset[int] = frozenset()
+    bits_part: int | None = None
+    reads: list[int] | None = None
+    reached: str = ""
+    pooled: str = ""
+
+    @property
+    def parts_at(self) -> int | None:
+        """Returns the first node in the order of evaluation that the other side does not have."""
+        return min(self.own, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as ``probe explain --json`` has it; bits are hexadecimal text."""
+        found = self.side.named() | {
+            "output": list(self.output),
+            "library": self._value(self.library),
+            "replayed": None if self.result is None else self._value(self.result),
+            "parts_at": self.parts_at,
+            "bits_part_at": self.bits_part,
+            "reads": self.reads,
+            "products": [
+                {"leaf": one.leaf, "x": self._value(one.x), "w": self._value(one.w)}
+                for one in self.products
+            ],
+            "bias": None if self.bias is None else self._value(self.bias),
+            "partial_sums": [
+                {
+                    "node": one.node,
+                    "terms": list(one.terms),
+                    "text": one.text,
+                    "value": floats.text(one.bits, one.format),
+                    "own": one.node in self.own,
+                }
+                for one in self.sums
+            ],
+        }
+        found |= {"reached": self.reached} if self.reached else {}
+        found |= {"pooled": self.pooled} if self.pooled else {}
+        if self.summation is None:
+            return found | {"order": None, "tree": None, "fused": None}
+        told = self.summation.to_json(self.dtype)
+        return found | {"order": told["id"], "tree": told["tree"], "fused": told["fused"]}
+
+    def _value(self, bits: int) -> str:
+        return floats.text(bits, self.dtype)
+
+
+@dataclass
+class Evidence:
+    """One differing output. ``ulp`` is signed, right minus left; None where it is not a number."""
+
+    cause: str
+    ulp: int | None
+    left: Added
+    right: Added
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the key ``example`` of what ``probe explain --json`` prints."""
+        sides = {"left": self.left.to_json(), "right": self.right.to_json()}
+        return {"cause": self.cause, "ulp": self.ulp, **sides}
+
+
+def example(explanation: Comparison, number: int | None = None) -> Evidence | None:
+    """Returns the differing output that is easiest to follow, in full; None if nothing differs.
+
+    ``number``: which of the differing ones. If None: of those that replay on both sides (if any
+    does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
+    """
+    if not len(explanation.differing):
+        return None
+    number = _smallest(explanation) if number is None else number
+    pair = int(explanation.differing[number])
+    one, two = explanation.pairs.left[pair], explanation.pairs.right[pair]
+    left = _added(explanation.left, (int(one[0]), int(one[1])))
+    right = _added(explanation.right, (int(two[0]), int(two[1])))
+    cause = explanation.cause[number]
+    if left.summation and right.summation and cause != "window":
+        left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
+        left.bits_part, right.bits_part = _bits_part(left, right)
+    distance = int(explanation.ulps[number])
+    told = None if distance == ulp.NAN else distance
+    return Evidence(cause, told, left, right)
+
+
+def _smallest(found: Comparison) -> int:
+    """Returns which of the differing outputs to show."""
+    left = found.pairs.left[found.differing]
+    classes, leaves = classes_of(found.left.case)
+    read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
+    flat = left @ np.array([found.left.case.filters, 1])
+    return int(np.lexsort((flat, read, ~found.proved(found.differing)))[0])
+
+
+def _added(side: CaseRun, place: tuple[int, int]) -> Added:
+    case, given = side.case, side.operands
+    position, filter_ = place
+    found = Added(
+        side,
+        tuple(
+            int(i) for i in np.unravel_index(position * case.filters + filter_, case.output_shape())
+        ),
+        case.dtype,
+        _bits(given.y[position, filter_], case.dtype),
+    )
+    group = filter_ // (case.filters // case.groups)
+    if side.windows is not None:
+        found.reads = side.windows[group, position].tolist()
+    x = given.columns[group][:, position].reshape(-1, 1)
+    w = given.weights[:, filter_].reshape(-1, 1)
+    classes, leaves = classes_of(case)
+    read = leaves[classes[position]].tolist()
+    found.products = [
+        LeafProduct(leaf, _bits(x[leaf, 0], case.dtype), _bits(w[leaf, 0], case.dtype))
+        for leaf in read
+    ]
+    bias = None if given.b is None else given.b[filter_]
+    found.bias = None if bias is None else _bits(bias, case.dtype)
+    if (summation := side.summation(place)) is not None:
+        _add_up(found, summation, read, x, w, bias)
+    if side.pooled is not None and (way := side.pooled.index[position, filter_]) >= 0:
+        found.pooled = side.pooled.ways[way].text
+        found.result = found.library  # the ways are those that gave it
+    if side.reached[position, filter_]:
+        found.reached = _reached(side, position, group)
+        found.result = found.library  # the sum, and 0 times that
+    return found
+
+
+SOME = 4
+"""Elements that reach an output, of which that many are named."""
+
+
+def _reached(side: CaseRun, position: int, group: int) -> str:
+    """Returns what gets into an output without a weight, as far as it was told apart."""
+    assert side.reach is not None
+    x, shape = side.operands.x.reshape(-1), side.operands.x.shape
+    for one in side.reach.named:
+        if (one.position, one.group) == (position, group) and len(one.inputs):
+            named = [
+                f"x[{', '.join(str(int(i)) for i in np.unravel_index(at, shape))}]="
+                f"{floats.widen(x[at : at + 1], side.case.dtype)[0]}"
+                for at in one.inputs[:SOME].tolist()
+            ]
+            more = f" and {len(one.inputs) - SOME} more" if len(one.inputs) > SOME else ""
+            return ("0 * " if one.exact else "0 * one of ") + ", ".join(named) + more
+    if side.reach.padding[position].any():
+        return "0 * a weight at padding"
+    return (
+        "0 * a weight of a different filter"
+        if side.reach.weights[position].any()
+        else "0 * an input"
+    )
+
+
+def _add_up(
+    found: Added, summation: Summation, read: list[int], x: np.ndarray, w: np.ndarray, bias: Any
+) -> None:
+    """Evaluates the output's tree, without the leaves that meet padding: they add nothing."""
+    place = np.ravel_multi_index(found.output, found.side.case.output_shape())
+    position, filter_ = divmod(int(place), found.side.case.filters)
+    replayed = found.side.operands.replay(summation, np.array([position]), np.array([filter_]))
+    found.result = _bits(replayed[0], found.dtype)
+    kept = [*read, BIAS] if bias is not None else read
+    found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
+    added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
+    found.sums = partial_sums(found.summation, x, w, found.dtype, added)
+
+
+def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
+    """Returns the first node on the left that the right sums to different bits, and the right's
+    node."""
+    assert left.summation is not None and right.summation is not None
+    theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
+    for node, leaves in enumerate(_leaf_sets(left.summation.tree)):
+        other = theirs.get(leaves)
+        if other is not None and left.sums[node].value != right.sums[other].value:
+            return node, other
+    return None, None
+
+
+def _leaf_sets(tree: Tree) -> list[int]:
+    """A number for every node that stands for the set of its leaves: a random one a leaf, xored."""
+    found: list[int] = []
+    for children in tree.nodes:
+        number = 0
+        for child in children:
+            number ^= found[~child] if child < 0 else Random(child).getrandbits(64)
+        found.append(number)
+    return found
+
+
+def _bits(value: Any, dtype: str) -> int:
+    return int(floats.to_bits(np.asarray(value).reshape(1), dtype)[0])
+
+
+WHOLE = 12
+"""Summands up to which a sum is shown with all of them."""
+
+
+def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
+    """Returns the same output with smaller trees, where those still give both sides' bits.
+
+    Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
+    sign) as it is.
+    """
+    left, right = _without_zeros(evidence.left, whole), _without_zeros(evidence.right, whole)
+    if left is None or right is None or left.summation is None or right.summation is None:
+        return evidence
+    left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
+    left.bits_part = right.bits_part = None
+    return replace(evidence, left=left, right=right)
+
+
+def _without_zeros(side: Added, whole: int) -> Added | None:
+    """Returns one side over the products that are not 0; None where that is not the same."""
+    if side.summation is None or side.summation.rounding.by_node:
+        return None
+    leaves = side.summation.tree.leaves
+    if len(leaves) <= whole:
+        return None
+    values = {
+        one.leaf: (value_of(one.x, side.dtype), value_of(one.w, side.dtype))
+        for one in side.products
+    }
+    kept = [leaf for leaf, (x, w) in values.items() if x * w != 0]
+    bias = None if side.bias is None else value_of(side.bias, side.dtype)
+    if bias is not None:
+        kept.append(BIAS)
+    if len(kept) < 2 or len(kept) >= len(leaves):
+        return None
+    summation = side.summation.restricted(kept)
+    x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
+    for leaf, pair in values.items():
+        for array, value in zip((x, w), pair, strict=True):
+            array[leaf] = floats.round_to(np.array([value]), side.dtype)
+    added = None
+    if bias is not None and BIAS in summation.tree.leaves:
+        added = floats.round_to(np.array([bias]), side.dtype)[0]
+    sums = partial_sums(summation, x, w, side.dtype, added)
+    last = floats.from_bits(np.array([sums[-1].bits], _unit(sums[-1].format)), sums[-1].format)
+    result = summation.output(floats.widen(last, sums[-1].format), side.dtype)
+    if int(floats.to_bits(result, side.dtype)[0]) != side.library:
+        return None
+    return replace(side, summation=summation, sums=sums, result=side.library)
+
+
+def value_of(bits: int, dtype: str) -> float:
+    found = floats.from_bits(np.array([bits], _unit(dtype)), dtype)
+    return float(floats.widen(found, dtype)[0])
+
+
+def _unit(dtype: str) -> np.dtype:
+    return np.dtype(floats.format_of(dtype).unit)

@@ -1,0 +1,433 @@
+"""Measures every remedy of a case on a target.
+
+The targets that remedies run on are all up at once; what they have in turns is timed fairly.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from probe import campaign, floats, ulp
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.invariant import LIBRARIES
+from probe.invariant.mitigations import (
+    CHUNKS,
+    DOC,
+    INVARIANT,
+    Measured,
+    Remedy,
+    RemedyResult,
+    candidates,
+    unavailable,
+)
+from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
+from probe.layout import CONTIGUOUS
+from probe.progress import Tell, silent
+from probe.switch_points import by_order
+from probe.switch_points.by_order import ByOrder
+from probe.target import Target
+from probe.window import axis_of, case_at
+
+ROUNDS = 9
+"""Turns in which all remedies are timed, one after the other."""
+SECONDS = 0.04
+"""Calls of one remedy at one length, in one turn."""
+
+Name = TypeVar("Name")
+
+
+class Changed(ABC):
+    """``session`` with changes in every spec that it is sent; everything else is its own."""
+
+    def __init__(self, session: AnySession) -> None:
+        self.session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    @abstractmethod
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what is sent in place of a spec."""
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """Does as ``Session.request``."""
+        return self.session.request(self._changed(header), arrays)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """Does as ``Session.stream``."""
+        return self.session.stream(self._changed(header), arrays)
+
+    def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(header)
+        if "spec" in found:
+            found["spec"] = self.changed(found["spec"])
+        if "specs" in found:
+            found["specs"] = [self.changed(spec) for spec in found["specs"]]
+        return found
+
+
+class RemediedSession(Changed):
+    """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
+
+    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
+    else is the session's own; both may be used in turns.
+    """
+
+    def __init__(
+        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
+    ) -> None:
+        super().__init__(session)
+        self.remedy, self.convolutions = dict(remedy), convolutions
+
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the spec with the remedy."""
+        if self.convolutions and "conv" not in spec["op"]:
+            return dict(spec)
+        return {**spec, "remedy": self.remedy}
+
+
+class RemedySessions(campaign.Sessions):
+    """Running targets, one process each, for one measurement or several; leaving ends them."""
+
+    def __init__(self, inline: bool = False) -> None:
+        super().__init__(lambda where: open_session(where, inline))
+
+    def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
+        """Returns the target's session with the remedy in every spec; see ``RemediedSession``."""
+        session = self.of(remedy.where)
+        if remedy.spec is None:
+            return session
+        return cast(AnySession, RemediedSession(session, remedy.spec, convolutions))
+
+
+def in_turns(
+    calls: Mapping[Name, Callable[[float], Sequence[float]]], rounds: int = ROUNDS
+) -> dict[Name, np.ndarray]:
+    """Medians of each turn, float64 (rounds,), of things that are called one after the other.
+
+    A call takes the seconds that it may last and gives those of every repetition. A first turn,
+    in which libraries build and compile, is not counted.
+    """
+    found: dict[Name, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            seconds = call(SECONDS if turn else 0.0)
+            if turn:
+                found[name].append(float(np.median(seconds)))
+    return {name: np.array(medians) for name, medians in found.items()}
+
+
+Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
+
+
+class Work(ABC):
+    """What is done with each remedy of one case or network on one target."""
+
+    dtype: str
+
+    def __init__(self, where: Target, sessions: RemedySessions, only: Iterable[str] | None) -> None:
+        self.where, self.sessions = where, sessions
+        self.wanted = None if only is None else {"default", *only}
+
+    def wants(self, name: str) -> bool:
+        """Returns whether a remedy is asked for."""
+        return self.wanted is None or name in self.wanted
+
+    @abstractmethod
+    def judge(self, found: RemedyResult) -> None:
+        """Fills in at how many places or lengths a remedy differs. TargetError."""
+
+    @abstractmethod
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+        """Yields what can be done on top of a remedy that was judged."""
+
+    @abstractmethod
+    def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
+        """Returns exact outputs at the full length, and what errors are divided by, times eps."""
+
+    @abstractmethod
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """Returns a remedy's outputs at the full length. TargetError."""
+
+    @abstractmethod
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
+        """Returns what times a call, by number and length: see ``in_turns``."""
+
+    def other_bits(self, found: RemedyResult) -> int:
+        """Counts the lengths at which a remedy that is exact by order gives different bits."""
+        return 0
+
+    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
+        """Returns what is tried, the default first."""
+        return candidates(self.where, chunks)
+
+    def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[RemedyResult]:
+        """Judges and times every remedy that is asked for, and compares it with exact outputs."""
+        tell, found = progress or silent, []
+        todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
+        for number, remedy in enumerate(todo):
+            tell(number, len(todo) + 1, remedy.name)
+            found.append(self.judged(remedy))
+            found += self.more(found[-1])
+        tell(len(todo), len(todo) + 1, "cost")
+        self._check(found)
+        ready = [one for one in found if one.keeps is not None]
+        for (number, length), medians in in_turns(self.timers(ready)).items():
+            ready[number].seconds[length] = medians
+        return found
+
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
+        """Returns one remedy, or why it can't be used.
+        TargetError where the default is not available."""
+        found = RemedyResult(remedy, **known)
+        if remedy.name != "default" and (why := unavailable(remedy)):
+            found.refusal = why
+            return found
+        try:
+            self.judge(found)
+        except TargetError as error:
+            if remedy.name == "default" and self.needed(error):
+                raise
+            found.refusal = f"{error.kind}: {error.why}"
+        return found
+
+    def needed(self, error: TargetError) -> bool:
+        """Returns whether an error of the default ends everything."""
+        return True
+
+    def _check(self, found: Sequence[RemedyResult]) -> None:
+        """Each remedy's distance from the exact outputs at the full length, and whose bits."""
+        exact, scale = self.exact()
+        own: np.ndarray | None = None
+        for one in found:
+            if one.compared is None:
+                continue
+            try:
+                y = self.output(one.remedy)
+            except TargetError as error:
+                one.refusal = one.refusal or f"{error.kind}: {error.why}"
+                continue
+            own = y if own is None else own
+            one.keeps = bool(ulp.equal(y, own, self.dtype))
+            with np.errstate(all="ignore"):
+                unit = floats.eps(self.dtype) * scale
+                errors = np.abs(floats.widen(y, self.dtype) - exact) / unit
+            errors = errors[np.isfinite(errors)]
+            if errors.size:
+                one.error_rms = float(np.sqrt(np.mean(errors**2)))
+                one.error_max = float(errors.max())
+            if one.verdict == "exact":
+                one.differing = self.other_bits(one)
+
+
+def measure(
+    case: Case,
+    where: Target,
+    lengths: Sequence[int],
+    *,
+    vary: str | None = None,
+    content: int | None = None,
+    chunks: Sequence[int] = CHUNKS,
+    only: Iterable[str] | None = None,
+    progress: Tell | None = None,
+    sessions: RemedySessions | None = None,
+) -> Measured:
+    """Judges, times and checks every remedy for ``case`` on ``where``.
+
+    ``vary``: ``length``, or ``batch``, whose sizes the lengths are then; None: the length, of a
+    dense layer the batch. ``lengths``: two or more; every one is compared by order with the
+    largest. ``content``: the length whose cost is reported; the first of the lengths that is a
+    tenth of the largest if not given. ``only``: names of remedies, the default always being one.
+    ``sessions``: processes that are used and left running; new ones if not given. What can't run
+    says why; TargetError only where the default can't. InputError: a case without remedies.
+    """
+    _check_case(case, lengths, vary := axis_of(case, vary))
+    lengths = tuple(sorted(set(lengths)))
+    fixed = lengths[-1]
+    content = content or next(one for one in lengths if 10 * one >= fixed)
+    case = case.with_(**{vary: 1 if vary == "batch" else None})
+    with nullcontext(sessions) if sessions else RemedySessions() as running:
+        work = _OfCase(case, vary, lengths, content, where, running, only)
+        found, own = work.measured(chunks, progress), running.of(where)
+        known = found, own.facts, own.variables, vary
+        return Measured(case, where, lengths[:-1], fixed, content, *known)
+
+
+def _check_case(case: Case, lengths: Sequence[int], vary: str) -> None:
+    if case.pool or case.split is not None:
+        why = "remedies are for single convolutions and products"
+        raise InputError("op", case.op, why, "leave out split, or take a convolution")
+    if vary not in ("length", "batch"):
+        raise InputError("vary", vary, "remedies are not measured along it", "use length or batch")
+    if vary == "batch" and case.spatial_rank and case.length is None:
+        why = "the length is fixed while the batch is varied"
+        raise InputError("length", None, why, "give --length N")
+    if len(set(lengths)) < 2:
+        text = ",".join(map(str, lengths))
+        raise InputError(
+            "lengths", text, "a single length has nothing to differ from", "give two or more"
+        )
+
+
+class _OfCase(Work):
+    """What is done with each remedy of one case."""
+
+    def __init__(
+        self, case: Case, vary: str, lengths: tuple[int, ...], content: int, *options: Any
+    ) -> None:
+        super().__init__(*options)
+        self.case, self.vary, self.dtype = case, vary, case.dtype
+        self.lengths, self.content = lengths, content
+        self.longest = case_at(case, vary, lengths[-1])
+        self.own_orders: ByOrder | None = None
+
+    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
+        """Of a batch, chunks are of samples, and the invariant mode is tried."""
+        found = super().candidates(chunks)
+        if self.vary != "batch":
+            return found
+        found = [self._of_samples(one) for one in found]
+        if self.where.name in LIBRARIES:
+            spec = {"kind": "invariant", "sizes": list(self.lengths)}
+            found.append(Remedy(INVARIANT, self.where, DOC, spec))
+        return found
+
+    def _of_samples(self, remedy: Remedy) -> Remedy:
+        if remedy.spec is None or remedy.spec["kind"] != "chunks":
+            return remedy
+        doc = f"calls of {remedy.spec['outputs']} samples each"
+        return replace(remedy, doc=doc, spec=remedy.spec | {"axis": "batch"})
+
+    def needed(self, error: TargetError) -> bool:
+        """Only a default that can't run at all: what it refuses is reported."""
+        return error.kind == "unavailable"
+
+    def judge(self, found: RemedyResult) -> None:
+        """Sweeps the case by order with the remedy."""
+        session = self.sessions.with_remedy(found.remedy)
+        orders = by_order.sweep(session, self.case, self.lengths, self.vary)
+        if found.remedy.name == "default":
+            self.own_orders = orders
+        found.compared, found.differing = orders.compared, orders.differing
+        found.unknown = sum(one.unknown for one in orders.values)
+        found.certified = orders.certified
+        found.causes = sum((one.causes for one in orders.values), Counter())
+        refused = [one for one in [orders.base, *orders.values] if one.refusal]
+        if refused:
+            found.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
+
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+        """Yields padding to lengths whose outputs are all added as the longest one's are."""
+        if found.remedy.name == "default" and self.wants("pad"):
+            if self.vary == "batch":
+                sizes = self._alike(self.own_orders)
+                doc, axis = f"filled up to {few(sizes)} samples", {"axis": "batch"}
+            else:
+                sizes = self._safe_outputs()
+                doc, axis = f"zeros up to {few(sizes)} outputs", {}
+            spec = {"kind": "pad", "outputs": list(sizes)} | axis
+            yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
+
+    def _alike(self, orders: ByOrder | None) -> tuple[int, ...]:
+        """Values all of whose outputs are added as those of the largest, which is among them."""
+        safe = {
+            one.at
+            for one in (orders.values if orders else ())
+            if not (one.outputs or one.unknown or one.refusal)
+        }
+        return tuple(sorted({*safe, self.lengths[-1]}))
+
+    def _safe_outputs(self) -> tuple[int, ...]:
+        """Numbers of outputs, the longest length's among them, without zeros on the last axis."""
+        case = self.case
+        axis = case.spatial_rank - 1
+        counts = {case.output_spatial(length)[axis]: length for length in self.lengths}
+        extent, step = case.effective_kernel[axis], case.stride[axis]
+        lengths = {(count - 1) * step + extent: count for count in counts}
+        orders, plain = self.own_orders, _without_zeros(case)
+        if plain != case or set(lengths) != set(self.lengths):
+            session = self.sessions.of(self.where)
+            orders = by_order.sweep(session, plain, tuple(lengths)) if len(lengths) > 1 else None
+        safe = {
+            lengths[one.at]
+            for one in (orders.values if orders else ())
+            if not (one.outputs or one.unknown or one.refusal) and one.at in lengths
+        }
+        return tuple(sorted({*safe, max(counts)}))
+
+    def exact(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the exact sums, and sum|x*w|."""
+        return exact_sums(self.longest)
+
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """Calls once at the longest length."""
+        session = self.sessions.with_remedy(remedy)
+        request = {"do": "run", "spec": self.longest.spec()}
+        y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
+        return y
+
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
+        """Returns calls at both lengths whose costs are reported."""
+        for one in ready:
+            header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
+            session = self.sessions.with_remedy(one.remedy)
+            session.request(header, _operands(self.longest))
+        return {
+            (number, length): self._timer(one.remedy, length)
+            for number, one in enumerate(ready)
+            for length in dict.fromkeys((self.content, self.lengths[-1]))
+        }
+
+    def _timer(self, remedy: Remedy, length: int) -> Callable[[float], Sequence[float]]:
+        session = self.sessions.of(remedy.where)
+        header = {"do": "time", "key": remedy.name, "at": {self.vary: length}}
+
+        def call(limit: float) -> Sequence[float]:
+            found = session.request(header | {"limit": limit})[1]
+            return list(found["seconds"])
+
+        return call
+
+
+def _operands(case: Case) -> Arrays:
+    named = zip("xwb", case.operands(), strict=True)
+    return {name: array for name, array in named if array is not None}
+
+
+def _without_zeros(case: Case) -> Case:
+    """Returns the case whose last axis has no zeros around it."""
+    if case.padding == "valid" or case.spatial_rank == 1:
+        return case.with_(padding="valid")
+    return case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
+
+
+def few(sizes: Sequence[int]) -> str:
+    """Returns numbers in words, the middle left out where there are many."""
+    if len(sizes) <= 4:
+        return ", ".join(map(str, sizes))
+    return f"{sizes[0]}, {sizes[1]}, ..., {sizes[-1]}"
+
+
+def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Returns every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
+
+    The float64 sums of the formats' own operands are nearer to the exact ones than any float32
+    result by nine digits; of float64 cases they are the reference's.
+    """
+    wide = case.with_(layout=CONTIGUOUS).spec() | {"dtype": "float64"}
+    operands = {name: floats.widen(array, case.dtype) for name, array in _operands(case).items()}
+    sizes = {name: np.abs(array) for name, array in operands.items()}
+    with InlineSession(Target.parse("reference")) as session:
+        exact, scale = (
+            session.request({"do": "run", "spec": wide}, arrays)[1]["y"]
+            for arrays in (operands, sizes)
+        )
+    return exact, scale

@@ -1,0 +1,286 @@
+"""A model's operation as a case: the call of its library that the model made, with its operands.
+
+What a recorded operation means says which case it is. That it *is* the model's call is not assumed:
+in a process of its own the case has to give the recorded bits of both runs, with the layout, the
+memory address and the threads that do so. Only then is it handed to the writer of cases, and its
+reduced form keeps the cause that was found in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import backends, layout, ulp
+from probe.case import Case
+from probe.comparison import Finding, Shapes, outputs
+from probe.errors import InputError, NotReproduced, ProbeError
+from probe.explaining.evidence import named
+from probe.printing import counted, ranges
+from probe.progress import Say, silent
+from probe.recording.alone import Alone
+from probe.recording.cause import Cause
+from probe.recording.difference import Aligned
+from probe.recording.ported import Called, Ports
+from probe.recording.recording import Run
+from probe.recording.source import SAID, Region
+from probe.reproduction import folder as room
+from probe.reproduction.content import Reproduction
+from probe.reproduction.failing import failing
+from probe.target import Target
+
+TRIES = 150
+"""Smaller cases that are tried: each is larger than one by hand, and somebody waits for it."""
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A case that may be a model's operation. ``bits``: what both runs recorded, container arrays
+    of the sides' output shapes; of the larger side where rows were put in front the rest is None.
+    """
+
+    finding: Finding
+    targets: tuple[Target, Target]
+    bits: tuple[np.ndarray, np.ndarray]
+    rows: tuple[int | None, int | None]
+    """How many first entries of the batch have to agree on each side; None: all."""
+    addresses: tuple[int | None, ...]
+
+
+def of(region: Region) -> Modelled:
+    """Returns the case of a difference. InputError: it is none, with the reason."""
+    sides = region.sides
+    calls = [_called(one) for one in sides]
+    cases = [one.case for one in calls]
+    assert cases[0] is not None and cases[1] is not None
+    given = [_operands(*pair) for pair in zip(calls, sides, strict=True)]
+    for name, mine, other in zip("wb", given[0][1:], given[1][1:], strict=True):
+        if (mine is None) != (other is None) or (mine is not None and not _same(mine, other)):
+            raise _refused(f"the two runs have different {name}")
+    vary = _axis(cases[0], cases[1])
+    values = [None if vary is None else getattr(one, vary) for one in cases]
+    large = int(vary is not None and values[1] > values[0])
+    shapes = Shapes.named(cases[large], vary, values[0], values[1] if vary else None)
+    x, rows = _arranged(given, vary, large)
+    finding = Finding(
+        *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
+        *(np.ascontiguousarray(x), np.ascontiguousarray(given[large][1]), given[large][2]),
+    )
+    bits = [
+        call.output.taken(np.asarray(one.gives[one.output])).reshape(case.output_shape())
+        for call, one, case in zip(calls, sides, (finding.left, finding.right), strict=True)
+    ]
+    some: list[int | None] = [None, None]
+    if rows is not None:  # rows of the larger side stand elsewhere now, those in front are known
+        bits[large], some[large] = bits[large][rows], len(rows)
+    targets = tuple(Target.parse(one.side.recording.target) for one in sides)
+    first = tuple(
+        one.addresses[call.inputs[0].number] for one, call in zip(sides, calls, strict=True)
+    )
+    return Modelled(finding, targets, tuple(bits), tuple(some), first)  # type: ignore[arg-type]
+
+
+def _refused(why: str) -> InputError:
+    return InputError("operation", "(of the model)", why, "its own script is written")
+
+
+def _called(one: Alone) -> Called:
+    """Returns an operation as one call that a case says."""
+    stages = Ports(one.side.recording).stages(one.operation)
+    does: Any = stages[0].does
+    if len(stages) > 1 or getattr(does, "case", None) is None:
+        raise _refused("it is not one product of weights or one convolution")
+    found: Called = does
+    return found
+
+
+def _operands(call: Called, one: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    assert call.case is not None
+    parts, part = call.operands(one.reads), call.inputs[0]
+    x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
+    w = parts["w"].reshape(call.case.weight_shape) if "w" in parts else None
+    if w is None:
+        raise _refused("it has no weights")
+    return x, w, parts.get("b")
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _axis(one: Case, other: Case) -> str | None:
+    """Returns in which axis two cases differ; None: in none."""
+    mine, theirs = one.arguments(), other.arguments()
+    apart = [name for name in mine if mine[name] != theirs[name]]
+    if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
+        raise _refused(f"the two calls differ in {' and '.join(apart)}")
+    return apart[0] if apart else None
+
+
+def _arranged(
+    given: Sequence[tuple[np.ndarray, Any, Any]], vary: str | None, large: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns the larger side's input, of which the smaller one's is the beginning; and which of
+    its entries were put in front for that, None where they stand there."""
+    one, other = given[1 - large][0], given[large][0]
+    begun = other[: len(one)] if vary == "batch" else other[..., : one.shape[-2], :]
+    if _same(one, np.ascontiguousarray(begun)):
+        return other, None
+    if vary != "batch":
+        raise _refused("the shorter run's input is not the beginning of the longer one's")
+    places: dict[bytes, list[int]] = {}
+    for number, row in enumerate(other):
+        places.setdefault(row.tobytes(), []).append(number)
+    rows = [places.get(row.tobytes(), []) for row in one]
+    if not all(rows):
+        raise _refused("the smaller run's rows are not among the larger one's")
+    taken = np.array([some.pop(0) if len(some) > 1 else some[0] for some in rows])
+    if len(set(taken.tolist())) < len(taken):
+        raise _refused("the smaller run's rows are not among the larger one's")
+    rest = np.setdiff1d(np.arange(len(other)), taken)
+    return other[np.concatenate([taken, rest])], taken
+
+
+def verified(made: Modelled, tell: Say = silent) -> Modelled:
+    """Returns it with the layout that gives the recorded bits on both sides.
+
+    InputError: none of those that are tried does.
+    """
+    why = "its library lays operands out in no known way"
+    for word in _ways(made):
+        tell(f"trying it alone on {made.targets[0].text}, its operands {word}")
+        try:
+            finding = replace(made.finding, case=made.finding.case.with_(layout=word))
+            with failing(*made.targets) as failed:
+                found = [
+                    outputs(session, case, finding.operands(case))
+                    for session, case in zip(
+                        (failed.first, failed.second), (finding.left, finding.right), strict=True
+                    )
+                ]
+        except ProbeError as error:
+            why = str(error)
+            continue
+        whole = zip(found, made.bits, made.rows, strict=True)
+        if all(ulp.equal(y[:rows], bits, finding.case.dtype) for y, bits, rows in whole):
+            return replace(made, finding=finding)
+        why = "by itself, in a fresh process, the same call gives different bits than in the model"
+    raise _refused(why)
+
+
+def _ways(made: Modelled) -> Iterator[str]:
+    """Yields layouts: as users call it, at the recorded address, and as the library keeps others.
+    Threads are part of a recording's target."""
+    words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
+    if len(set(made.addresses)) == 1 and made.addresses[0]:
+        words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
+    for word in words:
+        if all(layout.kept(word, backends.get(one.name).layouts) for one in made.targets):
+            yield word
+
+
+def write(
+    out: Path,
+    left: Run,
+    right: Run,
+    aligned: Aligned,
+    cause: Cause,
+    model: str = "",
+    *,
+    most: int = TRIES,
+    times: int = 3,
+    avoid: bool = True,
+    kernels: str = "said",
+    tell: Say = silent,
+) -> Reproduction:
+    """Writes the report of a case into ``out``, for an operation of a model.
+
+    ``model``: what the operation is in it, in words. InputError: it is no case, or not the model's
+    call; NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
+    """
+    region = Region.of(left, right, aligned)
+    if region is None:
+        raise _refused("no output of it differs")
+    made = verified(of(region), tell)
+    found = room.reproduce(
+        *(made.finding, *made.targets), most=most, times=times, avoid=avoid, tell=tell
+    )
+    kind = None if found.before is None else found.before.cause
+    if kind != cause.kind:
+        raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
+    found.model = model
+    found.explanation.kernels = named(found.explanation, kernels)
+    room.write(found, out)
+    return found
+
+
+def layer(region: Region, path: str = "") -> str:
+    """Returns what a region's operation is called in its library; empty where it is no case.
+
+    ``path``: where it stands in the model: a layer of Keras's, where there is one.
+    """
+    try:
+        call, library = _called(region.left), region.left.side.recording.target
+    except (ProbeError, KeyError, IndexError):
+        return ""
+    assert call.case is not None
+    return spelled(call.case, Target.parse(library).name, bool(path))
+
+
+def spelled(case: Case, library: str, named: bool = True) -> str:
+    """Returns a case as its library's users write it: ``nn.Linear(1536, 384)``."""
+    rank = case.spatial_rank
+    kernel = case.kernel[0] if rank == 1 else case.kernel
+    plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
+    options = [
+        f"{name}={value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value!r}"
+        for name in ("stride", "dilation", "padding")
+        if (value := getattr(case, name)) != getattr(plain, name)
+    ]
+    if library == "torch":
+        if not rank:
+            return f"nn.Linear({case.in_channels}, {case.filters})"
+        options += [f"groups={case.in_channels if case.op[0] == 'd' else case.groups}"] * (
+            case.groups > 1 or case.op[0] == "d"
+        )
+        sizes = f"{case.in_channels}, {case.filters}, {kernel}"
+        return f"nn.Conv{rank}d({', '.join([sizes, *options])})"
+    if library in ("tensorflow", "keras"):
+        if not rank:
+            dense = f"Dense({case.filters}) of {case.in_channels} numbers"
+            return dense if named else f"tf.matmul with {case.in_channels}x{case.filters} weights"
+        if case.op[0] == "d":
+            return f"DepthwiseConv{rank}D({', '.join([str(kernel), *options])})"
+        sizes = f"{case.filters}, {kernel}"
+        return f"Conv{rank}D({', '.join([sizes, *options])}) of {case.in_channels} channels"
+    word = {"onnxruntime": ("Gemm", "Conv"), "litert": ("FULLY_CONNECTED", "CONV_2D")}
+    name = word.get(library, ("a product", "a convolution"))[rank > 0]
+    sizes = f"{case.in_channels} to {case.filters}"
+    return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
+
+
+def placed(cause: Cause) -> str:
+    """Returns in which entries an explained sum differs, and how: ``row 9 of 9 is computed by a
+    different kernel than the other rows: ...``; empty where no sums were compared."""
+    told = cause.comparison
+    if told is None or not len(told.differing) or cause.kind not in SAID:
+        return ""
+    case: Any = told.left.case
+    every = told.pairs.left[:, 0]
+    some = np.unique(every[told.differing])
+    count = len(told.left.replays)
+    word = "position" if case.spatial_rank else "row"
+    if len(some) == len(np.unique(every)):
+        verb = "adds" if count == 1 else "add"
+        who = f"the only {word}" if count == 1 else f"all {counted(len(some), word)}"
+        who = f"{who} {verb} differently"
+    else:
+        which = ranges((some + 1).tolist(), 4)
+        who = f"{word}{'s' * (len(some) > 1)} {which} of {count:,} "
+        who += "are" if len(some) > 1 else "is"
+        who += f" computed by a different kernel than the other {word}s"
+    return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"

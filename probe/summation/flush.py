@@ -1,0 +1,441 @@
+"""Reveals which subnormal numbers become zero: operands, products, sums.
+
+One question comes first, to all outputs and all leaves at once: with every product the smallest
+subnormal number, do as many of them come out as there are leaves? It is put twice, with subnormal
+inputs and with subnormal weights. Where the answer is yes, nothing on the way is flushed, and
+nothing else is asked. Where it is no, operands, products and sums are asked by themselves:
+
+- operands: subnormal ones whose products are normal numbers;
+- products: a subnormal one that is added to a normal number;
+- sums: 1.5 and -1 times the smallest normal number, which meet in a node; what is left is added to
+  a normal number right above, or is the output.
+
+A few sums stand for all where they answer alike and two calls agree, which have subnormal sums in
+nearly every node of a chain; where they do not, every node is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from probe import floats, operands
+from probe.summation.masks import Masks, ask, classify
+from probe.summation.summation import EVERY, Rounding
+from probe.summation.tree import BIAS, Tree
+
+if TYPE_CHECKING:
+    from probe.summation.fusion import FusionPiece
+    from probe.summation.rounding import Traces
+
+AT_ONCE = 1 << 20  # leaves that are set in one call
+ALIKE = 4  # sets of weights by which filters are told apart where something is flushed
+SPAN = 4  # binades between the constant input and 1 where products are asked about
+
+Sets = list[np.ndarray]
+"""Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each."""
+
+Counted = list[tuple[np.ndarray, np.ndarray]]
+"""Sets, and how many of each came out at every position."""
+
+
+def flushing(masks: Masks) -> np.ndarray:
+    """Returns where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
+
+    The outputs are (positions, filters). Two calls, or three where counts are not exact.
+    """
+    if masks.flushing is None:
+        form = floats.FORMATS[masks.operator.dtype]
+        unit = 2.0 ** (form.emin - form.precision + 1)
+        exact = masks.size <= masks.scale.limit
+        expected = masks.summands() if exact else _units(masks, 1.0, 1.0)
+        counts = [_units(masks, 2 * unit, 0.5) / unit, _units(masks, 0.5, 2 * unit) / unit]
+        masks.flushing = np.stack([count != expected for count in counts]).astype(np.int8)
+    return masks.flushing
+
+
+def signature(masks: Masks) -> np.ndarray:
+    """Returns what tells filters that flush differently: float64 (questions, positions, filters).
+
+    Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
+    filters, with products around the smallest normal number.
+    """
+    found = flushing(masks).astype(np.float64)
+    if not found.any():
+        return found
+    if masks.alike is None:
+        least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+        none = np.full((1, masks.operator.filters, 1), -1)
+        outputs = []
+        for seed in range(ALIKE):
+            drawn = operands.hashes(seed, "w", 0, (masks.size,)) % np.uint64(2**11)
+            template = (drawn.astype(np.float64) - 2.0**10) * 2.0**-9 * least
+            if masks.operator.bias:
+                template[-1] *= 2.0**-SPAN
+            outputs.append(masks.run(none, [0.0], 2.0**-SPAN, template)[0].astype(np.float64))
+        masks.alike = np.stack(outputs)
+    return np.concatenate([found, masks.alike])
+
+
+def _units(masks: Masks, x: float, w: float) -> np.ndarray:
+    """Returns what all leaves together give, every product and the bias being x * w."""
+    template = np.full(masks.size, w)
+    if masks.operator.bias:
+        template[-1] = x * w
+    none = np.full((1, masks.operator.filters, 1), -1)
+    return masks.run(none, [0.0], x, template)[0].astype(np.float64)
+
+
+def put(
+    masks: Masks, pieces: Sequence[FusionPiece], traces: Callable[[FusionPiece], Traces]
+) -> None:
+    """Notes at every piece how its outputs flush: entries of ``answers`` and ``flushed``.
+
+    The entries exist only where some output of a piece flushes.
+    """
+    outputs = flushing(masks)
+    asked = []
+    for piece in pieces:
+        here = outputs[:, piece.found.positions][:, :, piece.found.filters]
+        if here.any():
+            piece.answers["flushing"] = here.max(axis=2).astype(np.int32)
+            asked.append(piece)
+    if not asked:
+        return
+    for name, question in (("inputs", inputs), ("weights", weights)):
+        sets = [of_leaves(masks, piece.found.tree) for piece in asked]
+        _note(asked, name, _counted(masks, asked, sets, question))
+    _note(asked, "products", _counted(masks, asked, [of_pairs(masks, p) for p in asked], products))
+    behind = [[row[None] for row in piece.pairs.behind_bias] for piece in asked]
+    _note(asked, "behind bias", _counted(masks, asked, behind, behind_bias))
+    _note(asked, "bias", _counted(masks, asked, [beside_bias(masks, p) for p in asked], of_bias))
+    _sums(masks, asked, [traces(piece) for piece in asked])
+    _tininess(masks, asked)
+
+
+def _note(pieces: Sequence[FusionPiece], name: str, found: Sequence[Counted]) -> None:
+    for piece, counted in zip(pieces, found, strict=True):
+        piece.flushed[name] = counted
+        piece.answers["flush " + name] = np.array(
+            [counts for _, counts in counted], np.int32
+        ).reshape(len(counted), len(piece.found.positions))
+
+
+def _counted(
+    masks: Masks,
+    pieces: Sequence[FusionPiece],
+    sets: Sequence[Sets],
+    question: Callable[[Masks, np.ndarray], np.ndarray],
+) -> list[Counted]:
+    """Returns how many come out of each set; of a set of which some do, each member by itself."""
+    first = _asked(masks, pieces, sets, question)
+    rest: list[Sets] = []
+    found: list[Counted] = []
+    for some, table in zip(sets, first, strict=True):
+        mixed = [not np.isin(row, (0, len(s))).all() for s, row in zip(some, table, strict=True)]
+        pairs = zip(some, table, mixed, strict=True)
+        found.append([(one, counts) for one, counts, apart in pairs if not apart])
+        pairs = zip(some, table, mixed, strict=True)
+        rest.append([row[None] for one, _, apart in pairs if apart for row in one])
+    last = _asked(masks, pieces, rest, question)
+    for counted, some, table in zip(found, rest, last, strict=True):
+        counted += zip(some, table, strict=True)
+    return found
+
+
+def _asked(
+    masks: Masks,
+    pieces: Sequence[FusionPiece],
+    sets: Sequence[Sets],
+    question: Callable[[Masks, np.ndarray], np.ndarray],
+) -> list[np.ndarray]:
+    """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
+    shape = [one.shape for some in sets for one in some]
+    wanted = [piece.rows(in_rows(some, shape)) for piece, some in zip(pieces, sets, strict=True)]
+    return ask(masks, question, wanted)
+
+
+def in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
+    """Sets as rows: members, and behind them their partners, -1 where there are none.
+
+    ``shapes``: of all sets that are asked together; None: these.
+    """
+    shapes = [one.shape for one in sets] if shapes is None else shapes
+    most = max((shape[0] for shape in shapes), default=1)
+    width = max((shape[1] for shape in shapes), default=1)
+    rows = np.full((len(sets), width, most), -1)
+    for row, one in zip(rows, sets, strict=True):
+        row[:, : len(one)] = one.T
+    return rows.reshape(len(sets), width * most)
+
+
+def of_leaves(masks: Masks, tree: Tree) -> Sets:
+    """Returns the products of a tree, as many in a set as can be counted."""
+    leaves = np.array([leaf for leaf in tree.leaves if leaf != BIAS], int).reshape(-1, 1)
+    most = min(masks.scale.limit, max(128, AT_ONCE // masks.operator.filters))
+    return [leaves[start : start + most] for start in range(0, len(leaves), most)]
+
+
+def of_pairs(masks: Masks, piece: FusionPiece) -> Sets:
+    """Products with what is added right before each, fused ones apart; a lone one with itself."""
+    tree = piece.found.tree
+    if not tree.nodes:
+        leaf = tree.leaves[0]
+        return [np.array([[leaf, -1]])] if leaf != BIAS else []
+    fused, _ = piece.fused(0)
+    sets = []
+    for batch in piece.pairs.batches:
+        for kind in (True, False):
+            some = [pair for pair in batch if (pair[0] in fused) == kind]
+            most = max(1, masks.scale.limit // 4)
+            sets += [np.array(some[n : n + most]) for n in range(0, len(some), most)]
+    return sets
+
+
+def inputs(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of some subnormal inputs are not read as zeros."""
+    small, large = _operands(masks.operator.dtype)
+    answer = masks.run(leaves, np.full(leaves.shape[2], large), small)
+    return _whole(answer / (small * large), leaves)
+
+
+def weights(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of some subnormal weights are not read as zeros."""
+    small, large = _operands(masks.operator.dtype)
+    answer = masks.run(leaves, np.full(leaves.shape[2], small), large)
+    return _whole(answer / (small * large), leaves)
+
+
+def _operands(dtype: str) -> tuple[float, float]:
+    """Returns a subnormal number, and one that makes it normal."""
+    return 2.0 ** (floats.FORMATS[dtype].emin - 1), 2.0**10 if dtype == "float16" else 2.0**40
+
+
+def _whole(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    """Counts as int32, -1 where they are none of up to all leaves."""
+    asked = (leaves >= 0).sum(axis=2)[:, None, :]
+    fits = (counts >= 0) & (counts <= asked) & (counts == np.rint(counts))
+    return np.where(fits, counts, -1).astype(np.int32)
+
+
+def products(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of some subnormal products count, each added to a normal number (its
+    partner)."""
+    most = leaves.shape[2] // 2
+    least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+    answer = masks.run(leaves, np.repeat([least / 2, least], most), 2.0**-SPAN)
+    return _beside(answer, least * 2.0**-SPAN, leaves)
+
+
+def behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``products`` for one pair whose partner is the bias, which no input multiplies."""
+    least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+    answer = masks.run(leaves, [least / 2, least * 2.0**-SPAN], 2.0**-SPAN)
+    return _beside(answer, least * 2.0**-SPAN, leaves)
+
+
+def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
+    """Returns the bias with a product that it is added to, or alone; none where the tree has no
+    bias."""
+    tree, number = piece.found.tree, masks.operator.summands
+    if BIAS not in tree.leaves:
+        return []
+    if not tree.nodes:
+        return [np.array([[number, -1]])]
+    child = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
+    while child < 0:
+        child = min(tree.nodes[~child], key=lambda one: (one < 0, one))
+    return [np.array([[number, child]])]
+
+
+def of_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``products`` for a subnormal bias."""
+    least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
+    answer = masks.run(leaves, [least * 2.0**-SPAN / 2, least], 2.0**-SPAN)
+    return _beside(answer, least * 2.0**-SPAN, leaves)
+
+
+def _beside(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many halves of a partner stand beside all partners."""
+    most = leaves.shape[2] // 2
+    partners = (leaves[:, :, most:] >= 0).sum(axis=2)[:, None, :]
+    return _whole(2 * (answer / partner - partners), leaves[:, :, :most])
+
+
+def _sums(masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces]) -> None:
+    """Asks a few nodes, then chains of them at once; all nodes where these do not agree."""
+    few = [trace.sample() for trace in traces]
+    wanted = [piece.rows(some) for piece, some in zip(pieces, few, strict=True)]
+    sampled = ask(masks, _sum, wanted)
+    roots = [trace.ends[:1] if piece.found.tree.nodes else trace.ends[:0]
+             for piece, trace in zip(pieces, traces, strict=True)]  # fmt: skip
+    wanted = [piece.rows(some) for piece, some in zip(pieces, roots, strict=True)]
+    results = ask(masks, _root, wanted)
+    chains = [[_pattern(p.found.tree, first, t.bias) for first in (0, 1)] if p.found.tree.nodes
+              else [] for p, t in zip(pieces, traces, strict=True)]  # fmt: skip
+    flushed = _asked(masks, pieces, chains, _chained)
+    through = [[_bottom(masks, t)] if p.found.tree.nodes else []
+               for p, t in zip(pieces, traces, strict=True)]  # fmt: skip
+    kept = _asked(masks, pieces, through, _through)
+    apart = []
+    for number, piece in enumerate(pieces):
+        answers = np.concatenate([sampled[number], results[number]])
+        every = (answers == 1).all(axis=0) & (flushed[number] == 1).all(axis=0)
+        none = (answers == 0).all(axis=0) & (kept[number] == 1).all(axis=0)
+        piece.answers["flush sums"] = np.stack([every, none]).astype(np.int32)
+        piece.answers["flush root"] = results[number]
+        apart.append(bool((~every & ~none).any()) or piece.alone)
+    triples = [t.triples if one else t.triples[:0] for t, one in zip(traces, apart, strict=True)]
+    wanted = [piece.rows(some) for piece, some in zip(pieces, triples, strict=True)]
+    for piece, answers in zip(pieces, ask(masks, _sum, wanted), strict=True):
+        piece.answers["flush nodes"] = answers
+
+
+def _sum(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not."""
+    least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
+    return classify(
+        masks.run(leaves, [1.5 * least, -least, least]), zero=1.5 * least, one=least
+    ).astype(np.int32)
+
+
+def _root(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (p, q) that meet at the root: 1 where their subnormal sum comes out as zero."""
+    least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
+    return classify(masks.run(leaves, [1.5 * least, -least]), zero=least / 2, one=0.0)
+
+
+def _pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
+    """Leaves that give every second node of a chain a subnormal sum, if the sums below are zero.
+
+    (nodes, 2): 1.5 and -1 times the smallest normal number. ``first`` 1: the root has no such sum,
+    and 1.5 comes out, for which the last row has one leaf only.
+    """
+    plus: list[int] = []
+    minus: list[int] = []
+    stack = [(~(len(tree.nodes) - 1), first)]
+    while stack:
+        child, want = stack.pop()
+        if child >= 0:
+            if want:
+                (plus if want > 0 else minus).append(bias if child == BIAS else child)
+            continue
+        children = tree.nodes[~child]
+        # a leaf carries what is wanted, so that the nodes beside it have sums of their own
+        ranked = sorted(children, key=lambda one: one < 0)
+        values = [want] if want else [-1, 1]
+        stack += [(one, value) for one, value in zip(ranked, [*values, *[0] * len(ranked)])]  # noqa: B905
+    rows = np.full((max(len(plus), len(minus)), 2), -1)
+    rows[: len(plus), 0], rows[: len(minus), 1] = plus, minus
+    return rows
+
+
+def _chained(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """1 where all subnormal sums of a pattern are zero, 0 elsewhere."""
+    least, most = 2.0 ** floats.FORMATS[masks.operator.dtype].emin, leaves.shape[2] // 2
+    answer = masks.run(leaves, np.repeat([1.5 * least, -least], most))
+    more = (leaves[:, :, :most] >= 0).sum(axis=2) - (leaves[:, :, most:] >= 0).sum(axis=2)
+    result: np.ndarray = answer == 1.5 * least * more[:, None, :]
+    return result.astype(np.int32)
+
+
+def _bottom(masks: Masks, trace: Traces) -> np.ndarray:
+    """Returns the pairs that meet in nodes without inner children, as many as stay subnormal
+    together."""
+    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
+    pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
+    return pairs[:most]
+
+
+def _through(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """1 where the subnormal differences of all pairs come out together, 0 elsewhere."""
+    form, most = floats.FORMATS[masks.operator.dtype], leaves.shape[2] // 2
+    least, unit = 2.0**form.emin, 2.0 ** (form.emin - form.precision + 1)
+    answer = masks.run(leaves, np.repeat([least + unit, -least], most))
+    result: np.ndarray = answer == unit * (leaves[:, :, :most] >= 0).sum(axis=2)[:, None, :]
+    return result.astype(np.int32)
+
+
+FACTORS = {8: ((7, 73), (15, 17)), 11: ((63, 65), (23, 89))}
+FACTORS |= {24: ((31, 1082401), (4095, 4097)), 53: ((2**27 - 1, 2**27 + 1), (6361, 1416003655831))}
+"""By precision p: factors of 2**(p+1) - 1, and of 2**p - 1."""
+
+
+def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
+    """One product right below the smallest normal number, twice: does it round up to it?"""
+    leaf = [[one for one in piece.found.tree.leaves if one != BIAS][:1] for piece in pieces]
+    exact = [p.wide and bool(p.found.tree.nodes) for p in pieces]  # then no product is rounded
+    rows = [
+        np.array([] if whole else some, int).reshape(-1, 1)
+        for some, whole in zip(leaf, exact, strict=True)
+    ]
+    for number in (0, 1):
+        wanted = [piece.rows(some) for piece, some in zip(pieces, rows, strict=True)]
+
+        def rounded(masks: Masks, leaves: np.ndarray, number: int = number) -> np.ndarray:
+            form = floats.FORMATS[masks.operator.dtype]
+            bits = form.precision + 1 - number
+            x, w = FACTORS[form.precision][number]
+            low = -(bits // 2)
+            answer = masks.run(leaves, [w * 2.0 ** (form.emin - bits - low)], x * 2.0**low)
+            return classify(answer, zero=0.0, one=2.0**form.emin)
+
+        for piece, answers in zip(pieces, ask(masks, rounded, wanted), strict=True):
+            piece.answers[f"tininess {number}"] = answers
+
+
+def read(rounding: Rounding, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
+    """Returns the rounding with what one position's answers say of subnormal numbers."""
+    if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
+        return rounding
+    if rounding.short_format == "float16":  # which has no numbers as small as those asked about
+        return rounding
+    tree = piece.found.tree
+    leaves = frozenset(tree.leaves)
+    whole = rounding.fused & leaves if tree.nodes else frozenset()
+    products = _gone(piece, ("products", "behind bias"), column)
+    products |= {BIAS} if _gone(piece, ("bias",), column) else frozenset()
+    sums = _flushed_sums(piece, trace, column)
+    rounding = replace(
+        rounding,
+        flushed_inputs=_all(_gone(piece, ("inputs",), column), leaves - {BIAS}),
+        flushed_weights=_all(_gone(piece, ("weights",), column), leaves - {BIAS}),
+        flushed_products=_all(products - whole, leaves - whole),
+        flushed_whole=_all(products & whole, whole),
+        flushed_sums=sums,
+    )
+    if not rounding.flushed_products and not sums:
+        return rounding
+    ups = [piece.answers[f"tininess {number}"][:, column] for number in (0, 1)]
+    kind = None
+    if len(ups[0]):
+        kind = {(0, 0): "before", (1, 1): "grid"}.get((int(ups[0][0]), int(ups[1][0])))
+    return replace(rounding, tininess=kind)
+
+
+def _gone(piece: FusionPiece, names: Sequence[str], column: int) -> frozenset[int]:
+    """Returns the leaves of sets of which none came out."""
+    found: set[int] = set()
+    for name in names:
+        for one, counts in piece.flushed[name]:
+            if counts[column] == 0:
+                found.update(one[:, 0].tolist())
+    return frozenset(found)
+
+
+def _all(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
+    return frozenset([EVERY]) if some and some == able else some
+
+
+def _flushed_sums(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
+    every, none = piece.answers["flush sums"][:, column]
+    nodes = len(piece.found.tree.nodes)
+    if every or none or not nodes:
+        return frozenset([EVERY] if every and nodes else [])
+    answers = piece.answers["flush nodes"][:, column]
+    found = {node for node, one in zip(trace.triple_nodes, answers, strict=True) if one == 1}
+    found |= {nodes - 1} if piece.answers["flush root"][0, column] == 1 else set()
+    return _all(frozenset(found), frozenset(range(nodes)))

@@ -1,0 +1,295 @@
+"""Reveals which products enter their addition unrounded (fused multiply-add).
+
+The operands that show it: the input is x = 1 + 2^-a everywhere, leaf k has the weight
+w = 1 + 2^-b, a leaf that is added right before it (its *partner*) has -1, and all others have 0.
+The exact product is x w = x + 2^-b + 2^-p, p being the dtype's precision. If it is rounded before
+it is added, the last term, half an ulp, is a tie that goes down to even and is lost; what is left
+beside the partner's -x is then 2^-b. A product that comes in whole leaves 2^-b + 2^-p.
+
+Both are small and exact, that many pairs can be asked in one call, if no two of them are pending in
+the same partial sum, and the last bits of the total count the fused ones. Most trees fuse
+everywhere or nowhere: a few calls tell. Where the count of a set is neither, its halves are asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe import floats
+from probe.summation import flush, zero
+from probe.summation.masks import MaskRows, Masks, ask, classify
+from probe.summation.reveal import RevealedTree, column_labels
+from probe.summation.tree import BIAS, Tree
+
+Pair = tuple[int, int]
+Part = tuple[list[Pair], np.ndarray]
+"""Pairs that were asked at once, and how many of them are fused at every position."""
+
+ALIKE = 2  # sets of pairs that every filter is asked, to see whether filters answer alike
+
+
+@dataclass(frozen=True)
+class FusionOperands:
+    """``x`` and ``w`` as above; ``rounded`` is 2^-b and ``extra`` 2^-p.
+
+    ``most`` such sums stay exact when they are added up, and also beside a ``-x`` that still waits
+    for its product: ``2^-b`` is no smaller than the bit of ``x``, so that these sums are below 1.
+    """
+
+    x: float
+    w: float
+    rounded: float
+    extra: float
+    most: int
+
+
+def fusion_operands(dtype: str) -> FusionOperands:
+    """Returns operands whose product needs one bit more than ``dtype`` holds."""
+    p = floats.FORMATS[dtype].precision
+    a, b = p - p // 2, p // 2
+    return FusionOperands(
+        1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2))
+    )
+
+
+def fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Returns how many of several products at once come in whole: int32, -1 for an answer that fits
+    none.
+
+    ``leaves`` (calls, filters, 2 m) are m leaves and, behind them, the m leaves that are added
+    right before each, -1 in both where there are fewer than m.
+    """
+    operands, most = fusion_operands(masks.operator.dtype), leaves.shape[2] // 2
+    answer = masks.run(leaves, np.repeat([operands.w, -1.0], most), operands.x)
+    return _count(answer, leaves[:, :, :most], operands)
+
+
+def fused_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``fused`` for one pair whose partner is the bias, which no input multiplies."""
+    operands = fusion_operands(masks.operator.dtype)
+    answer = masks.run(leaves, [operands.w, -operands.x], operands.x)
+    return _count(answer, leaves[:, :, :1], operands)
+
+
+def _count(answer: np.ndarray, leaves: np.ndarray, operands: FusionOperands) -> np.ndarray:
+    pairs = (leaves >= 0).sum(axis=2)[:, None, :]
+    with np.errstate(invalid="ignore"):
+        whole = (answer.astype(np.float64) - pairs * operands.rounded) / operands.extra
+        fits = (whole >= 0) & (whole <= pairs) & (whole == np.rint(whole))
+        return np.where(fits, whole, -1).astype(np.int32)
+
+
+class FusedPairs:
+    """The products of one tree that may be fused, each with its partner; ``bias``: its leaf.
+
+    ``batches``: pairs (k, partner) in sets of at most ``most`` that can be asked in one call.
+    ``behind_bias``: the pairs whose partner can only be the bias.
+    """
+
+    def __init__(self, tree: Tree, bias: int, most: int) -> None:
+        self.tree = tree
+        self.batches: list[list[Pair]] = []
+        behind: list[Pair] = []
+        waiting = deque(
+            (node, child)
+            for node, children in enumerate(tree.nodes)
+            for child in children
+            if 0 <= child < BIAS
+        )
+        waiting.reverse()
+        while waiting:
+            used: set[int] = set()  # leaves, and nodes in which a pair is pending
+            batch: list[Pair] = []
+            left = []
+            while waiting and len(batch) < most:
+                node, child = waiting.popleft()
+                path = self._path_to_partner(node, child, used)
+                if path is None and not batch and not used:
+                    behind.append((child, bias))
+                elif path is None or child in used:
+                    left.append((node, child))
+                else:
+                    used.update((child, *path))
+                    batch.append((child, path[-1]))
+            if batch:
+                self.batches.append(batch)
+            waiting.extendleft(reversed(left))
+        self.behind_bias = np.array(behind, int).reshape(-1, 2)
+
+    def _path_to_partner(self, node: int, child: int, used: set[int]) -> list[int] | None:
+        """From a sibling of ``child`` down to the nearest weight, through what is not used."""
+        for sibling in self.tree.nodes[node]:
+            if sibling == child:
+                continue
+            path = [sibling]
+            while path[-1] < 0 and path[-1] not in used:
+                children = self.tree.nodes[~path[-1]]
+                weights = [c for c in children if 0 <= c < BIAS and c not in used]
+                inner = [c for c in children if c < 0]
+                if not weights and not inner:
+                    break
+                path.append(weights[0] if weights else inner[0])
+            if 0 <= path[-1] < BIAS and path[-1] not in used:
+                return path
+        return None
+
+
+@dataclass
+class FusionPiece:
+    """One tree at its positions, and what was answered there about its roundings.
+
+    ``parts``: the batches of ``pairs``, and what they were divided into. ``answers``: by question,
+    (questions, positions). ``flushed``: sets of leaves, and how many of each were no zeros, as
+    ``flush`` puts them there. ``wide``: partial sums are kept in more bits than the dtype has.
+    ``alone``: every leaf is asked by itself, and every node.
+    """
+
+    found: RevealedTree
+    pairs: FusedPairs
+    alone: bool
+    parts: list[Part] = field(default_factory=list)
+    answers: dict[str, np.ndarray] = field(default_factory=dict)
+    flushed: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
+    wide: bool = False
+
+    def rows(self, leaves: np.ndarray) -> MaskRows:
+        """Questions to the piece's outputs."""
+        return MaskRows(self.found.filters, self.found.positions, leaves)
+
+    def mixed(self, part: Part) -> bool:
+        """Returns whether some position fuses some of a part's leaves and not others."""
+        pairs, counts = part
+        return len(pairs) > 1 and (self.alone or not np.isin(counts, (0, len(pairs))).all())
+
+    def smaller(self, part: Part) -> list[list[Pair]]:
+        """Returns what is asked of a mixed part: its first half, the rest follows; or each pair by
+        itself.
+
+        Halves take a call after the other; pairs are spread over the filters, which may be quicker.
+        """
+        pairs, counts = part
+        rounds = len(self.found.filters) * math.log2(len(pairs))
+        if self.alone or (counts < 0).any() or len(pairs) <= rounds:
+            return [[pair] for pair in pairs]
+        return [pairs[: len(pairs) // 2]]
+
+    def divide(self, answers: Iterator[np.ndarray]) -> None:
+        """Puts what was asked of mixed parts in their place."""
+        parts: list[Part] = []
+        for part in self.parts:
+            if not self.mixed(part):
+                parts.append(part)
+                continue
+            pairs, counts = part
+            asked = [(some, next(answers)) for some in self.smaller(part)]
+            if len(asked) > 1:
+                parts += asked
+                continue
+            half, first = asked[0]
+            rest, left = pairs[len(half) :], counts - first
+            if ((first >= 0) & (left >= 0) & (left <= len(rest))).all():
+                parts += [(half, first), (rest, left)]
+            else:  # counts that fit neither half: pair by pair
+                parts.append((pairs, np.full_like(counts, -1)))
+        self.parts = parts
+
+    def fused(self, column: int) -> tuple[frozenset[int], bool]:
+        """Leaves whose product comes in whole, and whether an answer fitted neither."""
+        answers: dict[int, int] = {}
+        for pairs, counts in self.parts:
+            count = int(counts[column])
+            whole = int(count > 0) if count in (0, len(pairs)) else -1
+            answers |= {leaf: whole for leaf, _ in pairs}
+        behind = self.answers["behind"][:, column].tolist()
+        answers |= dict(zip(self.pairs.behind_bias[:, 0].tolist(), behind, strict=True))
+        return frozenset(k for k, v in answers.items() if v == 1), -1 in answers.values()
+
+
+def pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list[FusionPiece]:
+    """Returns the trees that were found, with the answers about their products."""
+    bias = masks.operator.summands if masks.operator.bias else -1
+    most = fusion_operands(masks.operator.dtype).most
+    pairs = {piece.tree: FusedPairs(piece.tree, bias, most) for piece in found}
+    parts = [part for piece in found for part in _by_filter(masks, piece, pairs[piece.tree])]
+    made = [FusionPiece(part, pairs[part.tree], alone) for part in parts]
+    batches = [piece.pairs.batches for piece in made]
+    for piece, counts in zip(made, _fused(masks, made, batches), strict=True):
+        piece.parts = list(zip(piece.pairs.batches, counts, strict=True))
+    while any(piece.mixed(part) for piece in made for part in piece.parts):
+        smaller = [
+            [some for part in piece.parts if piece.mixed(part) for some in piece.smaller(part)]
+            for piece in made
+        ]
+        for piece, counts in zip(made, _fused(masks, made, smaller), strict=True):
+            piece.divide(iter(counts))
+    behind = ask(masks, fused_behind_bias, [p.rows(p.pairs.behind_bias) for p in made])
+    for piece, answers in zip(made, behind, strict=True):
+        piece.answers["behind"] = answers
+    return made
+
+
+def _fused(masks: Masks, made: list[FusionPiece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
+    """Returns how many are fused of each set of pairs of every piece."""
+    most = max((len(pairs) for some in sets for pairs in some), default=1)
+    rows = [piece.rows(in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
+    return ask(masks, fused, rows)
+
+
+def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
+    """Sets of pairs as rows of ``most`` leaves and, behind them, their partners; -1 fills up."""
+    rows = np.full((len(sets), 2 * most), -1)
+    for row, pairs in zip(rows, sets, strict=True):
+        leaves, partners = zip(*pairs, strict=True)
+        row[: len(pairs)], row[most : most + len(pairs)] = leaves, partners
+    return rows
+
+
+def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[RevealedTree]:
+    """Returns the tree, split where filters that share it fuse or flush differently.
+
+    What is asked later is dealt to the filters of a piece as if they were one.
+    """
+    batches = pairs.batches[:ALIKE]
+    if len(found.filters) < 2:
+        return [found]
+    tables = [flush.signature(masks)]
+    if masks.signed:
+        tables.append(zero.signs(masks).astype(np.float64))
+    if batches:
+        rows = in_rows(batches, max(map(len, batches)))
+        leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
+        leaves[:, found.filters] = rows[:, None]
+        tables.append(fused(masks, leaves))
+    answers = np.concatenate(tables)[:, found.positions][:, :, found.filters]
+    labels = column_labels(answers.reshape(-1, len(found.filters)))
+    return [
+        RevealedTree(found.tree, found.filters[labels == label], found.positions)
+        for label in range(labels.max() + 1)
+    ]
+
+
+def operand_format(masks: Masks, piece: FusionPiece, column: int) -> str | None:
+    """Returns the format that operands are rounded to before they are multiplied, None: left as
+    they are.
+
+    Weights of more and more fraction bits tell: 1 + 2^-bits beside a partner of -1 leaves 2^-bits
+    as long as the operand keeps that bit.
+    """
+    if not piece.pairs.batches:
+        return None
+    pair = piece.pairs.batches[0][0]
+    filters, position = piece.found.filters, piece.found.positions[column]
+    kept = 0
+    for bits in range(1, floats.FORMATS[masks.operator.dtype].precision):
+        leaves = np.full((1, masks.operator.filters, 2), -1)
+        leaves[0, filters[0]] = pair
+        answer = masks.run(leaves, [1 + 2.0**-bits, -1.0])
+        if classify(answer, 0.0, 2.0**-bits)[0, position, filters[0]] != 1:
+            break
+        kept = bits
+    return {7: "bfloat16", 10: "tf32"}.get(kept)

@@ -1,0 +1,613 @@
+"""Reveals the order and rounding of every output of one call, and proves them by replay.
+
+The interior windows are revealed first. What they add up in is tried on the other outputs by
+replaying fresh operands; only what does not come out bit for bit is revealed apart. Short sums may
+agree by luck, so there every window is asked. An output counts as explained when the replay of its
+order gave the library's bits on all check operands.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from probe import floats, operands, ulp, window
+from probe.case import Summed
+from probe.errors import Nondeterministic, NotASum
+from probe.launch import AnySession
+from probe.summation import zero
+from probe.summation.arithmetic import BLOCK
+from probe.summation.certificate import certify
+from probe.summation.flush import flushing
+from probe.summation.masks import Masks, SessionOperator
+from probe.summation.replay import Picked, replay
+from probe.summation.reveal import SHORT, Answers, RefusedOutputs, reveal_trees
+from probe.summation.rounding import Revealed, reveal_roundings
+from probe.summation.summation import Row, Summation, ranges
+from probe.summation.tree import BIAS, Tree
+
+CHUNK = 4096  # outputs replayed at once, and more where they have few leaves: speed alone
+WORDS = 1 << 23  # operands of those, 32 MiB of float32: speed alone
+ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
+PROBES = 32  # calls with one weight a filter, for outputs that did not replay
+
+
+@dataclass
+class Orders:
+    """How one call adds: ``index`` (positions, filters) numbers each output's summation.
+
+    Positions are batch entries times output positions, flat in C order. ``replayed`` is True where
+    the replay gave the library's bits on every set of check operands; only then an output has a
+    summation. ``index`` is -1 where it has none: it reads nothing (and is 0: ``replayed``), is
+    ``not_a_sum``, or is a sum that did not replay; ``evidence`` says what was seen. ``calls``
+    counts runs of the operator that asked questions, ``checks`` those with check operands.
+    ``certified`` (positions, filters): every addition and fusion of the output was asked; None
+    where that was not wanted. ``uncertified``: why some were not, or empty.
+    """
+
+    case: Summed
+    summations: list[Summation]
+    index: np.ndarray
+    replayed: np.ndarray
+    not_a_sum: np.ndarray
+    evidence: str = ""
+    calls: int = 0
+    checks: int = 0
+    seconds: float = 0.0
+    certified: np.ndarray | None = None
+    uncertified: str = ""
+
+    @property
+    def sure(self) -> np.ndarray:
+        """Outputs that are certified: bool (positions, filters), none where it was not asked."""
+        return np.zeros_like(self.replayed) if self.certified is None else self.certified
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(batch, *output positions, filters)."""
+        return self.case.output_shape()
+
+    @property
+    def doubts(self) -> str:
+        """Returns how many outputs are not certified, and why; empty if all are."""
+        count = int((~self.sure).sum())
+        why = self.uncertified or ("" if self.certified is not None else "--certify tests")
+        told = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
+        return told * bool(count)
+
+    def counts(self) -> np.ndarray:
+        """Returns outputs per summation."""
+        return np.bincount(self.index[self.index >= 0], minlength=len(self.summations))
+
+    def rows(
+        self, place: Row, wanted: np.ndarray | None = None, replayed: np.ndarray | None = None
+    ) -> list[Row]:
+        """Rows of the store's table ``reveals``, one a summation; ``place``: columns of the call.
+
+        Of shape (positions, filters), bool: ``wanted``, the outputs to tell of; None: all that add
+        anything. ``replayed``, those that count as reproduced; None: on the check operands.
+        """
+        sums = (self.index >= 0) | ~self.replayed  # the others read nothing but padding
+        wanted = sums if wanted is None else wanted
+        replayed = self.replayed if replayed is None else replayed
+        cost: Row = {"calls": self.calls, "checks": self.checks, "seconds": self.seconds}
+        found = []
+        for number, (tree, rounding) in enumerate(self.summations):
+            mine = wanted & (self.index == number)
+            if mine.any():
+                names: Row = {"order_id": tree.id, "rounding_id": rounding.id}
+                told = {"certified": self._certified(mine), "evidence": None}
+                found.append(place | names | cost | _counts(mine, replayed) | told)
+        rest = wanted & (self.index < 0)
+        if rest.any():
+            nothing: Row = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
+            nothing["certified"] = self._certified(rest)
+            found.append(place | nothing | cost | _counts(rest, np.zeros_like(rest)))
+        return found
+
+    def _certified(self, mine: np.ndarray) -> int | None:
+        return None if self.certified is None else int((mine & self.certified).sum())
+
+
+def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
+    counts = {"outputs": int(mine.sum()), "replayed": int((mine & replayed).sum())}
+    return counts | {"ranges": ranges(mine)}
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What a library does with each sum before it gives it: divides it, cuts off what is negative.
+
+    ``apply``: that of container arrays (sums,), given also their positions and filters.
+    ``linear``: whether signs and powers of two go through.
+    """
+
+    apply: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    linear: bool = False
+
+
+@dataclass
+class ContainerOperands:
+    """Container operands of one call, cut into what each leaf meets, and the library's outputs.
+
+    ``zeros``: whether a replay has to give their sign, as ``ulp.differences`` has it. ``behind``:
+    what becomes of a sum; None: it is the output.
+    """
+
+    case: Summed
+    x: np.ndarray
+    w: np.ndarray
+    b: np.ndarray | None
+    y: np.ndarray
+    zeros: str = "equal"
+    columns: list[np.ndarray] = field(default_factory=list)
+    behind: Behind | None = None
+
+    def __post_init__(self) -> None:
+        self.columns = window.columns(self.case, self.x)
+        self.weights = self.w.reshape(self.case.summands, self.case.filters)
+        self.padded = None
+        if not floats.is_finite(self.w, self.case.dtype).all():
+            self.padded = window.padded(self.case, self.x)
+
+    @property
+    def finite(self) -> bool:
+        """Returns whether no operand is infinite or NaN."""
+        given = [one for one in (self.x, self.w, self.b) if one is not None]
+        return all(floats.is_finite(one, self.case.dtype).all() for one in given)
+
+    def replay(
+        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
+    ) -> np.ndarray:
+        """Returns outputs of the named (position, filter) pairs, container, by this summation.
+
+        Over their windows alone: an infinite weight that meets padding adds nothing.
+        """
+        return _replayed([self], summation, positions, filters)[0]
+
+    def agrees(
+        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
+    ) -> np.ndarray:
+        """Returns where the replay gives the library's bits: one bool a pair."""
+        return agree([self], summation, positions, filters)
+
+    def met(self, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        """Returns the weights that meet the input, 0 where that is padding: (leaves, outputs)."""
+        w = self.weights[:, filters]
+        if self.padded is None:
+            return w
+        return np.where(self.padded[:, positions], w.dtype.type(0), w)
+
+
+def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
+    """Returns these columns of every array, one array after the other."""
+    some, which = np.unique(columns, return_inverse=True)
+    starts = np.arange(len(arrays))[:, None] * len(some)
+    rows = np.concatenate([array[:, some] for array in arrays], axis=1)
+    return Picked(rows, (starts + which.reshape(-1)).reshape(-1))
+
+
+def agree(
+    sets: Sequence[ContainerOperands],
+    summation: Summation,
+    positions: np.ndarray,
+    filters: np.ndarray,
+) -> np.ndarray:
+    """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
+    alike = np.ones(len(positions), bool)
+    for one, y in zip(sets, _replayed(sets, summation, positions, filters), strict=True):
+        alike &= ~ulp.apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
+    return alike
+
+
+def _replayed(
+    sets: Sequence[ContainerOperands],
+    summation: Summation,
+    positions: np.ndarray,
+    filters: np.ndarray,
+) -> np.ndarray:
+    """Returns outputs of the named pairs on operands of one shape: container, (sets, pairs).
+
+    All sets are replayed at once: NumPy's calls for each node of a long chain cost more than the
+    outputs that they work on.
+    """
+    first, biased = sets[0], BIAS in summation.tree.leaves
+    out = np.empty((len(sets), len(positions)), first.y.dtype)
+    groups = filters // (first.case.filters // first.case.groups)
+    at_once = max(CHUNK, min(BLOCK, WORDS // first.case.summands)) // len(sets)  # speed alone
+    for group in np.unique(groups).tolist():
+        members = np.flatnonzero(groups == group)
+        for start in range(0, len(members), max(at_once, 1)):
+            part = members[start : start + max(at_once, 1)]
+            x = _picked([one.columns[group] for one in sets], positions[part])
+            w = _picked([one.weights for one in sets], filters[part])
+            if any(one.padded is not None for one in sets):
+                w = np.concatenate(
+                    [one.met(positions[part], filters[part]) for one in sets], axis=1
+                )
+            bias = None
+            if biased:
+                bias = np.concatenate([one.b[filters[part]] for one in sets if one.b is not None])
+            found = replay(summation, x, w, first.case.dtype, bias)
+            out[:, part] = found.reshape(len(sets), len(part))
+    for one, y in zip(sets, out, strict=True):
+        if one.behind is not None:
+            y[:] = one.behind.apply(y, positions, filters)
+    return out
+
+
+def reveal(
+    session: AnySession,
+    case: Summed,
+    known: Sequence[Summation] = (),
+    wanted: np.ndarray | None = None,
+    budget: int = 0,
+    zeros: str = "equal",
+) -> Orders:
+    """Returns the order and rounding of every output of ``case`` (its length set) on ``session``.
+
+    ``known``: summations of other lengths, tried by replay before any question is asked.
+    ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``budget``: how many
+    questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
+    that answers differently is revealed anew, from its own filter's answers. ``zeros``
+    ``"differ"``: the sign of a sum of zeros is asked too.
+    Nondeterministic: the same call differed. NotASum: the operator is not linear. An output
+    that is not a sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
+    """
+    if case.pool:
+        raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
+    started = time.perf_counter()
+    work = _OpenOutputs(SessionOperator(session, case), wanted, zeros == "differ")
+    for summation in known if case.summands > SHORT else ():
+        work.settle(summation, work.open)
+    while work.open.any():
+        work.reveal_next()
+    work.check_doubted()
+    work.judge()
+    if budget:
+        work.certify(budget)
+    result = work.result
+    result.calls, result.checks = work.masks.calls, work.checks
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def check_sets(summands: int) -> list[str]:
+    """Returns the kinds of fresh operands an order has to replay on: short sums agree more by luck.
+
+    ``cancel`` shows nearly every other order; ``normal`` a product that is fused among many that
+    aren't, which drowns beside a pair that is about to cancel.
+    """
+    return ["cancel"] * 8 + ["normal"] * 4 if summands < 16 else ["cancel"] * 4 + ["normal"] * 2
+
+
+ENOUGH = 128
+"""Outputs of check operands, all sets together, up to which further sets are replayed."""
+KINDS_OF_MORE = ("normal", "cancel", "image")
+MOST_NUMBERS = 1 << 18
+"""Operands of all further sets together."""
+
+DOUBTED = 192
+"""Sets on which a summation is replayed again that failed where outputs answered for it: as many,
+or fewer where these are more than 64 times ``MOST_NUMBERS``."""
+
+
+class _OpenOutputs:
+    """The outputs of one call on their way from open to settled."""
+
+    def __init__(
+        self, operator: SessionOperator, wanted: np.ndarray | None, signed: bool = False
+    ) -> None:
+        self.operator, self.case, self.checks = operator, operator.case, 0
+        self.masks = Masks(operator, signed)
+        classes, leaves = window.read_classes(self.case)
+        self.classes = np.tile(classes, self.case.batch)
+        bias = [operator.summands] if operator.bias else []
+        self.leaves = [np.array([*read, *bias], int) for read in leaves]
+        shape = (operator.positions, operator.filters)
+        self.open = np.ones(shape, bool) if wanted is None else wanted.copy()
+        self.wanted = self.open.copy()
+        self.apart = np.zeros(shape, bool)  # no tree fits where filters were taken to be alike
+        self.result = Orders(
+            self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
+        )
+        self.numbers: dict[Summation, int] = {}
+        self.doubted: set[Tree] = set()  # they did not replay where outputs answered for them
+        self.sizes = np.array([len(read) for read in self.leaves])
+        self.answers = Answers(self.masks, self.classes, self.leaves)
+        kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
+        self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
+        # what becomes of subnormal numbers is asked, or tried: of float64 that is slow work
+        self.tiny = [] if self.case.dtype == "float64" else [self._fresh("tiny", 0)]
+        self._controls()
+        self._count_summands()
+
+    def _fresh(self, kind: str, seed: int) -> ContainerOperands:
+        """Returns operands that the reveal did not use."""
+        case = self.case.drawn(kind, 0xC4EC + seed)
+        x, w, b = (
+            None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
+        )
+        assert x is not None and w is not None
+        if kind == "normal" and case.dtype == "float64":
+            # generated normal numbers have 33 bits at most, so that a few of them add exactly in
+            # any order and by any formula: Kahan's sum of three replayed as a plain one
+            x = x * self.case.drawn(kind, 0x5EC0 + seed).operands()[0]
+        self.checks += 1
+        y, behind = self.operator.apply(x, w, b), self.operator.behind
+        return ContainerOperands(case, x, w, b, y, behind=behind)
+
+    @cached_property
+    def _more(self) -> list[ContainerOperands]:
+        """Further operands where a call has few outputs.
+
+        A function that nearly adds (a mean, times how many) gives one output's bits on a dozen sets
+        by luck.
+        """
+        size = max(int(np.prod(self.case.input_shape())), self.case.summands * self.case.filters)
+        count = min(ENOUGH // self.open.size, MOST_NUMBERS // size)
+        seeds = range(len(self.sets), count)
+        return [self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], seed) for seed in seeds]
+
+    def _controls(self) -> None:
+        """The same call again, mirrored and halved: sums of products are linear to the last bit."""
+        for each in self.sets:
+            self.checks += 1
+            again = self.operator.apply(each.x, each.w, each.b)
+            found = ulp.differences(each.y, again, self.case.dtype)
+            if len(found.index):
+                raise Nondeterministic(self._example("the same call again", found))
+        dtype, first = self.case.dtype, self.sets[0]
+        scales = {"-f(-x)": -1.0} if dtype == "float16" else {"-f(-x)": -1.0, "2 f(x/2)": 0.5}
+        if self.operator.behind is not None and not self.operator.behind.linear:
+            scales = {}
+        for name, scale in scales.items():  # exact, but for numbers too small for the dtype
+            self.checks += 1
+            b = None if first.b is None else _scaled(first.b, scale, dtype)
+            y = self.operator.apply(_scaled(first.x, scale, dtype), first.w, b)
+            found = ulp.differences(first.y, _scaled(y, 1 / scale, dtype), dtype)
+            if len(found.index):
+                raise NotASum(self._example(name, found))
+
+    def _example(self, what: str, found: ulp.Differences) -> str:
+        place = np.unravel_index(int(found.index[0]), self.result.shape)
+        name = f"out[{', '.join(str(int(i)) for i in place)}]"
+        sides = [floats.text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
+        return f"{name}={sides[0]}, and {what} gives {sides[1]}"
+
+    def _count_summands(self) -> None:
+        """Every output must add as many leaves as its window reads."""
+        expected = self.sizes[self.classes]
+        counted = self.masks.summands()
+        wrong = self.wanted & (counted != expected[:, None])
+        if wrong.any() and self.masks.count_fewer():  # some sum may be kept in 16 bits
+            counted = self.masks.summands()
+            wrong = self.wanted & (counted != expected[:, None])
+        if wrong.any():
+            position, filt = (int(i[0]) for i in np.nonzero(wrong))
+            seen, read = float(counted[position, filt]), expected[position]
+            told = f"{read} products of 1 add up to {seen!r}"
+            self._refuse(wrong, told)
+
+    def _refuse(self, which: np.ndarray, evidence: str) -> None:
+        self.result.not_a_sum |= which
+        self.result.evidence = self.result.evidence or evidence
+        self.open &= ~which
+
+    def settle(self, summation: Summation, which: np.ndarray, asked: bool = False) -> None:
+        """Gives ``summation`` to those of the named outputs that replay it on all check operands.
+
+        ``asked``: it is what these outputs answered themselves.
+        """
+        leaves = {self.case.summands if leaf == BIAS else leaf for leaf in summation.tree.leaves}
+        fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
+        positions, filters = np.nonzero(which & fits[self.classes][:, None])
+        # what was not asked is wrong more often: one set refutes it before the others are replayed
+        sets = [self.sets] if asked else [self.sets[:1], self.sets[1:] + self.tiny]
+        for some in [*sets, None]:  # None: further ones, which are run only if they are needed
+            if len(positions) and (chosen := self._more if some is None else some):
+                agreed = agree(chosen, summation, positions, filters)
+                positions, filters = positions[agreed], filters[agreed]
+        if len(positions) and not asked and not self.tiny:
+            flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
+            alike = flushes == summation.rounding.flushes
+            positions, filters = positions[alike], filters[alike]
+        if len(positions) and self.masks.signed and not asked:
+            alike = zero.names(self.masks)[positions, filters] == (summation.rounding.zero or "")
+            positions, filters = positions[alike], filters[alike]
+        for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
+            fits_answers = like(summation.tree, positions, filters)
+            positions, filters = positions[fits_answers], filters[fits_answers]
+        if len(positions):
+            if summation not in self.numbers:
+                self.numbers[summation] = len(self.result.summations)
+                self.result.summations.append(summation)
+            self.result.index[positions, filters] = self.numbers[summation]
+            self.result.replayed[positions, filters] = True
+            self.open[positions, filters] = False
+
+    def reveal_next(self) -> None:
+        """Reveals the open outputs of the window class that reads most, and settles what it can."""
+        apart = not (self.open & ~self.apart).any()
+        wanted = self.open & self.apart if apart else self.open & ~self.apart
+        here = np.unique(self.classes[wanted.any(axis=1)])
+        chosen = here[np.argmax(self.sizes[here])]
+        wanted &= (self.classes == chosen)[:, None]
+        found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
+        if apart and refused and self._asked_coarser([one.evidence for one in refused]):
+            return  # some sum may have fewer bits than the dtype: the same is asked again
+        for piece in refused:
+            if apart:
+                self._refuse(_grid(piece, wanted), piece.evidence)
+            else:  # filters that were taken to be alike may have answered for different trees
+                self.apart |= _grid(piece, wanted)
+        if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
+            self.open &= ~wanted
+            self.result.replayed |= wanted
+        for each in reveal_roundings(self.masks, found, alone=apart):
+            mine = _grid(each, wanted) & self.open
+            self.settle(each.summation, mine, asked=True)
+            if self.case.summands > SHORT:
+                self.settle(each.summation, self.open & ~wanted)
+            left = mine & self.open
+            if apart:  # the tree fits the answers and not the bits
+                self.open &= ~left
+                self.doubted |= {each.summation.tree} if left.any() else set()
+            else:
+                self.apart |= left
+
+    def check_doubted(self) -> None:
+        """Replays more operands where a tree failed at other outputs that answered for it.
+
+        A sum that rounds in a way that no question shows gives many of its outputs on a few sets.
+        """
+        doubted = [n for n, one in enumerate(self.result.summations) if one.tree in self.doubted]
+        left = np.isin(self.result.index, doubted)
+        size = int(np.prod(self.case.input_shape()))
+        for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
+            each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
+            for number in np.unique(self.result.index[left]):
+                positions, filters = np.nonzero(left & (self.result.index == number))
+                summation = self.result.summations[number]
+                wrong = ~each.agrees(summation, positions, filters)
+                places = positions[wrong], filters[wrong]
+                self.result.index[places], self.result.replayed[places] = -1, False
+                left[places] = False
+            if not left.any():
+                return
+
+    def certify(self, budget: int) -> None:
+        """Tests every addition of every output; those that differ are revealed again."""
+        refuted = self._certify(budget, self.wanted)
+        for _ in range(ROUNDS):
+            if not refuted.any():
+                return
+            self.result.index[refuted], self.result.replayed[refuted] = -1, False
+            self.open |= refuted
+            self.apart |= refuted
+            while self.open.any():
+                self.reveal_next()
+            self.judge()
+            refuted = self._certify(budget, refuted)
+        if refuted.any():
+            self.result.uncertified = (
+                "an output gives results that do not fit the tree found for it"
+            )
+
+    def _certify(self, budget: int, which: np.ndarray) -> np.ndarray:
+        """Notes which of these outputs are certified; those that were asked and are not."""
+        result, sums = self.result, self.result.index >= 0
+        if result.certified is None:  # what reads nothing adds nothing
+            result.certified = result.replayed & ~sums
+        refuted, left = np.zeros_like(which), budget
+        for number, kind in itertools.product(
+            range(len(result.summations)), range(len(self.leaves))
+        ):
+            mine = which & (result.index == number) & (self.classes == kind)[:, None]
+            if not mine.any():
+                continue
+            read = [BIAS if leaf == self.case.summands else int(leaf) for leaf in self.leaves[kind]]
+            places = np.nonzero(mine)
+            calls = self.masks.calls
+            told = certify(self.masks, result.summations[number].restricted(read), places, left)
+            left = max(0, left - (self.masks.calls - calls))
+            result.certified[places] = told.holds
+            if told.why:
+                result.uncertified = result.uncertified or told.why
+            else:
+                refuted[places] = ~told.holds
+        return refuted
+
+    def _asked_coarser(self, evidence: list[str]) -> bool:
+        """Returns whether there are masks left that sums kept in 16 bits can answer."""
+        over = any("nan" in one or "inf" in one for one in evidence)
+        return self.masks.mask_smaller() if over else self.masks.count_fewer()
+
+    def judge(self) -> None:
+        """Outputs that did not replay: sums in an unknown rounding, or no sums at all?
+
+        Where all weights but one are zero, an output must be that one product, whatever else the
+        window holds. Winograd's and FFT's are not: they mix the inputs before they multiply.
+        """
+        doubtful = self.wanted & ~self.result.replayed & ~self.result.not_a_sum
+        self.result.index[doubtful] = -1
+        for number in range(PROBES):
+            if not doubtful.any():
+                return
+            wrong = doubtful & self._mixes(number)
+            if wrong.any():
+                self._refuse(
+                    wrong, "with all weights but one zero, outputs are not products of that weight"
+                )
+                doubtful &= ~wrong
+        unproved = int(doubtful.sum())
+        if unproved and not self.result.evidence:
+            self.result.evidence = (
+                f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its "
+                "replay gives different bits"
+            )
+
+    def _mixes(self, number: int) -> np.ndarray:
+        """Outputs that are not the one product whose weight isn't zero: (positions, filters)."""
+        dense, case = self.sets[number % len(self.sets)], self.case
+        filters = np.arange(case.filters)
+        leaf = (number + filters) * 7919 % case.summands
+        weights = np.zeros_like(dense.weights)
+        weights[leaf, filters] = dense.weights[leaf, filters]
+        w = weights.reshape(dense.w.shape)
+        b = None if dense.b is None else np.zeros_like(dense.b)
+        x = self._uneven(dense.x, number)
+        self.checks += 1
+        y = floats.widen(self.operator.apply(x, w, b), case.dtype)
+        if self.operator.behind is not None:  # what it makes of a product says nothing more
+            return np.zeros(y.shape, bool)
+        columns = window.columns(case, x)
+        group = filters // (case.filters // case.groups)
+        met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
+        x, w = floats.widen(met, case.dtype), floats.widen(weights[leaf, filters], case.dtype)
+        # operands, both or one, or the result too, may be kept in fewer bits
+        near = np.full(y.shape, floats.eps(case.dtype))
+        for form in ("tf32", "bfloat16"):
+            near[y == floats.nearest(y, form)] = floats.eps(form)
+        fits = np.zeros(y.shape, bool)
+        with np.errstate(all="ignore"):
+            for one, other in itertools.product(_shortened(x), _shortened(w)):
+                eps = floats.eps(case.dtype) if one is x and other is w else near
+                exact = one * other
+                fits |= np.abs(y - exact) <= 2 * eps * np.abs(exact)
+                fits |= (y == exact) | (np.isnan(y) & np.isnan(exact))
+        return ~fits
+
+    def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
+        """Returns the input scaled by powers of two: mixing its elements loses bits."""
+        binades = 8 if self.case.dtype == "float16" else floats.FORMATS[self.case.dtype].precision
+        powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
+        scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
+        return floats.round_to(scaled, self.case.dtype)
+
+
+def _shortened(values: np.ndarray) -> list[np.ndarray]:
+    """Returns float64 values as they are, and as short formats have them, rounded or cut."""
+    found = [values]
+    found += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
+    for form in ("bfloat16", "tf32"):
+        digits = floats.format_of(form).precision
+        fraction, power = np.frexp(values)
+        found.append(np.ldexp(np.trunc(np.ldexp(fraction, digits)), power - digits))
+    return found
+
+
+def _grid(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
+    """Returns the piece's outputs as a mask, within ``wanted``."""
+    mask = np.zeros_like(wanted)
+    mask[np.ix_(piece.positions, piece.filters)] = True
+    return mask & wanted
+
+
+def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
+    return floats.round_to(floats.widen(array, dtype) * scale, dtype)

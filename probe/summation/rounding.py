@@ -1,0 +1,437 @@
+"""Reveals where a tree rounds: fused products, wide accumulators, truncated results.
+
+Whether products are fused is asked of every leaf (see ``fusion``). Whether a partial sum is kept in
+more bits than the dtype has is shown by three leaves p, q, r of 1, a quarter of an ulp, and -1,
+where p and q meet first: the little one survives only in a wider format. That is asked of whole
+paths to the root at once, and of a few nodes; sums that are kept wide near the root alone are
+missed. So a rounding counts once it replays, and where it does not, everything is asked. All other
+roundings are a row of ``QUESTIONS`` each.
+
+Positions that share a tree may differ in rounding: tails of vector loops often do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probe import floats
+from probe.summation import flush, fusion, zero
+from probe.summation.fusion import FusionPiece, fusion_operands
+from probe.summation.masks import Masks, ask, classify
+from probe.summation.reveal import RevealedTree, column_labels
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+
+SAMPLED = 2  # paths and nodes that are asked of every tree; all are where one is kept wider
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """A summation, and the outputs (filters x positions) that add so."""
+
+    summation: Summation
+    filters: np.ndarray
+    positions: np.ndarray
+
+
+def reveal_roundings(
+    masks: Masks, found: list[RevealedTree], alone: bool = False
+) -> list[Revealed]:
+    """Returns the rounding of every tree that was found, apart for positions that differ in it.
+
+    ``alone``: every leaf is asked by itself, and every node: a call for each of them.
+    """
+    pieces = fusion.pieces(masks, found, alone)
+    bias = masks.operator.summands if masks.operator.bias else -1
+    traces = {piece.tree: Traces(piece.tree, bias) for piece in found}
+
+    def put(
+        name: str,
+        question: Callable[[Masks, np.ndarray], np.ndarray],
+        leaves: Callable[[FusionPiece, Traces], np.ndarray],
+    ) -> None:
+        rows = [piece.rows(leaves(piece, traces[piece.found.tree])) for piece in pieces]
+        for piece, answers in zip(pieces, ask(masks, question, rows), strict=True):
+            piece.answers[name] = answers
+
+    put("paths", kept_wider, lambda piece, trace: trace.paths[:SAMPLED])
+    put("triples", kept_wider, lambda piece, trace: trace.sample())
+    asked = [p.answers[name] for p in pieces for name in ("paths", "triples")]
+    seen = any((answers == 1).any() for answers in asked)
+    if seen or alone:
+        put("paths", kept_wider, lambda piece, trace: trace.paths)
+        put("triples", kept_wider, _doubtful)
+    for piece in pieces:
+        if seen or alone:
+            piece.wide = seen or bool((piece.answers["triples"] == 1).any())
+        else:
+            del piece.answers["triples"]
+    for each in QUESTIONS:
+        if each.asked(masks.operator.dtype, seen, alone):
+            put(each.name, each.question, each.leaves)
+    for piece in pieces if masks.signed else ():
+        here = zero.signs(masks)[:, piece.found.positions, piece.found.filters[0]]
+        piece.answers["zero"] = here.astype(np.int32)
+    flush.put(masks, pieces, lambda piece: traces[piece.found.tree])
+    return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
+
+
+def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (p, q, r): 1 where the sum of p and q is kept wider, 0 where rounded, else -1."""
+    # a quarter of an ulp of 1 is lost when it is added to 1, and kept in any wider format
+    little = 2.0 ** -(floats.FORMATS[masks.operator.dtype].precision + 1)
+    return classify(masks.run(leaves, [1.0, little, -1.0]), 0.0, little)
+
+
+class Traces:
+    """Leaves that show what is done to the partial sums of a tree; ``bias``: its leaf's number.
+
+    ``paths``: (p, q, r), p and q meet in a node without inner children, r joins at the root: asks
+    all nodes between at once. ``triples``: (p, q, r) for every node but the root, which are
+    ``triple_nodes``. ``ends``: (p, q) that meet at the root, twice the leaf of a tree of one;
+    where the root adds the bias, also two that meet right below it.
+    """
+
+    def __init__(self, tree: Tree, bias: int) -> None:
+        self.tree, self.bias = tree, bias
+        self.first: list[int] = []  # per node a leaf below it, a weight where it holds one
+        for children in tree.nodes:
+            self.first.append(min(c if c >= 0 else self.first[~c] for c in children))
+        nodes, parents = tree.nodes, tree.parents
+        paths, triples, self.triple_nodes = [], [], []
+        for node in range(len(nodes) - 1):
+            p, q = map(self._leaf, nodes[node][:2])
+            triples.append((p, q, self._sibling(~node)))
+            self.triple_nodes.append(node)
+            if all(child >= 0 for child in nodes[node]):
+                top = node
+                while parents[~top] != len(nodes) - 1:
+                    top = parents[~top]
+                paths.append((p, q, self._sibling(~top)))
+        self.paths = np.array(paths, int).reshape(-1, 3)
+        self.triples = np.array(triples, int).reshape(-1, 3)
+        last = [nodes[-1] if nodes else tree.leaves * 2]
+        if nodes and BIAS in last[0] and last[0][0] < 0:
+            last.append(nodes[~last[0][0]])
+        self.ends = np.array([[self._leaf(child) for child in node[:2]] for node in last])
+
+    @property
+    def biased(self) -> np.ndarray:
+        """Returns the bias with a product that it is added to: one row, none where there is no
+        such."""
+        tree = self.tree
+        if BIAS not in tree.leaves or not tree.nodes:
+            return np.zeros((0, 2), int)
+        other = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
+        return np.array([[self.bias, self._leaf(other)]])
+
+    def _leaf(self, child: int) -> int:
+        leaf = child if child >= 0 else self.first[~child]
+        return self.bias if leaf == BIAS else leaf
+
+    def _sibling(self, child: int) -> int:
+        siblings = self.tree.nodes[self.tree.parents[child]]
+        return next(self._leaf(other) for other in siblings if other != child)
+
+    def sample(self) -> np.ndarray:
+        """Triples of a few nodes all over the tree: a path that rounds once says nothing."""
+        return self.triples[:: max(1, -(-len(self.triples) // SAMPLED))]
+
+
+def _doubtful(piece: FusionPiece, trace: Traces) -> np.ndarray:
+    """Triples of the nodes on paths on which some partial sum was rounded to the dtype."""
+    doubtful = piece.alone or (piece.answers["paths"] == 0).any()
+    return trace.triples if doubtful else trace.triples[:0]
+
+
+def _revealed(masks: Masks, piece: FusionPiece, trace: Traces) -> Iterator[Revealed]:
+    """Yields the piece, split where its positions answered differently."""
+    counts = np.array([counts for _, counts in piece.parts], np.int32)
+    tables = [table for table in (counts, *piece.answers.values()) if len(table)]
+    filters, positions = piece.found.filters, piece.found.positions
+    labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
+    for label in range(labels.max(initial=0) + 1):
+        members = np.flatnonzero(labels == label)
+        rounding = _rounding(masks, piece, trace, int(members[0]))
+        yield Revealed(Summation(piece.found.tree, rounding), filters, positions[members])
+
+
+def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
+    """Returns the rounding that one position's answers stand for."""
+    dtype = masks.operator.dtype
+    fused, strange = piece.fused(column)
+    rounding = Rounding(
+        fused=fused,
+        operand_format=fusion.operand_format(masks, piece, column) if strange else None,
+        accumulator_format=dtype,
+    )
+    if piece.wide:
+        rounding = replace(
+            _kept_wider(rounding, piece, dtype), rounded=_rounded(piece, trace, column)
+        )
+    for each in QUESTIONS:
+        if len(piece.answers.get(each.name, ())):
+            rounding = each.read(rounding, piece, trace, column, dtype)
+    if masks.signed:
+        rounding = replace(rounding, zero=zero.name(piece.answers["zero"][:, column]))
+    return flush.read(rounding, piece, trace, column)
+
+
+def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
+    product_format = dtype if piece.found.tree.nodes else None
+    return replace(
+        rounding, accumulator_format=floats.FORMATS[dtype].wider[0], product_format=product_format
+    )
+
+
+def _rounded(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
+    """Returns the nodes that are rounded to the dtype, if partial sums are wider."""
+    answers = piece.answers.get("triples")
+    if answers is None or not len(answers):
+        return frozenset()
+    pairs = zip(trace.triple_nodes, answers[:, column], strict=True)
+    return frozenset(node for node, kept in pairs if kept == 0)
+
+
+@dataclass(frozen=True)
+class RoundingQuestion:
+    """A rounding that one set of operands shows.
+
+    ``leaves(piece, traces)``: rows of leaves to set. ``question(masks, leaves)``: 1 yes, 0 no, -1
+    anything else. ``asked(dtype, seen, alone)``: whether to ask at all, where wide accumulators
+    were ``seen``. ``read(rounding, piece, traces, column, dtype)``: the rounding with what the
+    position's answers say of it.
+    """
+
+    name: str
+    leaves: Callable[[FusionPiece, Traces], np.ndarray]
+    question: Callable[[Masks, np.ndarray], np.ndarray]
+    asked: Callable[[str, bool, bool], bool]
+    read: Callable[[Rounding, FusionPiece, Traces, int, str], Rounding]
+
+
+def truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Is the result truncated, not rounded to nearest?
+
+    ``leaves`` (calls, filters, 2) names two whose sums meet at the root: three quarters of an ulp,
+    added to 1, are rounded up or cut off. Where they stand for one leaf alone, its product has
+    that much too many.
+    """
+    dtype = masks.operator.dtype
+    operands, eps = fusion_operands(dtype), floats.eps(dtype)
+    alone = (leaves[:, :, 0] == leaves[:, :, 1]) & (leaves[:, :, 0] >= 0)
+    found = classify(masks.run(leaves, [1.0, 0.75 * eps]), 1.0 + eps, 1.0)
+    if alone.any():
+        w = operands.w + eps
+        exact = np.array([operands.x * w])
+        to = (floats.round_to(exact, dtype), floats.cut_to(exact, dtype))
+        up, down = (float(floats.widen(result, dtype)[0]) for result in to)
+        one = np.where(alone[:, :, None], leaves[:, :, :1], -1)
+        product = classify(masks.run(one, [w], operands.x), up, down)
+        found = np.where(alone[:, None, :], product, found)
+    return found
+
+
+def _read_truncated(
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    """Truncated is the root, or the sum that the bias is added to."""
+    if rounding.shortened:
+        return rounding
+    nodes, root = piece.found.tree.nodes, len(piece.found.tree.nodes) - 1
+    asked = [root, ~nodes[-1][0] if nodes else -1]
+    answers = zip(asked, piece.answers["truncated"][:, column], strict=False)
+    node = next((node for node, answer in answers if answer == 1), None)
+    if node is None:
+        return rounding
+    rounded = _rounded(piece, trace, column)
+    if node != root:  # the sum is truncated, and the bias is added to what is left
+        rounded |= {node} if piece.wide else set(range(root))
+    return replace(
+        _kept_wider(rounding, piece, dtype), rounded=rounded, truncated=frozenset([node])
+    )
+
+
+def rounded_twice(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Is a fused sum rounded to a wider format before it is rounded to the dtype?
+
+    Per (k, partner), k being fused: a product halfway between two numbers and a little more goes up
+    if the sum is rounded once; the wider format loses the little, and the tie that is left goes to
+    even.
+    """
+    dtype = masks.operator.dtype
+    operands = fusion_operands(dtype)
+    # float16's little is the least it has, beside a large product
+    scale, little = (2.0**12, 2.0**-24) if dtype == "float16" else (1.0, 2.0**-90)
+    answer = masks.run(leaves, [operands.w * scale, little], operands.x)
+    even = (operands.x + operands.rounded) * scale
+    return classify(answer, even + 2 * operands.extra * scale, even)
+
+
+def _fused_pair(piece: FusionPiece, trace: Traces) -> np.ndarray:
+    """A product that some position fuses, and what is added before it; none where sums are wide."""
+    fused = [pairs[0] for pairs, counts in piece.parts if (counts == len(pairs)).any()]
+    return np.array([] if piece.wide else fused[:1], int).reshape(-1, 2)
+
+
+def _read_twice(
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    """Sums that are kept wider, or truncated, are rounded in one way alone."""
+    leaf = int(_fused_pair(piece, trace)[0, 0])
+    yes = leaf in rounding.fused and piece.answers["twice"][0, column] == 1
+    if not yes or rounding.truncated:
+        return rounding
+    return replace(rounding, intermediate_format=floats.FORMATS[dtype].wider[0])
+
+
+def _wider(dtype: str) -> bool:
+    return bool(floats.FORMATS[dtype].wider)
+
+
+def _short(dtype: str) -> bool:
+    return floats.format_of(dtype).bits == 16
+
+
+def shortened(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Is a sum rounded to 16 bits, though the dtype has more?
+
+    Per (p, q, r): p and q are 1 and a little that only some formats keep beside it, r is -1 or, -1
+    in its place, nothing, where the sum is the output. What is left of the little says how many
+    bits were kept: 1 bfloat16's, 2 float16's, 0 all.
+    """
+    answer = []
+    for little in LITTLE:
+        given = masks.run(leaves, [1.0, little, -1.0]).astype(np.float64)
+        alone = (leaves[:, :, 2] < 0)[:, None, :]
+        answer.append(classify(given - alone, 0.0, little))
+    lost = np.where(answer[0] == 0, 1, np.where(answer[1] == 0, 2, 0))
+    return np.where((answer[0] < 0) | (answer[1] < 0), -1, lost).astype(np.int32)
+
+
+def rounded_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (bias, p): is the bias, 1 and a little, rounded to 16 bits before -1, p, is added?"""
+    lost = []
+    for little in LITTLE:
+        answer = masks.run(leaves, [1.0 + little, -1.0])
+        lost.append(classify(answer, little, 0.0))
+    found = np.where(lost[0] == 1, 1, np.where(lost[1] == 1, 2, 0))
+    return np.where((lost[0] < 0) | (lost[1] < 0), -1, found).astype(np.int32)
+
+
+def _read_bias(
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    return replace(rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column])))
+
+
+LITTLE = (2.0**-9, 2.0**-12)
+"""A quarter of an ulp of 1 in bfloat16, and in float16."""
+SHORT_FORMATS = {1: "bfloat16", 2: "float16"}
+
+
+def shortened_operands(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (k,): is its input rounded to 16 bits or TF32 before it is multiplied, is its weight?
+
+    Each in turn is 1 and a little, the other one 1, and nothing else is added. 1: the input keeps
+    bfloat16's bits, 2: TF32's; 3 and 6 the same of the weight, 0 neither. Where both lose theirs it
+    may be the result that does.
+    """
+    found = np.zeros((len(leaves), masks.operator.positions, masks.operator.filters), np.int32)
+    for weight in (False, True):
+        lost = []
+        for little in LITTLE:
+            x, w = (1.0, 1.0 + little) if weight else (1.0 + little, 1.0)
+            lost.append(classify(masks.run(leaves, [w], x), 1.0 + little, 1.0) == 1)
+        found += np.where(lost[0], 1, np.where(lost[1], 2, 0)) * (3 if weight else 1)
+    return found
+
+
+def _any_leaf(piece: FusionPiece, trace: Traces) -> np.ndarray:
+    """Returns a leaf of the tree that is a product; none where there is the bias alone."""
+    leaves = [leaf for leaf in piece.found.tree.leaves if leaf != BIAS]
+    return np.array(leaves[:1], int).reshape(-1, 1)
+
+
+def _read_operands(
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    """One operand of the two is shortened: what was asked of both at once said otherwise."""
+    w, x = divmod(int(piece.answers["operands"][0, column]), 3)
+    if bool(x) == bool(w):
+        return rounding
+    forms = {1: "bfloat16", 2: "tf32"}
+    return replace(
+        rounding, operand_format=None, input_format=forms.get(x), weight_format=forms.get(w)
+    )
+
+
+def _every_node(piece: FusionPiece, trace: Traces) -> np.ndarray:
+    """(p, q, r) of all nodes, the root last; of a tree of one leaf none."""
+    if not piece.found.tree.nodes:
+        return np.zeros((0, 3), int)
+    root = np.append(trace.ends[0], -1)
+    return np.concatenate([trace.triples, root[None]])
+
+
+def _read_shortened(
+    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    """Nodes of one narrower format; what else was asked of such sums says nothing."""
+    answers = piece.answers["shortened"][:, column]
+    nodes = [*trace.triple_nodes, len(piece.found.tree.nodes) - 1]
+    for number, name in SHORT_FORMATS.items():
+        found = frozenset(n for n, one in zip(nodes, answers, strict=True) if one == number)
+        if found:
+            return replace(
+                rounding,
+                accumulator_format=dtype,
+                product_format=None,
+                rounded=frozenset(),
+                shortened=found,
+                short_format=name,
+            )
+    return rounding
+
+
+QUESTIONS = (
+    RoundingQuestion(
+        "shortened",
+        leaves=_every_node,
+        question=shortened,
+        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        read=_read_shortened,
+    ),
+    RoundingQuestion(
+        "operands",
+        leaves=_any_leaf,
+        question=shortened_operands,
+        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        read=_read_operands,
+    ),
+    RoundingQuestion(
+        "bias",
+        leaves=lambda piece, trace: trace.biased,
+        question=rounded_bias,
+        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        read=_read_bias,
+    ),
+    RoundingQuestion(
+        "truncated",
+        leaves=lambda piece, trace: trace.ends,
+        question=truncated,
+        asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and (seen or alone)),
+        read=_read_truncated,
+    ),
+    RoundingQuestion(
+        "twice",
+        leaves=_fused_pair,
+        question=rounded_twice,
+        asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and alone),
+        read=_read_twice,
+    ),
+)
+"""Roundings that one set of operands shows each, in the order in which they are asked and read."""

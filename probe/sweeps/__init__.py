@@ -1,0 +1,11 @@
+"""Runs cases x targets x values of an axis, compares each with the longest, and stores it.
+
+``plan`` says what is computed of a case and makes the rows of the store, ``bits`` runs it on all
+targets, ``ranking`` says what comes first where time is short, ``summary`` what was found.
+"""
+
+from probe.sweeps.bits import sweep
+from probe.sweeps.plan import Plan, Plans, axis_values
+from probe.sweeps.summary import DifferingRun, Summary, TargetSummary
+
+__all__ = ["DifferingRun", "Plan", "Plans", "Summary", "TargetSummary", "axis_values", "sweep"]

@@ -1,0 +1,405 @@
+"""Sweeps by bits: runs every case at every value, and compares each with the largest.
+
+A failure of a target becomes a row of ``failures`` and the sweep goes on. A ``Summary`` counts by
+target what was found. Within a budget what is likely to differ is asked first: see ``ranking``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probe import machine, schema, window
+from probe.campaign import Campaign, CampaignPart, Row, Stopped, case_row, run_row
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.launch import AnySession, open_session
+from probe.progress import Tell
+from probe.store import Store, parquet
+from probe.store.manifest import Recalled
+from probe.sweeps.plan import (
+    Item,
+    Plan,
+    Plans,
+    axis_values,
+    comparison_rows,
+    difference_columns,
+    nonsense,
+    output_columns,
+)
+from probe.sweeps.ranking import Ranking
+from probe.sweeps.summary import Summary, TargetSummary
+from probe.target import Target
+
+PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
+
+
+def sweep(
+    cases: Sequence[Case],
+    targets: Sequence[Target],
+    lengths: Sequence[int],
+    vary: str | None = None,
+    store: Store | None = None,
+    control: str = "every",
+    workers: int | None = None,
+    progress: Tell | None = None,
+    keep: int | None = None,
+    experiment: str | None = None,
+    sessions: Callable[[Target], AnySession] = open_session,
+    close: bool = True,
+    whole: Mapping[Case, Sequence[int]] | None = None,
+    zeros: str = "equal",
+) -> Summary:
+    """Runs every case on every target at every value and compares with the largest value.
+
+    ``lengths``: two or more values of the axis ``vary`` (None: length; dense layers: batch).
+    ``control``: ``every``: each shape is run twice more, as it is and from another alignment;
+    ``differing``: only the longest one and those that differ. ``workers``: targets that run side by
+    side, a process each; None: as many as there are processors. Targets that use all processors
+    then share them, which changes times but not bits; give 1 to time them. ``keep``: differing
+    outputs stored of each comparison, the first ones and the largest; None: all. ``progress``
+    counts comparisons and is called from several threads, one at a time. ``sessions`` opens a
+    target, which is left running unless ``close``. ``whole``: values of the axis at which all
+    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of
+    different signs are differences, of 0 ulp.
+
+    What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
+    repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
+    and returns what there is with ``interrupted``. Within a ``budget`` the questions that are
+    likely to differ come first, see ``ranking``, and what there was no time for is ``left_out``.
+    Errors: InputError before anything runs, StoreError as soon as the store fails.
+    """
+    if control not in ("every", "differing"):
+        raise InputError("control", control, "there is no such control", "use every or differing")
+    targets = list(dict.fromkeys(targets))
+    for name, given in (("cases", cases), ("targets", targets)):
+        if not given:
+            raise InputError(name, "(none)", "there is nothing to run", "give one or more")
+    values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
+    plans = Plans(cases, vary, values, against)
+    job = _SweepState(
+        plans, (control, zeros), keep, whole or {}, store, experiment, progress, sessions, close
+    )
+    job.found = {target.text: TargetSummary(target.text) for target in targets}
+    if store is not None:
+        store.flush()
+    start = time.monotonic()
+    asked = [SweepQuestion(number, tuple(values)) for number in range(len(cases))]
+    tally = job.run(
+        [(target, asked) for target in targets], workers or min(machine.cores(), len(targets))
+    )
+    folder = None if store is None else str(store.path)
+    seconds = time.monotonic() - start
+    about = (vary, against, len(cases), folder, seconds, tally.interrupted, job.found)
+    if job.budget is None:
+        return Summary(*about)
+    job.say_left_out()
+    return Summary(*about, job.budget.seconds)
+
+
+class SweepQuestion(NamedTuple):
+    """A question of a sweep: a case by number, and the values of the axis that are asked."""
+
+    case: int
+    values: tuple[int, ...]
+
+
+class _SweepState(Campaign[SweepQuestion]):
+    """What all targets share."""
+
+    def __init__(
+        self,
+        plans: Plans,
+        how: tuple[str, str],
+        most_kept: int | None,
+        whole: Mapping[Case, Sequence[int]],
+        *options: Any,
+    ) -> None:
+        super().__init__(*options)
+        self.plans, self.most_kept, self.whole = plans, most_kept, whole
+        self.control, self.zeros = how
+        self.found: dict[str, TargetSummary] = {}
+        self.open: dict[str, dict[int, set[int]]] = {}  # what is left to ask, by target and case
+        self.rankings: dict[str, Ranking] = {}
+        self.loaded: dict[str, tuple[int, object]] = {}
+        self.kept_whole: set[tuple[str, int]] = set()
+
+    def share(self, number: int, questions: Sequence[SweepQuestion]) -> list[SweepQuestion]:
+        """Every target has the same part of each case's values; cases without any are left out."""
+        shared = []
+        for one in questions:
+            places = enumerate(one.values, one.case * len(one.values))
+            if mine := tuple(value for place, value in places if self.shard.has(place)):
+                shared.append(SweepQuestion(one.case, mine))
+        return shared
+
+    def size(self, question: SweepQuestion) -> int:
+        """Returns comparisons of a case."""
+        return len(question.values)
+
+    def known(self, part: CampaignPart[SweepQuestion]) -> bool:
+        """Counts what is stored, if that is everything or there is no time for more."""
+        session, found = part.session, self.found[part.target.text]
+        found.failures = part.failures
+        self.open[found.target] = {one.case: set(one.values) for one in part.questions}
+        row = run_row(part.target, session.expected_facts(), session.variables)
+        stored = self._recall(part, row["run_id"])
+        total = sum(map(self.size, part.questions))
+        if not self.late and (stored is None or stored.rows < total):
+            return False
+        self._count(part, stored)
+        return not self.open[found.target]
+
+    def begin(self, part: CampaignPart[SweepQuestion]) -> None:
+        """Counts what is stored of the run that has started."""
+        self._count(part, self._recall(part, part.run_id))
+
+    def _recall(self, part: CampaignPart[SweepQuestion], run_id: str) -> Recalled | None:
+        """Returns what is stored of ``comparisons``, and need not be measured again."""
+        text, plans = part.target.text, self.plans
+        self.found[text].run_id = run_id
+        if self.store is None:
+            return None
+        place = (run_id, text, plans.vary, plans.against)
+        return self.store.recall(*place, controlled=self.control == "every")
+
+    def _stored(self) -> pa.Table:
+        """Returns the rows of ``comparisons`` of these cases on this axis, of all runs:
+        ``RECALLED``."""
+        if self.store is None:
+            return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
+        rows = parquet.table(self.store.path, "comparisons").select(RECALLED)
+        same = pc.and_(
+            pc.equal(rows["vary"], self.plans.vary),
+            pc.is_in(rows["case_id"], pa.array(list(self.plans.ids))),
+        )
+        return rows.filter(same)
+
+    def _count(self, part: CampaignPart[SweepQuestion], stored: Recalled | None) -> None:
+        """Counts what is stored and asked for, which is not asked again."""
+        if stored is None:
+            return
+        found = self.found[part.target.text]
+        left, before = self.open[found.target], found.comparisons
+        ids = dict(zip(self.plans.ids.values(), self.plans.ids, strict=True))
+        for case, values in left.items():
+            done, rows = stored.case(ids[case], sorted(values))
+            values -= done
+            for row in rows:
+                found.add(row, before=True)
+        self.open[found.target] = {case: values for case, values in left.items() if values}
+        if found.comparisons > before:
+            part.tell(found.comparisons - before, asked=False)
+
+    def agenda(self, part: CampaignPart[SweepQuestion]) -> Iterator[SweepQuestion]:
+        """Yields what is not stored: case by case, with a budget the most telling first."""
+        left = self.open[part.target.text]
+        if self.budget is None:
+            for one in part.questions:
+                if one.case in left:
+                    yield SweepQuestion(one.case, tuple(sorted(left[one.case])))
+            return
+        ranking = self._ranking(part)
+        while found := ranking.next():
+            case, values = found
+            if wanted := tuple(value for value in values if value in left.get(case, ())):
+                yield SweepQuestion(case, wanted)
+
+    def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
+        """Returns the ranking of what a target is still to be asked, with all that the store
+        knows."""
+        text, run_id = part.target.text, part.run_id
+        ranking = Ranking({one.case: one.values for one in part.questions})
+        rows = self._stored().select(["run_id", "target", "case_id", "at", "differing"])
+        for (run, target, case_id), some in rows.to_pandas().groupby(
+            ["run_id", "target", "case_id"]
+        ):
+            case, differ = self.plans.ids[case_id], some["differing"] > 0
+            if (run, target) == (run_id, text):
+                ranking.answered(case, some["at"], differ)
+            else:
+                ranking.elsewhere(case, some["at"], differ)
+        for one in part.questions:
+            stored = set(one.values) - self.open[text].get(one.case, set())
+            ranking.leave(one.case, sorted(stored))
+        with self.lock:
+            self.rankings[text] = ranking
+        return ranking
+
+    def learn(self, text: str, case: int, rows: Sequence[Row]) -> None:
+        """Tells all rankings what a target gave."""
+        with self.lock:
+            rankings = dict(self.rankings)
+        for name, ranking in rankings.items():
+            heard = ranking.answered if name == text else ranking.elsewhere
+            heard(case, [row["at"] for row in rows], [row["differing"] > 0 for row in rows])
+
+    def ask(self, part: CampaignPart[SweepQuestion], question: SweepQuestion) -> None:
+        """Runs one case at the values that are not stored."""
+        plan = self.plans[question.case]
+        todo = {value: plan.items[value] for value in question.values}
+        self.keep("cases", case_row(plan.case))
+        one = _CaseSweep(self, part, question.case, plan, todo)
+        one.run()
+        left = self.open[part.target.text]
+        left[question.case] -= set(question.values) - set(one.todo)
+        if one.hopeless:
+            if rest := len(left.pop(question.case)):
+                part.tell(rest, asked=False)
+            if part.target.text in self.rankings:
+                self.rankings[part.target.text].leave(question.case)
+        elif one.todo:
+            raise Stopped
+        elif not left[question.case]:
+            del left[question.case]
+
+    def say_left_out(self) -> None:
+        """Says in the summaries what there was no time for."""
+        ids = dict(zip(self.plans.ids.values(), self.plans.ids, strict=True))
+        for text, part in self.parts.items():
+            if self.late and part.left:
+                cases = self.open[text].items()
+                by_case = {ids[case]: sorted(values) for case, values in cases if values}
+                self.found[text].left_out = by_case
+
+
+RECALLED = [
+    *("run_id", "case_id", "target", "vary", "at", "against", "compared", "not_compared"),
+    *("differing", "max_ulp", "first", "control", "signed_zero"),
+]
+"""Columns of ``comparisons`` that a summary and a ranking need."""
+
+
+class _CaseSweep:
+    """One case on one target, to the end, whatever the process does.
+
+    Where a process is lost, which item did it is not known: items are answered in batches. So the
+    rest is run again, each answered at once, and what is lost then is known.
+    """
+
+    def __init__(
+        self,
+        job: _SweepState,
+        part: CampaignPart[SweepQuestion],
+        number: int,
+        plan: Plan,
+        todo: dict[int, Item],
+    ) -> None:
+        self.job, self.part, self.plan, self.todo = job, part, plan, todo
+        self.number, self.hopeless = number, False
+        self.session, self.found = part.session, job.found[part.target.text]
+        self.stage, self.careful, self.lost = "", False, 0
+        self.once: TargetError | None = None
+        self.whole = []
+        if (self.found.target, number) not in job.kept_whole:
+            job.kept_whole.add((self.found.target, number))
+            self.whole = list(job.whole.get(plan.case, ()))
+        pair = {"run_id": part.run_id, "case_id": plan.id, "target": part.target.text}
+        self.pair = {**pair, "vary": plan.vary, "against": plan.against}
+
+    def run(self) -> None:
+        """Until nothing is left to do. NotStarted where the target does not start any more."""
+        while self.todo and not self.job.stop:
+            self.part.revive()
+            try:
+                self._attempt()
+            except TargetError as error:
+                self._after(error)
+        if self.once is not None:
+            self._fail(self.once, None, "it succeeded when it was run again")
+
+    def _attempt(self) -> None:
+        plan = self.plan
+        self.stage = "load"
+        where, process = self.part.target.text, self.session.facts  # a new process has new facts
+        number, loaded_by = self.job.loaded.get(where, (-1, None))
+        if number != self.number or loaded_by is not process:
+            load = {"do": "load", "key": "case", "spec": plan.base.spec()}
+            self.session.request(load, plan.arrays)
+            self.job.loaded[where] = self.number, process
+        self.stage = "whole"
+        while self.whole:
+            at = self.whole.pop()
+            run = {"do": "run", "key": "case", "at": {plan.vary: at}}
+            y = self.session.request(run)[1]["y"]
+            columns = output_columns(self.pair, at, y, plan.base.dtype)
+            self.job.keep_columns("outputs", columns)
+        self.stage = "base"
+        request = {
+            "do": "sweep",
+            "key": "case",
+            "vary": plan.vary,
+            "against": plan.against,
+            "items": list(self.todo.values()),
+            "control": self.job.control,
+            "zeros": self.job.zeros,
+        }
+        if self.careful:
+            request["interval"] = 0
+        for header, arrays in self.session.stream(request):
+            self.stage = "items"
+            self._take(header, arrays)
+            if self.job.stop:
+                break
+
+    def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """One answer: its failures and its rows."""
+        if why := nonsense(header, arrays, self.plan, self.todo):
+            raise self.session.distrusted(why)
+        for at, kind, message in header["failures"]:
+            where = self.part.target.text
+            self._fail(TargetError(where, kind, message, self.session.tail()), at)
+            self._drop(at)
+        rows = comparison_rows(self.pair, header, arrays, self.plan.not_compared)
+        if "index" in arrays:
+            columns = difference_columns(self.pair, rows, arrays, self.plan, self.job.most_kept)
+            self.job.keep_columns("differences", columns)
+        self.job.keep("comparisons", rows)
+        for row in rows:
+            self.found.add(row)
+            del self.todo[row["at"]]
+        self.job.learn(self.found.target, self.number, rows)
+        self.lost = 0 if rows else self.lost
+        self.part.tell(len(rows))
+
+    def _after(self, error: TargetError) -> None:
+        """Records what a failed attempt says, and drops what can't be done."""
+        if self.stage in ("load", "whole"):
+            self._fail(error, None)
+            if self.stage == "load":
+                self._leave()
+        elif not self.session.alive and not self.careful:
+            self.careful, self.once = True, error
+        elif self.stage == "base":
+            self._fail(error, self.plan.against)
+            self._leave()
+        else:
+            self._lost_at(error, next(iter(self.todo)))
+
+    def _lost_at(self, error: TargetError, at: int) -> None:
+        self._fail(error, at)
+        self._drop(at)
+        self.lost += 1
+        if self.lost >= PATIENCE and self.todo:
+            self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
+            self._leave()
+
+    def _fail(self, error: TargetError, at: int | None, why: str = "") -> None:
+        self.once = None
+        self.part.fail(error, {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}, why)
+
+    def _leave(self) -> None:
+        """Leaves the case, unless it is we who ended the process."""
+        if not self.job.stop:
+            self.hopeless = True
+            self._drop(*self.todo)
+
+    def _drop(self, *values: int) -> None:
+        for at in values:
+            del self.todo[at]
+        self.part.tell(len(values))

@@ -1,0 +1,173 @@
+"""Summarises a sweep by bits, by target: counts, differences, failures, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe import window
+from probe.campaign import Failure
+from probe.printing import ranges
+
+
+@dataclass(frozen=True)
+class DifferingRun:
+    """One comparison with differing outputs.
+
+    ``max_ulp`` is None where no distance is a number; ``first`` is a flat index into the left
+    output. ``control`` other than ``equal``: the same shape gives different bits too, so this says
+    nothing about the axis.
+    """
+
+    case_id: str
+    at: int
+    outputs: int
+    max_ulp: int | None
+    first: int
+    control: str | None
+
+
+@dataclass
+class TargetSummary:
+    """What one target's part of a sweep found, the comparisons that were stored before included.
+
+    ``left_out``: the values of the axis that there was no time for, by case.
+    """
+
+    target: str
+    run_id: str | None = None
+    comparisons: int = 0
+    stored_before: int = 0
+    compared: int = 0
+    not_compared: int = 0
+    differing: int = 0
+    max_ulp: int | None = 0
+    nondeterministic: int = 0
+    alignment: int = 0
+    signed_zero: int = 0
+    differences: list[DifferingRun] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    left_out: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, row: Mapping[str, Any], before: bool = False) -> None:
+        """Counts a row of ``comparisons``, or one that stands for several (``rows``) which agree.
+
+        ``before``: it had been stored by an earlier sweep.
+        """
+        rows = row.get("rows", 1)
+        self.comparisons += rows
+        self.stored_before += rows * before
+        self.compared += row["compared"]
+        self.not_compared += row["not_compared"]
+        self.differing += row["differing"]
+        self.signed_zero += row.get("signed_zero") or 0
+        self.nondeterministic += row["control"] == "differs"
+        self.alignment += row["control"] == "alignment differs"
+        if not row["differing"]:
+            return
+        found = DifferingRun(*(row[name] for name in _DIFFERENCE))
+        if not self.differences:
+            self.max_ulp = found.max_ulp
+        elif found.max_ulp is not None:
+            self.max_ulp = max(self.max_ulp or 0, found.max_ulp)
+        self.differences.append(found)
+
+    def to_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
+        """Returns what ``probe sweep --json`` says of it; with several cases, ``lengths`` have
+        ``case``."""
+        lengths = []
+        for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
+            entry: dict[str, Any] = {
+                vary: window.shown(vary, found.at),
+                "outputs": found.outputs,
+                "max_ulp": found.max_ulp,
+                "first": found.first,
+            }
+            lengths.append({"case": found.case_id} | entry if cases > 1 else entry)
+        return {
+            "compared": self.compared,
+            "differing": self.differing,
+            "max_ulp": self.max_ulp,
+            "signed_zero": self.signed_zero,
+            "lengths": lengths,
+            "not_compared": self.not_compared,
+            "comparisons": self.comparisons,
+            "stored_before": self.stored_before,
+            "nondeterministic": self.nondeterministic,
+            "alignment": self.alignment,
+            "failures": [vars(failure) for failure in self.failures],
+        }
+
+    @property
+    def unasked(self) -> int:
+        """Returns comparisons that there was no time for."""
+        return sum(map(len, self.left_out.values()))
+
+    def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
+        """Returns what was left out: ``comparisons``, and at which ``lengths`` (by case if
+        several)."""
+        by_case = {
+            one: ranges(values, len(values))
+            if vary != "layout"
+            else ", ".join(window.shown(vary, value) for value in values)
+            for one, values in self.left_out.items()
+        }
+        where = by_case if cases > 1 else next(iter(by_case.values()), "")
+        return {"comparisons": self.unasked, "lengths": where}
+
+
+_DIFFERENCE = ("case_id", "at", "differing", "max_ulp", "first", "control")
+
+
+@dataclass
+class Summary:
+    """A whole sweep. ``against``: the longest value of ``vary``, with which all were compared.
+
+    ``store``: the folder written to, None if nothing was kept. ``interrupted``: it was ended by
+    Ctrl-C; what had been measured by then is counted here and stored. ``budget``: the seconds that
+    it was given, None: it had no limit.
+    """
+
+    vary: str
+    against: int
+    cases: int
+    store: str | None = None
+    seconds: float = 0.0
+    interrupted: bool = False
+    targets: dict[str, TargetSummary] = field(default_factory=dict)
+    budget: float | None = None
+
+    @property
+    def left_out(self) -> int:
+        """Returns comparisons of all targets that there was no time for."""
+        return sum(found.unasked for found in self.targets.values())
+
+    @property
+    def differing(self) -> int:
+        """Returns how many outputs differ over all targets."""
+        return sum(found.differing for found in self.targets.values())
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Returns the failures of all targets."""
+        return [failure for found in self.targets.values() for failure in found.failures]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object that ``probe sweep --json`` prints: one target's at the top level."""
+        about = {
+            "store": self.store,
+            "vary": self.vary,
+            "against": window.shown(self.vary, self.against),
+            "seconds": round(self.seconds, 3),
+            "interrupted": self.interrupted,
+        }
+        parts = {name: one.to_json(self.vary, self.cases) for name, one in self.targets.items()}
+        if self.budget is not None:
+            about["time"] = self.budget
+            for name, part in parts.items():
+                part["left_out"] = self.targets[name].unasked_json(self.vary, self.cases)
+        if len(parts) == 1:
+            ((name, part),) = parts.items()
+            return part | {"target": name} | about
+        return {"targets": parts} | about

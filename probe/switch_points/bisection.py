@@ -1,0 +1,255 @@
+"""Finds the first release in which something changed, with the fewest installations.
+
+It assumes that what changed between two releases changed once. What it measured is checked against
+that: every release before the change must show what the left end shows, every one from it on what
+the right end shows; where one shows a third thing, the answer is only the first change it met.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe import installation, operands
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.floats import to_bits
+from probe.launch import AnySession, open_session
+from probe.progress import VOICE, Count, Say, silent
+from probe.runtimes import environments
+from probe.runtimes.environments import number
+from probe.runtimes.packages import RELEASED
+from probe.store import Store
+from probe.sweeps import sweep
+from probe.switch_points import by_order
+from probe.target import Target
+
+WHAT = ("bits", "order", "stability")
+ASSUMPTION = "only one change happened between the two releases"
+
+
+@dataclass
+class ReleaseStep:
+    """One release that was run. ``seen`` names what it showed; None: ``why`` it could not run."""
+
+    version: str
+    seen: str | None
+    says: str = ""
+    why: str = ""
+    installed: bool = False
+
+
+@dataclass
+class ReleaseChange:
+    """Where it changed: ``first`` differs from the left end, ``last`` is the latest that doesn't.
+
+    Both None: the ends show the same. Releases between the two could not be run: ``skipped``.
+    ``holds``: everything that was run shows what one of the ends shows, on its side.
+    """
+
+    last: str | None
+    first: str | None
+    steps: list[ReleaseStep]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Releases that could not be run."""
+        return [step.version for step in self.steps if step.seen is None]
+
+    @property
+    def holds(self) -> bool:
+        """Returns whether no more than the two ends' answers were seen, each on its side."""
+        asked = sorted((s for s in self.steps if s.seen), key=lambda s: number(s.version))
+        return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe bisect --json`` prints."""
+        steps = sorted(self.steps, key=lambda step: number(step.version))
+        return {
+            "first": self.first,
+            "last": self.last,
+            "skipped": self.skipped,
+            "assumption": ASSUMPTION,
+            "holds": self.holds,
+            "installed": sum(step.installed for step in self.steps),
+            "steps": [vars(step) for step in steps],
+        }
+
+
+def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> ReleaseChange:
+    """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
+
+    A release that can't be run is replaced by its nearest neighbour. Needs about log2(n) + 2
+    questions. InputError: an end can't be run.
+    """
+    steps: dict[str, ReleaseStep] = {}
+    ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
+    for end in ends:
+        if end.seen is None:
+            raise InputError("release", end.version, end.why, "take a different release")
+    if ends[0].seen == ends[1].seen:
+        return ReleaseChange(None, None, list(steps.values()))
+    low, high = 0, len(releases) - 1
+    while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
+        middle = min(left, key=lambda at: abs(2 * at - low - high))
+        step = steps.setdefault(releases[middle], ask(releases[middle]))
+        if step.seen is None:
+            continue
+        low, high = (middle, high) if step.seen == ends[0].seen else (low, middle)
+    return ReleaseChange(releases[low], releases[high], list(steps.values()))
+
+
+def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
+    """Returns the releases to search, both ends included. ``given``: these, instead of those known
+    here.
+
+    InputError: the ends name no release, other targets, or nothing is known of the library.
+    """
+    for end in (left, right):
+        if end.version is None:
+            todo = f"write {end.name}==1.2.3"
+            raise InputError("target", end.text, "it does not name a release", todo)
+    if left.with_(version=None) != right.with_(version=None):
+        why = f"{left.text} is a different target, not only a different release"
+        raise InputError("and", right.text, why, "use one library, device and set of switches")
+    known = list(given) or RELEASED.get(left.name, ())
+    if not known:
+        todo = "name them: --releases 1.0,1.1,1.2"
+        raise InputError("target", left.text, f"no list of {left.name}'s releases is kept", todo)
+    ends = [str(left.version), str(right.version)]
+    low, high = sorted(number(end) for end in ends)
+    if low == high:
+        raise InputError("and", right.text, "both are the same release", "take a different one")
+    inner = [one for one in known if low < number(one) < high]
+    order = sorted({*ends, *inner}, key=number)
+    return order if number(ends[0]) == low else order[::-1]
+
+
+@dataclass
+class ReleaseQuestion:
+    """The question for every release, with stored answers: see :func:`first_change`.
+
+    ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
+    ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
+    ``about``: how many releases the search is likely to ask; 0: not known. ``count``: those asked.
+    """
+
+    case: Case
+    target: Target
+    lengths: Sequence[int]
+    what: str
+    store: Store | None = None
+    keep: bool = True
+    tell: Say = field(default=silent)
+    about: int = 0
+    count: Count = field(default_factory=lambda: Count("releases"))
+
+    def __call__(self, version: str) -> ReleaseStep:
+        """Installs the release if it is missing, and runs the question on it."""
+        where = self.target.with_(version=version)
+        here = installation.is_there(where)
+        doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
+        of = f" (release {self.count.done + 1} of about {self.about})" if self.about else ""
+        self.tell(doing + of)
+        try:
+            with VOICE.doing(doing):
+                installation.install(where)
+                seen, says = self.measured(where)
+        except TargetError as error:
+            return ReleaseStep(version, None, why=error.why, installed=not here)
+        finally:
+            self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
+            if not here and not self.keep and environments.find(where.name, version):
+                installation.remove(where)
+        return ReleaseStep(version, seen, says, installed=not here)
+
+    def measured(self, where: Target) -> tuple[str, str]:
+        """Returns what a target shows, as a short hash, and in words. TargetError."""
+        session = open_session(where)
+        try:
+            return self._ask(session)
+        finally:
+            session.close()
+
+    def _ask(self, session: AnySession) -> tuple[str, str]:
+        """Returns what it shows, as a short hash, and in words."""
+        unstable, run_id = self._swept(session)
+        if self.what == "stability":
+            said = ", ".join(f"{at}" for at in unstable) or "none"
+            return _short(said), f"lengths that differ from {max(self.lengths)}: {said}"
+        session.revive()  # it may be that all of it was stored before
+        return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
+
+    def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
+        found = by_order.sweep(session, self.case, self.lengths, budget=0)
+        rows = found.rows(run_id)
+        for table, table_rows in rows.items():
+            if self.store is not None:
+                self.store.append(table, table_rows)
+        keys = ("at", "order_id", "rounding_id", "ranges")
+        shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
+        return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.summations)
+
+    def _swept(self, session: AnySession) -> tuple[list[int], str]:
+        """Returns lengths that differ from the longest, and the run under which it is stored."""
+        summary = sweep(
+            [self.case],
+            [session.target],
+            self.lengths,
+            store=self.store,
+            experiment="bisect",
+            sessions=lambda _: session,
+            close=False,
+            whole={self.case: self.lengths},
+        )
+        found = summary.targets[session.target.text]
+        if found.failures:
+            worst = found.failures[0]
+            raise TargetError(found.target, worst.kind, worst.message)
+        return sorted({one.at for one in found.differences}), str(found.run_id)
+
+    def _bits(self, session: AnySession) -> tuple[str, str]:
+        digest, last = hashlib.sha256(), ""
+        x, w, b = operands.generate(self.case.with_(length=max(self.lengths)))
+        arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+        session.request({"do": "load", "key": "case", "spec": self.case.spec()}, arrays)
+        for length in self.lengths:
+            run = {"do": "run", "key": "case", "at": {"length": length}}
+            bits = to_bits(session.request(run)[1]["y"], self.case.dtype).reshape(-1)
+            digest.update(bits.tobytes())
+            last = f"length {length}: {' '.join(f'{value:#x}' for value in bits[:4].tolist())}"
+        return digest.hexdigest()[:12], last
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def bisect(
+    case: Case,
+    left: Target,
+    right: Target,
+    lengths: Sequence[int],
+    what: str = "order",
+    store: Store | None = None,
+    releases: Sequence[str] = (),
+    keep: bool = True,
+    tell: Say = silent,
+) -> ReleaseChange:
+    """Returns the first release after ``left`` that shows something else than it; see
+    :class:`ReleaseQuestion`.
+
+    ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
+    Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
+    Errors: InputError; StoreError.
+    """
+    if what not in WHAT:
+        raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
+    between = releases_between(left, right, releases)
+    about = min(len(between), 2 + (len(between) - 1).bit_length())
+    with VOICE.counted("releases", about) as count:
+        asked = ReleaseQuestion(case, left, lengths, what, store, keep, tell, about, count)
+        return first_change(between, asked)

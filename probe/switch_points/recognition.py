@@ -1,0 +1,449 @@
+"""Recognises the summation of every output of a call by its bits, in a few calls.
+
+The input repeats every ``PERIOD`` elements along the length, so the outputs of a call of any length
+are those of few distinct windows: each known summation is replayed on these once, and then any
+length costs its own calls and a comparison. Only outputs that have no known summation are revealed,
+a few rows of them at the length where they were met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe import ulp, window
+from probe.case import Case
+from probe.launch import AnySession
+from probe.summation.certificate import certify
+from probe.summation.masks import Masks, SessionOperator
+from probe.summation.reveal import column_labels, reveal_trees
+from probe.summation.rounding import reveal_roundings
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS
+from probe.switch_points.periodic import PERIOD, SEED, Columns, Periodic, Read, Weights
+from probe.window import Geometry
+
+ALL = 1 << 22  # outputs up to which all of a call are looked at
+ENDS = 256  # rows at either end, in the middle and scattered, where a call has more outputs
+REVEALED = 8  # rows that are revealed at once
+TRIES = 3  # lengths in a row at which nothing could be revealed, before it isn't tried again
+
+UNKNOWN = -1
+NOTHING = -2  # a window that reads padding only: there is nothing to add
+
+NOT_ASKED = "summations were recognised by the bits of a few calls only"
+BUDGET = 1024  # questions that a length may cost to certify its outputs
+
+Kind = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How the rows of one call are added up. A row is a batch entry and an output position.
+
+    ``length``: the size of the call. Where the batch is varied, that is it, and rows are samples.
+
+    ``kinds``: numbers of the rows' kinds (see ``Recogniser.kinds``) for the rows that were looked
+    at, all or (``whole`` False) those at both ends, in the middle and scattered between.
+    ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
+    (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
+    the tail of other kinds; rows that read padding alone are in neither. ``unknown``: outputs that
+    have no known summation. ``steady``: the same call gave the same bits again. ``uncertified``:
+    which outputs were not tested for every addition, and why; empty if all were.
+    """
+
+    length: int
+    kinds: np.ndarray
+    whole: bool
+    interior: int
+    tail: tuple[tuple[int, int], ...]
+    elsewhere: int
+    unknown: int
+    steady: bool
+    uncertified: str = NOT_ASKED
+
+    @property
+    def certified(self) -> bool:
+        """Returns whether every output of the call was tested for every addition and every
+        fusion."""
+        return not self.uncertified
+
+
+@dataclass
+class Recogniser:
+    """Knows summations of one case on one target, and learns new ones where it meets them.
+
+    ``case``: its length may be open. ``summations``: all that were met so far. ``kinds``: the
+    distinct rows, each the number of every filter's summation, ``UNKNOWN`` for none. ``calls``:
+    runs of the operator. ``evidence``: why some outputs have none.
+    """
+
+    session: AnySession
+    case: Case
+    summations: list[Summation] = field(default_factory=list)
+    kinds: list[Kind] = field(default_factory=list)
+    calls: int = 0
+    evidence: str = ""
+    ends = ENDS
+
+    def __post_init__(self) -> None:
+        self.periodic = self._operands()
+        self.popular = list(range(len(self.summations)))
+        self.failed = 0
+
+    def _operands(self) -> Periodic:
+        return Periodic(self.case)
+
+    def _call(self, size: int) -> RecognisedSize:
+        return RecognisedSize(self, self.case.with_(length=size), size)
+
+    def pattern(self, length: int, budget: int = 0) -> Pattern:
+        """Returns how the call at ``length`` adds up; reveals what is not known so far.
+
+        ``budget``: how many questions may be spent on certifying every output, 0: none. An output
+        that answers differently is revealed anew.
+
+        Costs one more call of the operator than there are sets of weights, where everything is
+        known: see ``Periodic``. Raises TargetError.
+        """
+        call = self._call(length)
+        if not call.steady:
+            self.evidence = self.evidence or "the same call again gave different bits"
+            return call.pattern()
+        call.recognise(self.popular)
+        apart = False
+        while call.open.any() and self.failed < TRIES:
+            found = call.recognise(call.reveal(apart))
+            if not found and apart:
+                break
+            apart = not found
+        if budget:
+            call.certify(budget)
+        if call.open.any():
+            self.failed += 1
+            self.evidence = (
+                self.evidence or "the results agree with a tree whose replay gives different bits"
+            )
+        else:
+            self.failed = 0
+        self.popular.sort(key=lambda number: -call.count_of(number))
+        return call.pattern()
+
+    def learn(self, summation: Summation) -> int:
+        """Returns the number of a summation, a new one if it was not known."""
+        number = _number(self.summations, summation)
+        if number not in self.popular:
+            self.popular.append(number)
+        return number
+
+    def causes(self, one: int, other: int) -> tuple[str, ...]:
+        """Returns what sets two kinds apart: ``order``, ``rounding``, ``precision``,
+        ``unknown``."""
+        found: set[str] = set()
+        for left, right in set(zip(self.kinds[one], self.kinds[other], strict=True)):
+            if left != right:
+                known = min(left, right) > UNKNOWN
+                apart = self.summations[left].causes(self.summations[right]) if known else ()
+                found |= {*apart} if known else {"unknown"}
+        return tuple(sorted(found))
+
+
+@dataclass
+class Alike:
+    """Rows that read the same leaves, and what came out of them.
+
+    ``inner``, ``edge``: places among the rows of the call, those whose windows meet no padding
+    along the length and those whose windows do; ``window``: which of the distinct windows each
+    inner row holds. ``outputs`` and ``wide``: set by set, (rows, filters), of ``rows``.
+    """
+
+    read: Read
+    rows: np.ndarray
+    inner: np.ndarray
+    edge: np.ndarray
+    window: np.ndarray
+    edges: Columns = field(default_factory=list)
+    outputs: list[np.ndarray] = field(default_factory=list)
+    wide: list[np.ndarray] = field(default_factory=list)
+
+
+class RecognisedSize:
+    """One size: the rows that are looked at, their bits, and the summations found for them."""
+
+    def __init__(self, known: Recogniser, case: Case, size: int) -> None:
+        self.known, self.case, self.size = known, case, size
+        self.filters = self.case.filters
+        self.geometry = Geometry.of(self.case)
+        self.x, self.ones = known.periodic.input(size), known.periodic.ones(size)
+        self.count = self.case.batch * self.geometry.positions
+        self.whole = self.count * self.filters <= ALL
+        self.rows = np.arange(self.count) if self.whole else self._some()
+        self.index = np.full((len(self.rows), self.filters), UNKNOWN)
+        self.steady, self.uncertified = True, NOT_ASKED
+        self._classify()
+        for one in self.classes:
+            self._run(one)
+
+    def _some(self) -> np.ndarray:
+        """Returns the rows that are looked at, where not all are."""
+        return some(self.count, ENDS)
+
+    @property
+    def open(self) -> np.ndarray:
+        """Returns outputs without a summation, bool (rows, filters)."""
+        return self.index == UNKNOWN
+
+    def _classify(self) -> None:
+        """Rows by the leaves that they read: inside of a line all read alike."""
+        width = self.geometry.outputs[-1]
+        lines, along = np.divmod(self.rows, width)
+        starts = along * self.case.stride[-1] - self.case.pads()[-1][0]
+        inside = (starts >= 0) & (
+            starts + self.case.effective_kernel[-1] <= self.geometry.sizes[-1]
+        )
+        inner, edge = np.flatnonzero(inside), np.flatnonzero(~inside)
+        _, first, line = np.unique(lines[inner], return_index=True, return_inverse=True)
+        chosen = np.concatenate([inner[first], edge])
+        read = self.geometry.reads(self.rows[chosen] % self.geometry.positions) >= 0
+        patterns, found = np.unique(read, axis=0, return_inverse=True)
+        found = found.reshape(-1)
+        self.kind_of = np.empty(len(self.rows), int)
+        self.kind_of[inner] = found[: len(first)][line]
+        self.kind_of[edge] = found[len(first) :]
+        window = lines * PERIOD + starts % PERIOD
+        self.classes = []
+        for number, pattern in enumerate(patterns):
+            leaves = np.flatnonzero(np.repeat(pattern, self.case.group_channels))
+            rows = np.flatnonzero(self.kind_of == number)
+            mine, others = rows[inside[rows]], rows[~inside[rows]]
+            self.classes.append(Alike(tuple(leaves.tolist()), rows, mine, others, window[mine]))
+            if not len(leaves):
+                self.index[rows] = NOTHING
+        sizes = np.array([len(one.read) for one in self.classes])
+        self.full = (sizes == self.case.summands)[self.kind_of]
+
+    def _run(self, one: Alike) -> None:
+        """The outputs of a class's rows for its sets; the first set of all is run once more."""
+        if not one.read:
+            return
+        periodic = self.known.periodic
+        sets, again = periodic.sets_for(one.read), one is self.classes[-1]
+        one.outputs = self._outputs(one, self.x, [*sets, sets[0]] if again else sets)
+        if again:
+            self.steady = ulp.equal(one.outputs[0], one.outputs.pop(), self.case.dtype)
+        if wide := periodic.wide_for(one.read):
+            one.wide = self._outputs(one, self.ones, wide)
+        if len(one.edge):
+            one.edges = self._columns(one.edge)
+
+    def _outputs(self, one: Alike, x: np.ndarray, sets: list[Weights]) -> list[np.ndarray]:
+        arrays = {"x": x, "w": sets[0][0]}
+        arrays |= _edits("", [w.reshape(-1) for w, _ in sets], sets[0][0].size)
+        if sets[0][1] is not None:
+            biases = [b for _, b in sets if b is not None]
+            arrays |= {"b": biases[0]} | _edits("b_", biases, self.filters)
+        if len(one.rows) < self.count:
+            flat = self.rows[one.rows][:, None] * self.filters + np.arange(self.filters)
+            arrays["select"] = flat.ravel()
+        header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
+        found = [
+            output.reshape(len(one.rows), self.filters)
+            for _, answer in self.known.session.stream(header, arrays)
+            for output in answer["outputs"]
+        ]
+        self.known.calls += len(found)
+        return found
+
+    def _columns(self, rows: np.ndarray) -> Columns:
+        """Returns what windows that meet padding along the length hold."""
+        per_group = self.filters // self.case.groups
+        w = self.known.periodic.sets_for(self.known.periodic.every)[0][0]
+        first = self.rows[rows] * self.filters
+        groups = range(self.case.groups)
+        return [window.gather(self.case, self.x, w, first + g * per_group)[0] for g in groups]
+
+    def count_of(self, number: int) -> int:
+        """Returns outputs that have a summation."""
+        return int((self.index == number).sum())
+
+    def recognise(self, numbers: list[int]) -> int:
+        """Gives open outputs a summation that fits all sets; how many got one.
+
+        Windows that meet padding may fit several: that of their filter's other outputs is tried
+        first, then those that most outputs have.
+        """
+        before = int(self.open.sum())
+        for number in numbers:
+            self._try(number, self.open & self.full[:, None])
+        every = sorted({*numbers, *self.known.popular}, key=lambda number: -self.count_of(number))
+        counts = np.array([(self.index == number).sum(axis=0) for number in every])
+        usual = np.array(every)[counts.argmax(axis=0)] if every else np.zeros(self.filters, int)
+        for number in every:
+            self._try(number, self.open & ~self.full[:, None] & (usual == number))
+        for number in every:
+            self._try(number, self.open & ~self.full[:, None])
+        return before - int(self.open.sum())
+
+    def _try(self, number: int, wanted: np.ndarray) -> None:
+        """Notes the summation where its replay of every set has the outputs' bits."""
+        summation = self.known.summations[number]
+        leaves = set(summation.tree.leaves)
+        for one in self.classes:
+            open_ = wanted[one.rows]
+            if one.read and leaves.issuperset(one.read) and open_.any():
+                self.index[one.rows] = np.where(
+                    self._agrees(one, summation, open_), number, self.index[one.rows]
+                )
+
+    def _agrees(self, one: Alike, summation: Summation, wanted: np.ndarray) -> np.ndarray:
+        """Of a class's wanted outputs those that a summation gives: bool (rows, filters)."""
+        periodic, found = self.known.periodic, wanted.copy()
+        first = np.zeros(len(one.rows), int)
+        self._compare(found, one.wide, periodic.wide_table(summation, one.read), slice(None), first)
+        inner, edge = (np.searchsorted(one.rows, rows) for rows in (one.inner, one.edge))
+        if found[inner].any():
+            table = periodic.table(summation, one.read)
+            self._compare(found, one.outputs, table, inner, one.window)
+        if found[edge].any():
+            edges = periodic.replayed(summation, one.edges, periodic.sets_for(one.read))
+            self._compare(found, one.outputs, edges, edge, np.arange(len(edge)))
+        return found
+
+    def _compare(
+        self,
+        found: np.ndarray,
+        outputs: list[np.ndarray],
+        replayed: Iterable[np.ndarray],
+        rows: Any,
+        place: np.ndarray,
+    ) -> None:
+        """Takes back what is not the row's own place of the replay, set by set."""
+        at, filters = np.nonzero(found[rows])
+        for expected, got in zip(replayed, outputs, strict=False):
+            if not len(at):
+                break
+            pair = expected[place[at], filters], got[rows][at, filters]
+            agrees = ~ulp.apart(*pair, self.case.dtype)
+            at, filters = at[agrees], filters[agrees]
+        kept = np.zeros_like(found[rows])
+        kept[at, filters] = True
+        found[rows] = kept
+
+    def reveal(self, apart: bool) -> list[int]:
+        """Reveals a few of the rows with open outputs; the numbers of the summations found."""
+        waiting = np.flatnonzero(self.open.any(axis=1))
+        pick = waiting[np.unique(np.linspace(0, len(waiting) - 1, REVEALED).astype(int))]
+        flat = (self.rows[pick][:, None] * self.filters + np.arange(self.filters)).ravel()
+        operator = SessionOperator(self.known.session, self.case, flat)
+        masks = Masks(operator)
+        bias = [self.case.summands] if operator.bias else []
+        leaves = [np.array([*one.read, *bias], int) for one in self.classes]
+        found, refused = reveal_trees(masks, self.kind_of[pick], leaves, apart, self.open[pick])
+        orders = reveal_roundings(masks, found)
+        numbers = [self.known.learn(each.summation) for each in orders]
+        self.known.calls += masks.calls
+        if refused:
+            self.known.evidence = self.known.evidence or refused[0].evidence
+        return numbers
+
+    def certify(self, budget: int) -> None:
+        """Tests every addition of every output; reveals those apart that answer differently."""
+        if not self.whole:
+            self.uncertified = "not every output was examined"
+            return
+        self.uncertified, refuted = "", self._refuted(budget, ~self.open)
+        if refuted.any():
+            self.index[refuted] = UNKNOWN
+            self.recognise(self.reveal(apart=True))
+            again = self._refuted(budget, refuted & ~self.open)
+            self.index[again] = UNKNOWN
+
+    def _refuted(self, budget: int, which: np.ndarray) -> np.ndarray:
+        """Returns outputs among these that answer differently than they are said to add."""
+        masks = Masks(SessionOperator(self.known.session, self.case))
+        bias = () if self.case.bias is None else (BIAS,)
+        refuted = np.zeros_like(which)
+        for number in np.unique(self.index[which & (self.index > UNKNOWN)]).tolist():
+            for kind, one in enumerate(self.classes):
+                mine = which & (self.index == number) & (self.kind_of == kind)[:, None]
+                if not mine.any():
+                    continue
+                places = np.nonzero(mine)
+                claimed = self.known.summations[number].restricted((*one.read, *bias))
+                told = certify(masks, claimed, places, max(0, budget - masks.calls))
+                if told.why:
+                    self.uncertified = (
+                        self.uncertified or f"{int(mine.sum()):,} outputs: {told.why}"
+                    )
+                else:
+                    refuted[places] = ~told.holds
+        self.known.calls += masks.calls
+        return refuted
+
+    def pattern(self) -> Pattern:
+        """Returns what was found, by rows."""
+        return self._pattern(self.index, self.full)
+
+    def _pattern(self, index: np.ndarray, full: np.ndarray) -> Pattern:
+        """``index`` (rows, outputs): summations by row; ``full``: rows that read all leaves."""
+        labels = column_labels(index.T)
+        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        numbers = [_number(self.known.kinds, tuple(row)) for row in index[first].tolist()]
+        kinds = np.array(numbers)[inverse.reshape(-1)]
+        adds = (index != NOTHING).any(axis=1)  # rows of padding alone are added in any order
+        typical = kinds[full] if full.any() else kinds[adds] if adds.any() else kinds
+        interior = int(np.bincount(typical).argmax())
+        last = int(np.flatnonzero(kinds == interior)[-1])
+        other = adds & (kinds != interior)
+        return Pattern(
+            length=self.size,
+            kinds=kinds.astype(np.int16),
+            whole=self.whole,
+            interior=interior,
+            tail=_runs(kinds[last + 1 :][other[last + 1 :]]),
+            elsewhere=int(other[: last + 1].sum()),
+            unknown=int(self.open.sum()),
+            steady=self.steady,
+            uncertified=self._doubts(),
+        )
+
+    def _doubts(self) -> str:
+        if self.steady and self.open.any():
+            return f"{int(self.open.sum()):,} outputs have no known summation"
+        return self.uncertified if self.steady else "the same call again gave different bits"
+
+
+def _number(known: list[Any], one: Any) -> int:
+    """Returns the place of an item in a list; appends it if it isn't there."""
+    if one not in known:
+        known.append(one)
+    return known.index(one)
+
+
+def _edits(prefix: str, rows: list[np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """Edits that set every element of an operand in each call."""
+    return {
+        prefix + "offsets": np.arange(len(rows) + 1) * size,
+        prefix + "flat": np.tile(np.arange(size), len(rows)),
+        prefix + "values": np.concatenate(rows),
+    }
+
+
+def some(count: int, each: int) -> np.ndarray:
+    """Numbers below ``count``: ``each`` at both ends, in the middle, and scattered between them."""
+    middle = count // 2 - each // 2
+    ends = (np.arange(each), np.arange(middle, middle + each), np.arange(count - each, count))
+    scattered = np.random.default_rng(SEED).integers(0, count, each)
+    return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))
+
+
+def _runs(kinds: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """(kind, rows) one after the other."""
+    if not len(kinds):
+        return ()
+    starts = np.flatnonzero(np.concatenate([[True], kinds[1:] != kinds[:-1]]))
+    counts = np.diff(np.append(starts, len(kinds)))
+    return tuple(zip(kinds[starts].tolist(), counts.tolist(), strict=True))

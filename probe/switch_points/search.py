@@ -1,0 +1,452 @@
+"""Finds at which sizes a target changes how it adds: all small ones, then bisection.
+
+The size is the length, or the batch (of a dense layer: its rows); what is said here of lengths and
+the rows of a call holds of batches and their samples.
+
+What is bisected is the *interior*, the summation of most outputs of a call; the *tail*, what
+is left over behind the last full packet, follows the length's remainder and is kept apart. Between
+two lengths with the same interior no change is assumed, and between two with different ones only
+one; both are checked at random lengths, and what contradicts is reported and looked into.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from probe import backends, window
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.launch import AnySession
+from probe.progress import VOICE, Say
+from probe.switch_points.periodic import SHORT, Repeated
+from probe.switch_points.recognition import (
+    ALL,
+    BUDGET,
+    NOTHING,
+    Alike,
+    Pattern,
+    RecognisedSize,
+    Recogniser,
+    some,
+)
+from probe.switch_points.switches import PLURAL, Switch, Thresholds, threads_of
+from probe.window import axis_of
+
+MEMORY = 6 << 30
+"""Bytes that input and output may take in both processes together."""
+
+ENDS = 16  # samples at either end, in the middle and scattered, where a call has more outputs
+SCANNED = 64  # short lengths that are all run
+WORK = 10_000_000_000
+"""Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
+that the same lengths are run on a busy machine."""
+A_CALL = 400_000  # products that take as long as what a call costs besides
+CHECKS = 2  # random lengths in every interval of the grid
+LONGEST_PERIOD = 16  # of tails
+MOST_SPLITS = 40  # contradictions that are looked into
+
+
+def find(
+    session: AnySession,
+    case: Case,
+    upto: int = 1_000_000,
+    *,
+    scanned: int | None = None,
+    checks: int = CHECKS,
+    seed: int = 0,
+    memory: int = MEMORY,
+    seconds: float | None = None,
+    progress: Say | None = None,
+    vary: str | None = None,
+) -> Thresholds:
+    """Returns the lengths up to ``upto`` at which ``case`` on a started session changes its
+    summations.
+
+    ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
+    layer the batch.
+
+    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
+    little (``WORK``). Then lengths double, intervals whose ends differ are bisected, and ``checks``
+    random lengths are run in each. ``memory``: bytes;
+    lengths that need more are left out, which the result says. ``seconds``: no length is begun
+    after that time; None: no limit. ``progress(text)`` before each run. Calls of more than 4
+    million outputs are looked at in some rows only: both ends, the middle and scattered ones.
+
+    A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
+    every way in which windows meet padding; more only where a summation is met that was not known,
+    and at the lengths that decide: there every output is certified, in some n / 3 calls for n
+    products.
+    InputError: ``upto`` is shorter than any output needs. TargetError: the target failed at the
+    shortest length.
+    """
+    if (vary := axis_of(case, vary)) not in PLURAL:
+        todo = "use length or batch; probe sweep --by order takes all axes"
+        raise InputError("vary", vary, "thresholds are not searched along it", todo)
+    first = shortest(case, vary)
+    if upto < first:
+        why = f"the shortest length with a window without padding is {first}"
+        raise InputError("upto", upto, why, "raise it")
+    search = _Search(session, case, vary, seconds, progress)
+    search.result.limited = _fit(search, upto, memory)
+    search.scan(first, min(search.reach, search.first_scan(first, scanned)))
+    search.far(checks, np.random.default_rng(seed))
+    search.certify()
+    search.conclude()
+    return search.result
+
+
+def shortest(case: Case, vary: str) -> int:
+    """Returns the first size: of lengths the one at which a window meets no padding."""
+    return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
+
+
+def _fit(search: _Search, upto: int, memory: int) -> str:
+    """Sets how far the search may reach; why that is not ``upto``, if it isn't."""
+    needed = _bytes(search.case, search.vary, upto)
+    search.reach = upto
+    if needed <= memory:
+        return ""
+    low, high = shortest(search.case, search.vary), upto
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = _bytes(search.case, search.vary, middle) <= memory
+        low, high = (middle, high) if fits else (low, middle)
+    search.reach = low
+    return f"{search.vary} {upto} needs some {needed >> 20} MiB, and {memory >> 20} MiB are allowed"
+
+
+def _bytes(case: Case, vary: str, size: int) -> int:
+    """Input here (masks in float64 too), on the way, in the child, in the library; outputs."""
+    named = {vary: size}
+    shapes = case.input_shape(**named), case.output_shape(**named)
+    sizes = (np.prod(shape, dtype=object) for shape in shapes)
+    item = np.dtype({"bfloat16": "uint16"}.get(case.dtype, case.dtype)).itemsize
+    inputs, outputs = (int(size) * item for size in sizes)
+    return 8 * inputs + 3 * outputs
+
+
+class _Search:
+    """Runs lengths, each once, and keeps what was seen."""
+
+    def __init__(
+        self,
+        session: AnySession,
+        case: Case,
+        vary: str,
+        seconds: float | None,
+        progress: Say | None,
+    ) -> None:
+        self.session, self.vary, self.progress = session, vary, progress
+        self.stage = ""
+        self.begun, self.limit = time.monotonic(), seconds
+        if vary == "batch":
+            self.case = _checked(case).with_(batch=1)
+            self.known: Recogniser = OfSamples(session, self.case)
+        else:
+            self.case = case.with_(length=None)
+            self.known = Recogniser(session, self.case)
+        first = shortest(case, vary)
+        self.result = Thresholds(self.case, session.target.text, self.known, first, vary=vary)
+        self.result.threads = threads_of(session.facts, session.target)
+        self.seen = self.result.patterns
+        self.reach = self.end = first
+        self.splits = 0
+
+    def run(self, length: int) -> Pattern | None:
+        """Returns what was seen at a length; None if the target failed there or time is up."""
+        if length in self.seen:
+            return self.seen[length]
+        if self.limit is not None and time.monotonic() - self.begun > self.limit and self.seen:
+            self.result.limited = self.result.limited or f"stopped after {self.limit:g} s"
+            return None
+        self._tell(length)
+        try:
+            self.seen[length] = self.known.pattern(length)
+        except TargetError as error:
+            if not self.seen:
+                raise
+            self.result.failures.append(f"{self.vary} {length}: {error}")
+            self.session.revive()
+            return None
+        return self.seen[length]
+
+    def _tell(self, size: int) -> None:
+        if self.progress:
+            self.progress(f"{self.stage}: {self.vary} {size:,}")
+
+    def cost(self, size: int, certified: bool = False) -> int:
+        """Returns what a size costs, in products: recognised, or also tested for every addition."""
+        case = self.case.with_(**{self.vary: size})
+        calls = 9 if case.summands > SHORT else 25
+        calls += case.summands // 3 * certified
+        return calls * (A_CALL + int(np.prod(case.output_shape(), dtype=object)) * case.summands)
+
+    def first_scan(self, first: int, scanned: int | None) -> int:
+        """Returns the last of the sizes that are all run."""
+        if scanned is not None:
+            return first + scanned - 1
+        last, cost = first + SCANNED - 1, 0
+        for size in range(first, self.reach + 1):
+            if (cost := cost + self.cost(size)) > WORK:
+                break
+            last = max(last, size)
+        return last
+
+    def scan(self, first: int, last: int) -> None:
+        """All lengths of a range, the switches between them, and the period of what they show."""
+        self.stage = f"part 1 of 3, {self.result.sizes} up to {last:,}"
+        every = VOICE.counting(range(first, last + 1), self.result.sizes)
+        found = [self.run(length) for length in every]
+        self.end, self.result.settled = last, first + len(found) // 2
+        for before, after in pairwise(found):
+            if before and after and before.interior != after.interior:
+                self._note(before, after, scanned=True)
+        self._see_period()
+
+    def _see_period(self) -> None:
+        """Notes the period of what all sizes of the scan show; certifying may have changed it."""
+        first, seen = self.result.shortest, self.seen
+        # rows before the tail that add differently make a size mixed too, so they count
+        found = [seen.get(length) for length in range(first, self.end + 1)]
+        signs = [one and (one.interior, one.tail, one.elsewhere > 0) for one in found]
+        tails = [one and one[1:] for one in signs]  # which a switch among them need not move
+        self.result.period = _period(signs) or _period(tails)
+
+    def far(self, checks: int, rng: np.random.Generator) -> None:
+        """Lengths beyond the scan: a grid of doubled ones, bisected where its ends differ."""
+        step = self.result.period or 1
+        grid = [self.end]
+        while grid[-1] + step <= self.reach:
+            double = min(2 * grid[-1], self.reach)
+            grid.append(grid[-1] + max(1, (double - grid[-1]) // step) * step)
+        self.stage = f"part 2 of 3, {self.result.sizes} up to {self.reach:,}"
+        for low, high in VOICE.counting([*pairwise(grid)], "ranges"):
+            if self.run(low) is None or self.run(high) is None:
+                break
+            self._interval(low, high, step)
+            self._check(low, high, checks, rng, step)
+        self._assume()
+
+    def _interval(self, low: int, high: int, step: int) -> None:
+        """Notes the switches between two lengths, by bisection."""
+        waiting, splits = [(low, high)], 0
+        while waiting:
+            before, after = waiting.pop()
+            left, right = self.run(before), self.run(after)
+            if left is None or right is None or left.interior == right.interior:
+                continue
+            if after - before == 1:
+                self._note(left, right, scanned=False)
+            elif after - before <= step:
+                waiting += [(one, one + 1) for one in range(before, after)]
+            else:
+                middle = before + max(1, (after - before) // (2 * step)) * step
+                between = self.run(middle)
+                waiting += [(middle, after), (before, middle)]
+                if between and between.interior not in (left.interior, right.interior):
+                    splits += 1
+            if splits > MOST_SPLITS:
+                self.result.violations.append(
+                    f"between {self.result.sizes} {low} and {high} the interior changes more than "
+                    f"{MOST_SPLITS} times; only those up to {before} were looked for"
+                )
+                return
+        if splits:
+            self.result.violations.append(
+                f"between {self.result.sizes} {low} and {high} the interior changes more than once"
+            )
+
+    def _check(self, low: int, high: int, checks: int, rng: np.random.Generator, step: int) -> None:
+        """Random lengths between two of the grid: is the interior as it is around them?
+
+        Around: at the nearest lengths that were run and have the same remainder by ``step``. Every
+        other one has the grid's own remainder; the rest are mostly for the tails.
+        """
+        drawn = rng.integers(low + 1, max(high, low + 2), checks).tolist()
+        for number, length in enumerate(drawn):
+            length += 0 if number % 2 else (low - length) % step
+            alike = [n for n in self.seen if (n - length) % step == 0]
+            below, above = [n for n in alike if n < length], [n for n in alike if n > length]
+            found = None if length in self.seen else self.run(length)
+            if found is None:
+                continue
+            self.result.checked.append(str(length))
+            if not below or not above:
+                continue
+            before, after = max(below), min(above)
+            expected = {self.seen[before].interior, self.seen[after].interior}
+            if found.interior not in expected:
+                self.splits += 1
+                self.result.violations.append(
+                    f"{self.vary} {length} is added as kind {found.interior}, between {before} "
+                    f"and {after} of kind {' and '.join(map(str, sorted(expected)))}"
+                )
+                if self.splits <= MOST_SPLITS:
+                    self._interval(before, length, step)
+                    self._interval(length, after, step)
+
+    def _note(self, before: Pattern, after: Pattern, scanned: bool) -> None:
+        causes = self.known.causes(before.interior, after.interior)
+        pair = before.length, after.length, before.interior, after.interior
+        switch = Switch(*pair, causes, scanned)
+        if switch not in self.result.switches:
+            self.result.switches.append(switch)
+
+    def _assume(self) -> None:
+        result = self.result
+        if len(backends.get(self.session.target.name).layouts) > 1:
+            result.assumed.append(f"operands lie in memory as {self.case.layout}")
+        result.assumed.append(
+            f"{result.threads_text}; with a different number the classes can be different"
+        )
+        result.assumed.append("operands are finite; `probe window` tests what NaN gets into")
+        if any(not found.whole for found in self.seen.values()):
+            result.assumed.append(
+                f"calls of more than {ALL} outputs: rows that were not examined are like the "
+                f"{self.known.ends} at either end, in the middle and scattered"
+            )
+        if self.reach <= self.end:
+            return
+        result.assumed += [
+            f"beyond {self.vary} {self.end} the interior changes at most once between those of the "
+            f"doubling grid that differ, and not between those that don't",
+            f"{result.sizes} with the same remainder by {result.period} have the same tail there"
+            if (result.period or 1) > 1
+            else f"all {result.sizes} have the same tail there"
+            if result.period
+            else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
+        ]
+
+    def certify(self) -> None:
+        """Asks all outputs at the lengths that decide; at all, if all were run at little cost."""
+        first, last = self.result.shortest, max(self.seen)
+        deciding = {first, last, *(n for one in self.result.switches for n in (one.before, one.at))}
+        few = len(self.seen) <= SCANNED or sum(self.cost(n, True) for n in self.seen) <= WORK
+        if few and len(self.seen) == last - first + 1:
+            deciding = set(self.seen)
+        self.stage = "part 3 of 3, testing every addition"
+        for length in VOICE.counting(sorted(deciding & set(self.seen)), self.result.sizes):
+            if self.limit is not None and time.monotonic() - self.begun > self.limit:
+                return
+            before = self.seen[length]
+            self._tell(length)
+            try:
+                found = self.known.pattern(length, BUDGET)
+            except TargetError as error:
+                self.result.failures.append(f"{self.vary} {length}: {error}")
+                self.session.revive()
+                continue
+            self.seen[length] = found
+            self.result.refuted |= set(before.kinds[found.kinds != before.kinds].tolist())
+            if found.interior != before.interior:
+                self.result.violations.append(
+                    f"{self.vary} {length} was recognised as kind {before.interior}, and every "
+                    f"output whose additions were all tested adds as kind {found.interior}"
+                )
+            if found.certified:
+                self.result.certified.append(length)
+
+    def conclude(self) -> None:
+        """Puts the tails by remainder into the result, and how many checks there were."""
+        self._see_period()
+        result, period = self.result, self.result.period
+        result.upto = max(self.seen)
+        result.switches.sort(key=lambda one: one.at)
+        if period:
+            for found in (one for one in self.seen.values() if one.length >= result.settled):
+                tails = result.tails.setdefault(found.interior, {})
+                tail = tails.setdefault(found.length % period, found.tail)
+                if tail != found.tail and found.length > self.end:
+                    result.violations.append(
+                        f"{result.vary} {found.length} has the tail {_said(found.tail)}, others "
+                        f"with its remainder {found.length % period} by {period} have {_said(tail)}"
+                    )
+        lengths, result.checked = result.checked, []
+        what = "interior and tail" if period else "the interior"
+        if lengths:
+            where = f"{len(lengths)} random {result.sizes}"
+            result.checked = [f"{what} at {where}: {', '.join(lengths)}"]
+        unsteady = [str(n) for n, found in self.seen.items() if not found.steady]
+        result.checked.append(f"the same call again at all {len(self.seen)} {result.sizes}")
+        if unsteady:
+            result.violations.append(f"the same call again differs: {', '.join(unsteady)}")
+        result.seconds = time.monotonic() - self.begun
+
+
+def _said(tail: tuple[tuple[int, int], ...]) -> str:
+    return ", ".join(f"{rows} of kind {kind}" for kind, rows in tail) or "none"
+
+
+def _period(signs: list[Any]) -> int | None:
+    """Returns the smallest period of the second half of what was seen; None if there is none up to
+    16."""
+    half = signs[len(signs) // 2 :]
+    if None in half:  # a size that was not run shows nothing
+        return None
+    for period in range(1, min(LONGEST_PERIOD, len(half) // 2) + 1):
+        if all(one == two for one, two in zip(half, half[period:], strict=False)):
+            return period
+    return None
+
+
+class OfSamples(Recogniser):
+    """A recogniser whose sizes are those of the batch; the case's length is set.
+
+    A kind is how one sample adds: the summation of each of its outputs, flat in C order.
+    """
+
+    ends = ENDS
+
+    def _operands(self) -> Repeated:
+        return Repeated(self.case)
+
+    def _call(self, size: int) -> RecognisedSize:
+        return _SearchBatch(self, self.case.with_(batch=size), size)
+
+
+class _SearchBatch(RecognisedSize):
+    """One batch."""
+
+    def _classify(self) -> None:
+        """Rows by the leaves that they read: at one place of a sample always the same."""
+        classes, leaves = window.read_classes(self.case)
+        ranked = sorted(range(len(leaves)), key=lambda number: len(leaves[number]))
+        place = np.argsort(ranked)  # the last one reads something: its call is repeated
+        self.kind_of = place[classes[self.rows % self.geometry.positions]]
+        self.classes, none = [], np.zeros(0, int)
+        for number, read in enumerate(leaves[one] for one in ranked):
+            rows = np.flatnonzero(self.kind_of == number)
+            one = Alike(tuple(read.tolist()), rows, rows, none, np.zeros(len(rows), int))
+            self.classes.append(one)
+            if not len(read):
+                self.index[rows] = NOTHING
+        sizes = np.array([len(one.read) for one in self.classes])
+        self.full = (sizes == self.case.summands)[self.kind_of]
+
+    def _some(self) -> np.ndarray:
+        """Returns all rows of some samples."""
+        each = self.geometry.positions
+        chosen = some(self.case.batch, ENDS) if self.case.batch > 4 * ENDS else range(self.size)
+        return (np.array(chosen)[:, None] * each + np.arange(each)).ravel()
+
+    def pattern(self) -> Pattern:
+        """Returns what was found, by samples."""
+        index = self.index.reshape(-1, self.geometry.positions * self.filters)
+        return self._pattern(index, np.ones(len(index), bool))
+
+
+def _checked(case: Case) -> Case:
+    """Returns the case itself. InputError: its batch can't be searched."""
+    if not case.weighted:
+        why = "its sums have no weights to ask with"
+        raise InputError("op", case.op, why, "take a product or a convolution")
+    if case.spatial_rank and case.length is None:
+        why = "where the batch is varied, the length is fixed"
+        raise InputError("length", None, why, "give --length N")
+    if not case.operation.batched:
+        raise InputError("op", case.op, "it takes one input", "take matmul or dense")
+    return case

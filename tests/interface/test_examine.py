@@ -1,0 +1,162 @@
+"""``probe MODEL``: its parts come in order, as soon as each is known, and stay when it ends early.
+
+Which sizes of a product differ depends on the processor: a size that does is looked for here.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import probe
+from probe.answers import examine as answers
+from probe.cli import shell
+from probe.errors import InputError
+
+torch = pytest.importorskip("torch")
+
+ORDER = ("operation", "cause", "fix", "cost", "report")
+MODULE = """
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(96, 64), torch.nn.Tanh(), torch.nn.Linear(64, 5)).eval()
+
+
+def run(x):
+    with torch.no_grad():
+        return net(torch.as_tensor(x))
+
+
+def places(ids):
+    return torch.as_tensor(ids).float().sum(1)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "strangers_model.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def head(width=96, rows=40):
+    """A layer, inputs, and how many rows of them give different bits by themselves."""
+    torch.manual_seed(1)
+    for size in (width, 384, 768):
+        layer, x = torch.nn.Linear(size, 64).eval(), torch.randn(rows, size)
+        with torch.no_grad():
+            whole = layer(x)
+            for count in (1, 2, 3, 5, 7, 9, 11, 13):
+                if not torch.equal(layer(x[:count]), whole[:count]):
+                    return layer, x, count
+    pytest.skip("this processor adds all rows of these layers alike")
+
+
+def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
+    layer, x, count = head()
+    told = []
+    found = probe.examine(layer, x, at=count, out=tmp_path / "report", part=told.append)
+    names = [one.name for one in found.parts]
+    assert found.parts == told and sorted(names, key=ORDER.index)[0] == names[0] == "operation"
+    assert set(names) == set(ORDER) and names[:4] == list(ORDER[:4]) and names[-1] == "report"
+    assert found.verdict == "differs" and not found.ended
+    assert f"nn.Linear({x.shape[1]}, 64)" in found.text("operation")
+    assert "sums of" in found.text("cause") and "replay on both sides" in found.text("cause")
+    assert "one size" in found.text("cost")
+    seconds = [one.seconds for one in found.parts]
+    assert seconds == sorted(seconds)
+    assert json.loads(json.dumps(found.to_json()))["parts"][0]["part"] == "operation"
+
+
+def test_the_report_of_a_models_layer_is_that_of_a_case_and_says_where_it_came_from(tmp_path):
+    layer, x, count = head()
+    with torch.no_grad():
+        found = probe.first_difference(lambda: layer(x[:count]), lambda: layer(x))
+    written = found.reproduce(tmp_path / "report")
+    assert not written.no_case and {"order.png", "report.md"} <= set(written.files)
+    report = (tmp_path / "report" / "report.md").read_text()
+    assert f"nn.Linear({x.shape[1]}, 64)" in report and "gives the bits of both runs" in report
+    assert "The finding it came from" in report and "documentation says" in report
+    told = json.loads((tmp_path / "report" / "machine.json").read_text())
+    assert told["case"]["op"] == "dense" and told["bits"] and "model" in told
+
+
+def test_what_is_no_case_gets_the_operations_own_script(tmp_path):
+    layer, x, count = head()
+    with torch.no_grad():
+        found = probe.first_difference(lambda: layer(x[:count]), lambda: layer(x))
+    written = found.reproduce(tmp_path / "report", case=False)
+    assert written.no_case == "it was not asked for" and "reproduce.py" in written.files
+
+
+def test_equal_runs_have_one_part():
+    found = probe.examine(torch.nn.Tanh(), torch.zeros(4, 8))
+    assert [one.name for one in found.parts] == ["operation"] and found.verdict == "equal"
+    assert len(repr(found).splitlines()) == 3
+
+
+def test_what_is_known_stays_where_it_is_interrupted(monkeypatch):
+    layer, x, count = head()
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(answers, "_remedied", interrupt)
+    found = probe.examine(layer, x, at=count)
+    assert [one.name for one in found.parts] == ["operation", "cause"]
+    assert found.ended == "interrupted" and "nn.Linear" in repr(found)
+
+
+def test_the_valid_part_of_a_padded_sample_is_found():
+    ids = np.zeros((3, 12), np.int64)
+    ids[0], ids[1, :7], ids[2, :4] = 5, 3, 2
+    found = probe.examine(lambda x: torch.as_tensor(x).cumsum(1), ids, "padding")
+    assert found.asked.endswith("length 7 against length 12") and found.verdict == "equal"
+
+
+def ran(capsys, text):
+    status = shell.run(text.split())
+    return status, *capsys.readouterr()
+
+
+def test_a_models_name_alone_is_a_command(module, capfd):
+    status, out, _ = ran(capfd, "strangers_model:run --shape x=8x96 --time 5m")
+    assert status == 0 and out.startswith("which ") and "batch 1 against batch 8" in out
+    status, out, _ = ran(capfd, "examine strangers_model:run --shape x=8x96 --json")
+    told = json.loads(out)
+    assert status == 0 and told["ask"] == "batch" and told["parts"][0]["part"] == "operation"
+
+
+def test_lines_fit_the_terminal(module, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    _, out, _ = ran(capfd, "strangers_model:run --shape x=8x96")
+    assert max(map(len, out.splitlines())) <= 60
+
+
+def test_no_report_is_written_over_files(tmp_path):
+    (tmp_path / "a").write_text("")
+    with pytest.raises(InputError, match="out=.*has files"):
+        probe.examine(torch.nn.Tanh(), torch.zeros(4, 8), out=tmp_path)
+    assert [one.name for one in Path(tmp_path).iterdir()] == ["a"]
+
+
+WRONG = {
+    "a word that is no question": ({"ask": "batches"}, "ask=batches: .*batch"),
+    "a release that is not named": ({"ask": "release"}, "against_target=.none.: .*torch=="),
+    "a machine without its run": ({"ask": "machine"}, "recording=.none.: .*probe record"),
+    "two questions": ({"ask": "batch", "recording": "x"}, "recording=x: it belongs to ask=machine"),
+    "one row alone": ({"inputs": torch.zeros(1, 8)}, "at=1: the other side has 1; give a batch"),
+    "no inputs": ({"inputs": None}, "inputs=.none.: the model does not describe its inputs; give"),
+    "a time without a unit": ({"time": "5"}, "time=5: "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_mistakes_are_one_line_that_says_what_to_do(name):
+    given, message = WRONG[name]
+    with pytest.raises(InputError, match=message) as caught:
+        probe.examine(torch.nn.Tanh(), **({"inputs": torch.zeros(4, 8)} | given))
+    assert "\n" not in str(caught.value)
