@@ -20,14 +20,14 @@ import numpy as np
 
 from probe import budget
 from probe.answers.answer import Answer
-from probe.answers.first_difference import Asked, Walked, diff
+from probe.answers.first_difference import ComparisonQuestion, Walked, diff
 from probe.answers.record import arrays_for, record
 from probe.answers.two_runs import ADVICE, two_runs
 from probe.arguments import choice, count
 from probe.budget import within
 from probe.errors import InputError, NotReproduced, TimeOver
 from probe.floats import rounded_text
-from probe.mitigations import invariants, networks
+from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import Say, heard
 from probe.recording.alone import unequal
@@ -145,7 +145,7 @@ def examine(
     if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
         why = "the folder has files that would be overwritten"
         raise InputError("out", out, why, "give another folder")
-    given = _Given(model, inputs, at, against, shapes or {}, trust, seed)
+    given = ExaminedModel(model, inputs, at, against, shapes or {}, trust, seed)
     parts: list[Learned] = []
     begun = clock.monotonic()
 
@@ -196,7 +196,7 @@ def _meant(ask: str | None, against_target: object, recording: object) -> str:
 
 
 @dataclass
-class _Given:
+class ExaminedModel:
     """What the user gave."""
 
     model: Any
@@ -209,7 +209,7 @@ class _Given:
 
 
 @dataclass
-class _Sides:
+class SizedInputs:
     """Both sides' inputs of a model in this process, and the left's filled up to the right's."""
 
     opened: Any
@@ -220,7 +220,9 @@ class _Sides:
     filled: dict[str, np.ndarray]
 
 
-def _arrays(given: _Given, subject: Any, ask: str) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+def _arrays(
+    given: ExaminedModel, subject: Any, ask: str
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Returns the inputs of one question, and along which axis of each the sides differ."""
     vary = "batch" if ask == "batch" else "length"
     most = given.against or (BATCH if ask == "batch" else 0)
@@ -262,7 +264,9 @@ def _padded_row(arrays: Mapping[str, np.ndarray], subject: Any) -> int:
     return int(short[0]) if len(short) else 0
 
 
-def _chosen(given: _Given, subject: Any, ask: str) -> tuple[dict[str, np.ndarray], str, int, int]:
+def _chosen(
+    given: ExaminedModel, subject: Any, ask: str
+) -> tuple[dict[str, np.ndarray], str, int, int]:
     """Returns the inputs, the axis, and both sides' sizes."""
     arrays, along = _arrays(given, subject, ask)
     vary = "batch" if ask == "batch" else "length"
@@ -280,7 +284,7 @@ def _chosen(given: _Given, subject: Any, ask: str) -> tuple[dict[str, np.ndarray
     return arrays, vary, at, against
 
 
-def _sized(given: _Given, ask: str, tell: Say) -> tuple[Walked, _Sides]:
+def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInputs]:
     """Compares two sizes of a model in this process."""
     tell("opening the model")
     subject = opened(given.model, given.trust)
@@ -295,13 +299,15 @@ def _sized(given: _Given, ask: str, tell: Say) -> tuple[Walked, _Sides]:
         # a batch is filled with its first sample: zeros may be no input at all, as of a division
         mode = {"mode": "wrap"} if vary == "batch" else {}
         filled[name] = np.pad(one, width, **mode)  # type: ignore[call-overload]
-    sides = _Sides(subject, vary, (at, against), left, right, filled)
+    sides = SizedInputs(subject, vary, (at, against), left, right, filled)
     runs = [subject.recorder(one) for one in (left, right)]
-    asked = Asked(name_of(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary])
+    asked = ComparisonQuestion(
+        name_of(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary]
+    )
     return Walked(walk(runs[0], runs[1], False, tell), asked), sides
 
 
-def _there(given: _Given, ask: str, target: str | Target, tell: Say) -> tuple[Walked, None]:
+def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> tuple[Walked, None]:
     """Compares two sizes on a target, in a process of its own."""
     arrays, vary, at, against = _chosen(given, opened(given.model, given.trust), ask)
     words: dict[str, Any] = {"vary": vary, "at": at, "against": against, "inputs": arrays}
@@ -309,7 +315,7 @@ def _there(given: _Given, ask: str, target: str | Target, tell: Say) -> tuple[Wa
     return two_runs(given.model, target, **words), None
 
 
-def _recorded(given: _Given, recording: Any, target: Any, tell: Say) -> Walked:
+def _recorded(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:
     """Compares a run here with a recording of another machine."""
     folder = tempfile.TemporaryDirectory(prefix="probe-")
     words: dict[str, Any] = {"inputs": given.inputs, "shapes": given.shapes, "target": target}
@@ -330,7 +336,7 @@ Told = Callable[..., None]
 
 
 def _parts(
-    given: _Given, walked: Walked, sides: _Sides | None, out: Any, tell: Say, told: Told
+    given: ExaminedModel, walked: Walked, sides: SizedInputs | None, out: Any, tell: Say, told: Told
 ) -> Iterator[str]:
     """Gives one part after the other; yields why it ends early."""
     first = walked.found.first
@@ -447,7 +453,9 @@ def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[A
     return differing
 
 
-def _remedied(given: _Given, walked: Walked, sides: _Sides, tell: Say, told: Told) -> Iterator[str]:
+def _remedied(
+    given: ExaminedModel, walked: Walked, sides: SizedInputs, tell: Say, told: Told
+) -> Iterator[str]:
     """Tries what keeps the bits, the quick way first, and times it."""
     at, against = sides.sizes
     what = "fill each batch up to" if sides.vary == "batch" else "pad every input to"
@@ -461,7 +469,7 @@ def _remedied(given: _Given, walked: Walked, sides: _Sides, tell: Say, told: Tol
     size = f"{what} {against}, so that each call has one shape"
     checked = "has the bits of the other side here" if ways[0]["exact"] else "still differs here"
     told("fix", f"{size}: {checked}", {"remedies": [dict(ways[0])]})
-    took = networks.timed({name: run[name] for name in ("left", "filled")})
+    took = mitigated_models.timed({name: run[name] for name in ("left", "filled")})
     ways[0]["ratio"] = took["filled"] / took["left"]
     times = f"{rounded_text(ways[0]['ratio'])} times {sides.vary} {at} as it is"
     told("cost", f"one size of {against}: {times}", {"remedies": [dict(ways[0])]})
@@ -471,7 +479,7 @@ def _remedied(given: _Given, walked: Walked, sides: _Sides, tell: Say, told: Tol
     tell("trying the invariant mode")
     batches = {one.shape[0] for one in sides.right.values() if one.ndim}
     sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
-    mode = invariants.of_runs(
+    mode = mitigated_models.of_runs(
         sides.opened, given.model, sizes, (sides.left, sides.right), _differing(walked, 0)
     )
     entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
@@ -485,10 +493,10 @@ def _remedied(given: _Given, walked: Walked, sides: _Sides, tell: Say, told: Tol
     mode_runs = {
         "left": run["left"],
         "filled": run["filled"],
-        "invariant": invariants.running(mode, sides.left),
+        "invariant": mitigated_models.running(mode, sides.left),
     }
     tell("timing")
-    took = networks.timed(mode_runs)
+    took = mitigated_models.timed(mode_runs)
     entry["ratio"], ways[0]["ratio"] = (took[n] / took["left"] for n in ("invariant", "filled"))
     told("fix", _exact(ways, sides), {"remedies": ways})
     best = min((one for one in ways if one["exact"]), key=lambda one: float(one["ratio"]))
@@ -500,7 +508,7 @@ def _remedied(given: _Given, walked: Walked, sides: _Sides, tell: Say, told: Tol
     told("cost", text, {"remedies": ways, "recommended": best["remedy"]})
 
 
-def _exact(ways: Sequence[Mapping[str, Any]], sides: _Sides) -> str:
+def _exact(ways: Sequence[Mapping[str, Any]], sides: SizedInputs) -> str:
     """Returns the remedies that are exact, in words."""
     what = "batch" if sides.vary == "batch" else "padded length"
     words = {

@@ -427,7 +427,7 @@ class Walked(Answer):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
             made.files.append("model.py")
-        kind = import_module("probe.reproduction.recorded").Folder
+        kind = import_module("probe.reproduction.recorded").WrittenFolder
         return kind(folder, made.files, made.script, made.ran)
 
     def _source(self, given: int | str | Aligned | None) -> int:

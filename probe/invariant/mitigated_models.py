@@ -75,13 +75,7 @@ def of_graph(
     """
     wanted, given = _sizes(graph, sizes), graph.inputs(graph.fixed, graph.fixed)
     try:
-        taken = _taken(graph, model, given)
-        invariant = import_module("probe.stable").invariant
-        wrapped = isinstance(graph.opened, FunctionSubject) and taken is not graph.opened.function
-        arrays = wrapped and not graph.opened.torch
-        example = tuple(given.values()) if arrays else _example(taken, given)
-        made = invariant(taken, wanted, example=example, table=table)
-        found = InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
+        found = _made(graph.opened, model, wanted, given, table)
         _compare(found, graph, sizes)
     except InputError as error:
         if error.name in ("table", "sizes"):
@@ -97,11 +91,54 @@ def of_graph(
     return found
 
 
+def of_runs(
+    opened: Any,
+    model: Any,
+    sizes: Mapping[str, list[int]],
+    runs: Sequence[Mapping[str, np.ndarray]],
+    differing: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], int],
+) -> InvariantResult:
+    """Makes a model invariant over some sizes, and compares two runs of it, the larger one second.
+
+    ``differing``: counts the outputs of two runs that must agree and don't.
+    """
+    try:
+        found = _made(opened, model, sizes, runs[1])
+        found.differing = differing(*(running(found, given)() for given in runs))
+    except InputError as error:
+        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
+    except ProbeError as error:
+        return InvariantResult(str(error))
+    except Exception as error:  # a library refuses what it likes
+        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    _doubt(found, "length" in sizes)
+    return found
+
+
+def _made(
+    opened: Any, model: Any, sizes: Mapping[str, list[int]], given: Any, table: Any = None
+) -> InvariantResult:
+    """Returns the mode of a model, not compared yet; ``given``: its inputs at the full size."""
+    taken = _taken(opened, model, given)
+    invariant = import_module("probe.stable").invariant
+    wrapped = isinstance(opened, FunctionSubject) and taken is not opened.function
+    arrays = wrapped and not opened.torch
+    example = tuple(given.values()) if arrays else _example(taken, given)
+    made = invariant(taken, sizes, example=example, table=table)
+    return InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
+
+
 def call(
     found: InvariantResult, graph: PaddedModel, content: int, size: int, seed: int = 0
 ) -> Callable[[], list[np.ndarray]]:
     """Returns what runs it, again and again; as ``PaddedModel.call``."""
-    given = graph.inputs(content, size, seed)
+    return running(found, graph.inputs(content, size, seed))
+
+
+def running(
+    found: InvariantResult, given: Mapping[str, np.ndarray]
+) -> Callable[[], list[np.ndarray]]:
+    """Returns what runs it on inputs by name, again and again."""
     runs: Callable[[], list[np.ndarray]]
     try:
         if found.of_arrays:
@@ -122,18 +159,18 @@ def _sizes(graph: PaddedModel, sizes: Sequence[SafeSize]) -> dict[str, list[int]
     return {"batch": sorted(batches), "length": contents}
 
 
-def _taken(graph: PaddedModel, model: Any, given: Mapping[str, np.ndarray]) -> Any:
+def _taken(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> Any:
     """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
-    if hasattr(graph.opened, "side"):
+    if hasattr(opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
-    if not isinstance(graph.opened, FunctionSubject):
+    if not isinstance(opened, FunctionSubject):
         return model
-    if graph.opened.torch:
-        return graph.opened.function
-    recorder: Any = graph.opened.recorder(given)
+    if opened.torch:
+        return opened.function
+    recorder: Any = opened.recorder(given)
     kind = type(getattr(recorder, "inner", recorder)).__module__
     of_torch = kind == "probe.recorders.torch"
-    return _as_module(graph.opened.function) if of_torch else graph.opened.function
+    return _as_module(opened.function) if of_torch else opened.function
 
 
 def _as_module(function: Callable[..., Any]) -> Any:
@@ -215,7 +252,7 @@ def judged(
         calls[INVARIANT] = call(invariant, graph, at, least)
     program = getattr(graph.opened, "end_to_end", None)
     if program is None:
-        took = _timed(calls)
+        took = timed(calls)
     else:  # of a recording replayed on a target, what its library takes for all of it in one call
         inputs = {size: graph.inputs(at, size) for size in calls if size != INVARIANT}
         ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
@@ -285,8 +322,8 @@ def _verdict(one: Serves) -> str:
     return "exact" if one.by_order == "same" else "not known"
 
 
-def _timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
-    """Medians of seconds by name, run in turns."""
+def timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Returns medians of seconds by name, run in turns."""
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for run in calls.values():
         run()  # the first one may compile

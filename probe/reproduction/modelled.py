@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import Finding, Shapes, outputs
+from probe.comparison import ComparedShapes, Finding, outputs
 from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import named
 from probe.printing import counted, ranges
@@ -25,7 +25,7 @@ from probe.progress import Say, silent
 from probe.recording.alone import Alone
 from probe.recording.cause import Cause
 from probe.recording.difference import Aligned
-from probe.recording.ported import Called, Ports
+from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
 from probe.reproduction import folder as room
@@ -64,7 +64,7 @@ def of(region: Region) -> Modelled:
     vary = _axis(cases[0], cases[1])
     values = [None if vary is None else getattr(one, vary) for one in cases]
     large = int(vary is not None and values[1] > values[0])
-    shapes = Shapes.named(cases[large], vary, values[0], values[1] if vary else None)
+    shapes = ComparedShapes.named(cases[large], vary, values[0], values[1] if vary else None)
     x, rows = _arranged(given, vary, large)
     finding = Finding(
         *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
@@ -88,17 +88,17 @@ def _refused(why: str) -> InputError:
     return InputError("operation", "(of the model)", why, "its own script is written")
 
 
-def _called(one: Alone) -> Called:
+def _called(one: Alone) -> TargetCall:
     """Returns an operation as one call that a case says."""
     stages = Ports(one.side.recording).stages(one.operation)
     does: Any = stages[0].does
     if len(stages) > 1 or getattr(does, "case", None) is None:
         raise _refused("it is not one product of weights or one convolution")
-    found: Called = does
+    found: TargetCall = does
     return found
 
 
-def _operands(call: Called, one: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _operands(call: TargetCall, one: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     assert call.case is not None
     parts, part = call.operands(one.reads), call.inputs[0]
     x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
