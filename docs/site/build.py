@@ -1,4 +1,4 @@
-"""Builds the site: the docs, the notebooks with their saved outputs, an API reference, a gallery, the explorer.
+"""Builds the site: docs, notebooks with their saved outputs, API reference, pictures, explorer.
 
     python docs/site/build.py [--out build/site]
 
@@ -28,8 +28,8 @@ import yaml
 
 import probe
 from probe.case import Case
-from probe.order.notation import named, short
-from probe.order.tree import Tree
+from probe.summation.notation import named, short
+from probe.summation.tree import Tree
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -42,7 +42,7 @@ GUIDES = {
     ],
     "Know more": ["sums.md", "causes.md", "limits.md", "experiments.md"],
 }
-"""The order of the docs in the navigation; pages that are not named here follow in the last group."""
+"""The order of the docs in the navigation; pages that are not named here follow at the end."""
 
 ALONE = "---\nhide: [navigation]\n---\n"
 """Before a page that has no neighbours in the navigation."""
@@ -168,7 +168,8 @@ def gallery(pictures: dict[str, list[tuple[str, str]]]) -> str:
         if pictures[name]:
             title = (PAGES / "notebooks" / f"{name}.md").read_text().split("\n")[0].lstrip("# ")
             lines += [f"## [{title}](notebooks/{name}.md)", "", '<div class="gallery" markdown>']
-            lines += [f"[![{shown}](notebooks/{one})](notebooks/{name}.md)" for one, shown in pictures[name]]
+            for picture, heading in pictures[name]:
+                lines.append(f"[![{heading}](notebooks/{picture})](notebooks/{name}.md)")
             lines += ["</div>", ""]
     return "\n".join(lines)
 
@@ -216,9 +217,9 @@ def runs(stored: Any) -> Iterator[dict[str, Any]]:
     known = {case_id for case_id, case in cases.items() if shown(case)}
     roundings = {row.rounding_id: json.loads(row.json) for row in stored.roundings.itertuples()}
     trees = dict(zip(stored.orders.order_id, stored.orders.tree, strict=True))
-    found = stored.reveals[stored.reveals.order_id.isin([*trees]) & stored.reveals.case_id.isin(known)]
     able = {one for one, rounding in roundings.items() if set(rounding) <= REPLAYED}
-    found = found[found.rounding_id.isin(able)]
+    found = stored.reveals[stored.reveals.case_id.isin(known)]
+    found = found[found.order_id.isin([*trees]) & found.rounding_id.isin(able)]
     sides: dict[tuple[Any, ...], list[Any]] = {}
     for row in found.itertuples():
         place = tuple(getattr(row, name) for name in SIDE)
@@ -228,9 +229,11 @@ def runs(stored: Any) -> Iterator[dict[str, Any]]:
     kept = rows_by(stored.differences, pairs, ["index", "bits_at", "bits_against"])
     differing = stored.comparisons[stored.comparisons.differing > 0]
     for (run_id, target), rows in differing.groupby(["run_id", "target"], sort=False):
-        file: dict[str, Any] = {"cases": {}, "orders": {}, "roundings": {}, "sides": {}, "pairs": []}
+        parts = ("cases", "orders", "roundings", "sides")
+        file: dict[str, Any] = {part: {} for part in parts} | {"pairs": []}
         for row in rows.sort_values(["case_id", "vary", "at"]).itertuples():
-            places = [(run_id, row.case_id, target, row.vary, value) for value in (row.at, row.against)]
+            head = (run_id, row.case_id, target, row.vary)
+            places = [(*head, value) for value in (row.at, row.against)]
             if not all(place in sides for place in places):
                 continue
             case = cases[row.case_id]
@@ -251,8 +254,8 @@ def runs(stored: Any) -> Iterator[dict[str, Any]]:
             )
         if file["pairs"]:
             run = stored.runs[stored.runs.run_id == run_id].iloc[0]
-            names = {"key": run_id, "target": target, "machine": run.machine, "version": run.library_version}
-            yield file | {"head": names | {"of": len(rows)}}
+            names = {"key": run_id, "target": target, "machine": run.machine}
+            yield file | {"head": names | {"version": run.library_version, "of": len(rows)}}
 
 
 def rows_by(table: pd.DataFrame, by: list[str], columns: list[str]) -> dict[tuple[Any, ...], list]:
@@ -282,11 +285,12 @@ def shown(case: Case) -> bool:
 
 def spec(case: Case) -> dict[str, Any]:
     """What replay.js needs of a case, and how it is called."""
-    names = "op kernel in_channels filters groups stride dilation padding batch dtype seed weights bias length"
-    own = {name: getattr(case, name) for name in names.split()}
+    names = ("op", "kernel", "in_channels", "filters", "groups", "stride", "dilation", "padding")
+    names += ("batch", "dtype", "seed", "weights", "bias", "length", "label")
+    own = {name: getattr(case, name) for name in names}
     rank = case.spatial_rank
     own |= {name: own[name][:rank] for name in ("kernel", "stride", "dilation")}
-    return own | {"operands": case.kind, "others": case.other_axes if rank else (), "label": case.label}
+    return own | {"operands": case.kind, "others": case.other_axes if rank else ()}
 
 
 if __name__ == "__main__":

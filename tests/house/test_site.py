@@ -15,15 +15,30 @@ import pytest
 
 import probe
 from probe.case import Case
-from probe.order.replay import partial_sums
-from probe.order.summation import Rounding, Summation
-from probe.order.tree import Tree
+from probe.summation.replay import partial_sums
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
 from probe.window.geometry import gather
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
 EXPLORER = "explorer.html#experiment=accumulation_orders"
 OUTPUTS = 1000
+LINKS = "[...document.querySelectorAll('[href],[src]')].map(one => String(one.href ?? one.src))"
+BROKEN = "[...document.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src)"
+ASK = """([key, asked]) => asked.map(([a, b]) => {
+  const file = Probe.data[key], pairs = file.pairs.filter(one => one.kept.length);
+  const pair = pairs[Math.floor(a * pairs.length)];
+  const [index, ...bits] = pair.kept[Math.floor(b * pair.kept.length)];
+  const { answers, dtype } = Probe.ask(file, pair, index);
+  const text = (one, v, node) => String(Probe.toBits(v, Probe.formatOf(one.rounding, node, dtype)));
+  return answers.map((one, i) => ({
+    pair: { ...pair, kept: [], ranges: [] }, side: i, index: one.index, order: one.order[0],
+    bits: String(one.bits), stored: String(bits[i]), rounding: one.rounding,
+    sums: one.values.map((v, node) => text(one, v, node)) }));
+})"""
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +86,9 @@ def tab(browser, request):
 
 
 def addresses(site):
-    found = [path.relative_to(site).as_posix() for path in sorted(site.rglob("*.html"))]
+    """All pages but that of a server's 404, whose links begin at the server's root."""
+    pages = (path for path in sorted(site.rglob("*.html")) if path.name != "404.html")
+    found = [page.relative_to(site).as_posix() for page in pages]
     assert len(found) > len([*ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.ipynb")])
     return found
 
@@ -79,22 +96,16 @@ def addresses(site):
 def test_no_page_links_to_what_is_not_there(site, tab):
     missing = []
     for address in addresses(site):
-        if address == "404.html":  # served at any address, so its links are absolute
-            continue
         page = site / address
         tab.goto(page.as_uri(), wait_until="domcontentloaded")
-        found = tab.evaluate(
-            "[...document.querySelectorAll('[href],[src]')].map(one => one.href?.toString() || one.src)"
-        )
+        found = tab.evaluate(LINKS)
         for link in {one for one in found if one.startswith("file:")}:
             path, name = urldefrag(link)
             there = Path(unquote(urlsplit(path).path))
-            if not there.is_file() or not there.is_relative_to(site):
-                missing.append((address, link))
-            elif name and there == page and not tab.evaluate(
-                "name => !!document.getElementById(name)", unquote(name)
-            ):
-                missing.append((address, link))
+            known = there.is_file() and there.is_relative_to(site)
+            if name and there == page:
+                known &= tab.evaluate("name => !!document.getElementById(name)", unquote(name))
+            missing += [] if known else [(address, link)]
     assert missing == []
 
 
@@ -102,9 +113,7 @@ def test_no_page_links_to_what_is_not_there(site, tab):
 def test_every_page_opens_with_its_pictures_and_fits(site, tab):
     for address in addresses(site):
         tab.goto((site / address).as_uri())
-        broken = tab.evaluate(
-            "[...document.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src)"
-        )
+        broken = tab.evaluate(BROKEN)
         assert broken == [], address
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
         assert tab.locator("h1").count() == 1, address
@@ -138,7 +147,9 @@ def test_it_opens_and_answers_quickly(site, tab):
     opened(tab, site)
     opening = tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
     asking = tab.evaluate("Number(document.getElementById('explore').dataset.milliseconds)")
-    slack = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # of a machine that does other work
+    slack = max(
+        1.0, os.getloadavg()[0] / (os.cpu_count() or 1)
+    )  # of a machine that does other work
     assert opening < 1000 * slack
     assert asking < 200 * slack
 
@@ -183,8 +194,7 @@ def test_every_choice_leads_to_an_answer(site, tab):
 
 
 def test_random_outputs_give_the_stored_bits_and_pythons_partial_sums(site, tab):
-    """The browser's sums of outputs that nobody chose: against the stored bits of both runs, and for
-    some of them every partial sum against probe.order.replay."""
+    """Against the stored bits of both runs; some against every partial sum in Python, too."""
     opened(tab, site)
     drawn = random.Random(36)
     keys = [path.stem for path in sorted((site / "assets" / "data").glob("*-*.js"))]
@@ -192,18 +202,7 @@ def test_random_outputs_give_the_stored_bits_and_pythons_partial_sums(site, tab)
     for key in sorted(set(chosen)):
         tab.add_script_tag(url=(site / "assets" / "data" / f"{key}.js").as_uri())
         asked = [[drawn.random(), drawn.random()] for _ in range(chosen.count(key))]
-        found = tab.evaluate(
-            """([key, asked]) => asked.map(([a, b]) => {
-              const file = Probe.data[key], pairs = file.pairs.filter(one => one.kept.length);
-              const pair = pairs[Math.floor(a * pairs.length)];
-              const [index, ...bits] = pair.kept[Math.floor(b * pair.kept.length)];
-              const { answers, dtype } = Probe.ask(file, pair, index);
-              return answers.map((one, i) => ({ pair: { ...pair, kept: [], ranges: [] }, side: i, index: one.index,
-                bits: String(one.bits), stored: String(bits[i]), order: one.order[0], rounding: one.rounding,
-                sums: one.values.map((v, node) => String(Probe.toBits(v, Probe.formatOf(one.rounding, node, dtype)))) }));
-            })""",
-            [key, asked],
-        )
+        found = tab.evaluate(ASK, [key, asked])
         for answers in found:
             assert [one["bits"] for one in answers] == [one["stored"] for one in answers], key
         some += [(key, one) for one in found[0]] if len(some) < 60 else []
