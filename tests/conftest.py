@@ -63,6 +63,11 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
+def pytest_unconfigure(config):
+    if "duckdb" in sys.modules:  # it prints of leaks where its objects outlive it
+        gc.unfreeze()
+
+
 MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines())
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 

@@ -472,7 +472,7 @@ def judged(double: Double) -> Row:
     found = first_difference(double.left, double.right, inputs=inputs)
     first = found.found.first
     cause = first.cause if first is not None else ""
-    outputs = found.found.difference.outputs
+    outputs = found.found.outputs
     differing = sum(one.differing for one in outputs)
     known = found.verdict != "unknown"
     told = found.found.causes.get(found.found.operations.index(first)) if first else None

@@ -179,9 +179,9 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
     verdicts = [each.verdict for each in found.operations]
     first = found.first
     row |= {
-        "verdict": found.difference.verdict,
+        "verdict": found.verdict,
         "operations": len(verdicts),
-        "examined": found.difference.examined,
+        "examined": found.examined,
         "sources": verdicts.count("source"),
         "carried": verdicts.count("carried"),
         "own": sum(bool(each.own) for each in found.operations),
@@ -198,7 +198,7 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
 
 def _outputs(found: Any) -> Row:
     """Returns what the difference comes to at the outputs."""
-    pairs = found.difference.outputs
+    pairs = found.outputs
     ulps = [pair.max_ulp for pair in pairs]
     rows, crossed = 0, 0
     for pair in pairs:
@@ -291,7 +291,7 @@ def _sources(found: Any) -> list[Row]:
 
 def kind(found: Any, one: Any) -> str:
     """Returns what sort of operation an aligned one is, by its meaning."""
-    meaning = found.left.recording.operations[one.left].meaning
+    meaning = found.left.operations[one.left].meaning
     if isinstance(meaning, Windows):
         return "pool" if meaning.pool else "convolution"
     return next((name for type_, name in KINDS if isinstance(meaning, type_)), "other")

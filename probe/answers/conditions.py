@@ -95,7 +95,7 @@ def _replayed(where: Target, run: Run, tell: Say) -> ReleaseStep:
     except (TargetError, Nondeterministic) as error:
         return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
     return ReleaseStep(
-        where.text, _digest([one for one in found.outputs if one is not None]), found.said
+        where.text, _digest([one for one in found.results if one is not None]), found.said
     )
 
 

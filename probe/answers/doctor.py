@@ -15,7 +15,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from probe import backends, machine, memory
+from probe import backends, budget, machine, memory
 from probe.answers.order import order
 from probe.case import Case
 from probe.errors import ProbeError, TargetError
@@ -124,7 +124,10 @@ def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None =
     for name, why in lacking.items():
         if tell and why is None:
             tell(here.index(name), len(here), name)
-        checks.append(_library(name, why))
+        late = budget.spent() if why is None else ""
+        checks.append(
+            Check(name, "missing", f"not started: {late}") if late else _library(name, why)
+        )
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return Examined(checks, variables, other_pip())
 

@@ -347,6 +347,8 @@ def _parts(
     if explained is not None:
         first, text, told_of = explained
         told("cause", text, told_of)
+    if sides is not None and first.op in FUSED and not first.cause and not budget.spent():
+        walked, first = _unfused(walked, first, sides, tell, told)
     if budget.spent():
         yield budget.spent()
         return
@@ -368,6 +370,40 @@ def _parts(
         told("report", f"none was written: {error}")
 
 
+FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+"""PyTorch's operations that are a whole layer: what is within has no tests of its own."""
+
+SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
+
+
+def _unfused(
+    walked: Walked, first: Aligned, sides: SizedInputs, tell: Say, told: Told
+) -> tuple[Walked, Aligned]:
+    """Looks into a fused layer by running the model without it, which is another program: what is
+    found is said to be of that. Returns what a report is written of."""
+    mha = import_module("torch").backends.mha
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        tell("looking into the fused layer")
+        runs = [sides.opened.recorder(one) for one in (sides.left, sides.right)]
+        inside = Walked(walk(runs[0], runs[1], False, tell), walked.asked)
+        source = inside.found.first
+        head = f"the layer is one fused operation; without it ({SWITCH})"
+        if source is None:
+            told("cause", f"{head} {inside.ending()[0]}")
+            return walked, first
+        text = f"{head} the first to differ is {_operation(inside, source)}"
+        explained = _explained(inside, tell)
+        if explained is not None:
+            source, why, told_of = explained
+            text, told_of = f"{text}; {why}", told_of | {"without": "fused layers"}
+            told("cause", text, told_of)
+        return (inside, source) if source.cause else (walked, first)
+    finally:
+        mha.set_fastpath_enabled(before)
+
+
 def _noted(written: Any) -> str:
     return f" (the operation's own script, no case: {written.no_case})" if written.no_case else ""
 
@@ -376,7 +412,7 @@ def _operation(walked: Walked, first: Aligned | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return walked.ending()[0]
-    outputs = [one for one in walked.found.difference.outputs if one.compared]
+    outputs = [one for one in walked.found.outputs if one.compared]
     differing, compared = (
         sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
     )
@@ -425,8 +461,8 @@ def _shapes(walked: Walked, one: Aligned) -> str:
     """Returns what an operation reads on both sides: what sets two calls of one kernel apart."""
     told = []
     for side, number in ((walked.found.left, one.left), (walked.found.right, one.right)):
-        values = side.recording.values
-        reads = () if number is None else side.recording.operations[number].reads
+        values = side.values
+        reads = () if number is None else side.operations[number].reads
         told.append(" and ".join("x".join(map(str, values[n].shape)) or "1" for n in reads[:3]))
     return f"the library is called with other sizes: it reads {told[0]} against {told[1]}"
 
@@ -434,13 +470,13 @@ def _shapes(walked: Walked, one: Aligned) -> str:
 def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[Any]], int]:
     """Returns what counts outputs that must agree and don't. ``left``: on which side of the
     comparison the first run's outputs stand; the second run's stand on the right."""
-    difference, recordings = walked.found.difference, (walked.found.left, walked.found.right)
+    difference, recordings = walked.found, (walked.found.left, walked.found.right)
     places = [
-        (recordings[left].recording.outputs.index((one.left, one.right)[left]), one)
+        (recordings[left].outputs.index((one.left, one.right)[left]), one)
         for one in difference.outputs
-        if (one.left, one.right)[left] in recordings[left].recording.outputs
+        if (one.left, one.right)[left] in recordings[left].outputs
     ]
-    right = walked.found.right.recording
+    right = walked.found.right
 
     def differing(ours: Sequence[Any], theirs: Sequence[Any]) -> int:
         total = 0

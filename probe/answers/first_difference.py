@@ -24,13 +24,13 @@ from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed, reasons
 from probe.recording.apart import before
-from probe.recording.assumed import ASSUMED
-from probe.recording.difference import Aligned, Pair
+from probe.recording.difference import Aligned, Difference, Pair
 from probe.recording.folder import read
 from probe.recording.recording import Provenance, Run
+from probe.recording.related import ASSUMED
 from probe.recording.replayed import RunnableRecording
 from probe.recording.subject import is_net, of_function, of_net
-from probe.recording.walk import Walk, compared, walk
+from probe.recording.walk import compared, walk
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Walked(Answer):
     ``unknown``), ``in_the_way``, ``why`` and ``certified``. Without these they are of these inputs.
     """
 
-    found: Walk
+    found: Difference
     asked: ComparisonQuestion
     script: Mapping[str, Any] = field(default_factory=dict)
     sizes: list[dict[str, Any]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Walked(Answer):
     @property
     def verdict(self) -> str:
         """Returns ``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
-        return self.found.difference.verdict
+        return self.found.verdict
 
     @property
     def finding(self) -> bool:
@@ -68,12 +68,12 @@ class Walked(Answer):
     @property
     def moved(self) -> int:
         """Returns how many outputs compute what one at another index of the right run computes."""
-        return sum(one.moved for one in self.found.difference.outputs)
+        return sum(one.moved for one in self.found.outputs)
 
     @property
     def window(self) -> int:
         """Returns how many outputs read other inputs than the right run's at the same index."""
-        return sum(one.window for one in self.found.difference.outputs)
+        return sum(one.window for one in self.found.outputs)
 
     @property
     def words(self) -> list[str]:
@@ -92,7 +92,7 @@ class Walked(Answer):
         total = len(ours)
         return {
             "verdict": self.verdict,
-            "examined": found.difference.examined,
+            "examined": found.examined,
             "operations_total": total,
             "first": None if first is None else first.name,
             **asdict(self.asked),
@@ -105,10 +105,10 @@ class Walked(Answer):
             "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
-                for why, some in reasons.groups(found.difference)
+                for why, some in reasons.groups(found)
             ],
             "operations": [self._operation(n) for n in range(total)],
-            "outputs": [self.report_output(one) for one in found.difference.outputs],
+            "outputs": [self.report_output(one) for one in found.outputs],
             "notes": found.notes,
             "sizes": self.sizes,
             "certified": bool(self.sizes) and all(one.get("certified") for one in self.sizes),
@@ -152,7 +152,7 @@ class Walked(Answer):
     def report_output(self, one: Pair) -> dict[str, Any]:
         """Returns an entry of ``outputs``."""
         shapes = [
-            list(side.recording.values[number].shape)
+            list(side.values[number].shape)
             for side, number in ((self.found.left, one.left), (self.found.right, one.right))
         ]
         return {
@@ -182,7 +182,7 @@ class Walked(Answer):
 
     def decisions(self, one: Pair) -> list[comparison.Decision]:
         """Returns what an output decides and where the runs decide differently; [] of integers."""
-        dtype = self.found.left.recording.values[one.left].dtype
+        dtype = self.found.left.values[one.left].dtype
         key = (one.left, one.right)
         known: dict[tuple[int, int], list[comparison.Decision]]
         known = self.__dict__.setdefault("_decided", {})
@@ -197,7 +197,7 @@ class Walked(Answer):
         """Returns how many decisions there are, change, and cannot change: of those it is proved
         that any order of the additions in all operations of the left run takes them alike."""
         found = {"total": 0, "changed": 0, "proved": 0}
-        outputs = [one for one in self.found.difference.outputs if self.decisions(one)]
+        outputs = [one for one in self.found.outputs if self.decisions(one)]
         known = enclosed.outputs(self.found.left) if outputs else {}
         for one in outputs:
             rows = known.get(one.left)
@@ -218,8 +218,8 @@ class Walked(Answer):
     def crossed(self) -> list[str]:
         """Returns the decisions that differ between the two runs, in words."""
         found = []
-        for number, one in enumerate(self.found.difference.outputs):
-            which = f" of output {number}" if len(self.found.difference.outputs) > 1 else ""
+        for number, one in enumerate(self.found.outputs):
+            which = f" of output {number}" if len(self.found.outputs) > 1 else ""
             found += [
                 f"{NAMED[each.decision]}{which} changes in {each.crossed:,} of {each.taken:,}"
                 for each in self.decisions(one)
@@ -234,7 +234,7 @@ class Walked(Answer):
         first, last = self.ending()
         if any(ASSUMED in note for note in self.found.notes):  # ahead, as long lines are cut
             last = f"with what is {ASSUMED} (notes): {last}"
-        return f"{name}{asked}, {self.found.difference.examined:,} compared", first, last
+        return f"{name}{asked}, {self.found.examined:,} compared", first, last
 
     def ending(self) -> tuple[str, str]:
         """Returns the first source in words, and how far its difference spreads."""
@@ -249,7 +249,7 @@ class Walked(Answer):
 
     def _elsewhere(self) -> str:
         """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
-        outputs = [one for one in self.found.difference.outputs if one.by_index is not None]
+        outputs = [one for one in self.found.outputs if one.by_index is not None]
         size = sum(one.by_index.compared for one in outputs if one.by_index is not None)
         what = f" of {counted(size, 'output')}"
         told = []
@@ -265,12 +265,12 @@ class Walked(Answer):
     def _no_source(self) -> str:
         counts = self.counts()
         apart = [self._alone(side) for side in ("left", "right") if counts.get(side)]
-        if self.verdict == "equal" and not self.found.difference.examined:
+        if self.verdict == "equal" and not self.found.examined:
             return "equal: the outputs agree; no operation could be compared"
         if self.verdict == "equal":
             zeros = " (zeros of different signs count as equal)" if self._zeros() else ""
             return f"equal: every compared operation whose inputs agree gives the same bits{zeros}"
-        if self.verdict == "unknown" and (why := reasons.of_outputs(self.found.difference)):
+        if self.verdict == "unknown" and (why := reasons.of_outputs(self.found)):
             return f"unknown: {why}"
         if apart:
             return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
@@ -279,7 +279,7 @@ class Walked(Answer):
     def unknown(self) -> list[str]:
         """Returns why nothing is known of operations, in words: how many, from which one on."""
         told = []
-        for why, some in reasons.groups(self.found.difference):
+        for why, some in reasons.groups(self.found):
             start = f", from {placed(some[0])} on" if len(some) > 1 else f", {placed(some[0])}"
             text = why.why if why.name == some[0].name and not why.side else str(why)
             told.append(f"unknown: {counted(len(some), 'operation')}{start}: {text}")
@@ -293,7 +293,7 @@ class Walked(Answer):
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
-        outputs = self.found.difference.outputs
+        outputs = self.found.outputs
         compared = sum(one.compared for one in outputs)
         differing = [one for one in outputs if one.differing]
         if self.words and not differing:
@@ -315,7 +315,7 @@ class Walked(Answer):
 
     def _unjudged(self) -> str:
         """Returns of how many of several outputs nothing could be compared."""
-        outputs = self.found.difference.outputs
+        outputs = self.found.outputs
         some = sum(not one.compared and not one.hollow for one in outputs)
         what = "it is not known what must agree"
         return f"; of {some:,} of the {len(outputs):,} returned arrays {what}" if some else ""
@@ -332,7 +332,7 @@ class Walked(Answer):
             return []
         ends = (self.found.left, first.left), (self.found.right, first.right)
         if any(
-            not side.untried and side.recording.operations[number].lines is None
+            not side.untried and side.operations[number].lines is None
             for side, number in ends
             if number is not None
         ):
@@ -341,7 +341,7 @@ class Walked(Answer):
 
     def _by_indices(self) -> str:
         """Returns how many outputs differ by index, and how many agree where they are computed."""
-        outputs = self.found.difference.outputs
+        outputs = self.found.outputs
         some = [one.by_index for one in outputs if one.by_index is not None]
         told = "by index, outputs differ"
         if all(one.first is not None for one in some):
@@ -354,15 +354,15 @@ class Walked(Answer):
 
     def _zeros(self) -> str:
         """Returns how many outputs are zeros of different signs, which count as equal."""
-        count = sum(one.signed_zero for one in self.found.difference.outputs)
+        count = sum(one.signed_zero for one in self.found.outputs)
         return f" ({count:,} of them are zeros of different signs)" if count else ""
 
     def _others(self) -> str:
         """Returns how many outputs of the smaller run need not agree, as far as known."""
         rest = 0
-        for one in self.found.difference.outputs:
+        for one in self.found.outputs:
             sides = (self.found.left, one.left), (self.found.right, one.right)
-            sizes = [prod(side.recording.values[number].shape) for side, number in sides]
+            sizes = [prod(side.values[number].shape) for side, number in sides]
             rest += min(sizes) - one.compared
         return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
 
@@ -489,7 +489,7 @@ def agree(count: int) -> str:
     )
 
 
-def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
+def _sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns the elements of an output that must agree, as rows of decisions; None: not kept."""
     mine = found.left.arrays({one.left}).get(one.left)
     other = found.right.arrays({one.right}).get(one.right)
@@ -657,7 +657,7 @@ def of_stored(
 def _switches(left: Run, right: Run) -> tuple[Sequence[str], Sequence[str]]:
     """Lines that set the switches of either recording's target; none where it has no target."""
     try:
-        where = [Target.parse(one.recording.target) for one in (left, right)]
+        where = [Target.parse(one.target) for one in (left, right)]
     except InputError:
         return (), ()
     return before(where[0], where[1])
@@ -685,7 +685,7 @@ def _made(one: Run) -> Provenance:
 
 
 def _told(one: Run) -> str:
-    return f"{_made(one).folder.name} ({one.recording.target})"
+    return f"{_made(one).folder.name} ({one.target})"
 
 
 def _elsewhere(left: Run, right: Run) -> list[str]:

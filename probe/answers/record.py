@@ -43,7 +43,7 @@ class Recorded(Answer):
         return self.found.made
 
     def report(self) -> dict[str, Any]:
-        run, made = self.found.recording, self.made
+        run, made = self.found, self.made
         return {
             "folder": str(made.folder),
             "subject": made.subject,
@@ -57,7 +57,7 @@ class Recorded(Answer):
         }
 
     def lines(self) -> tuple[str, str, str]:
-        run, made = self.found.recording, self.made
+        run, made = self.found, self.made
         libraries = made.made["libraries"]
         where = ", ".join(f"{name} {version}" for name, version in libraries.items())
         kept = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -16,37 +15,60 @@ from probe.errors import InputError
 from probe.printing import counted, table
 from probe.store import parquet
 from probe.store.results import Results
+from probe.store.sql import answered
 
 BY = ["machine", "target", "library_version", "vary"]
-_CASE = ["target", "run_id", "vary", "case_id"]
-_READ = [*_CASE, "compared", "differing", "max_ulp", "control"]
 _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "causes")
+
+_TARGETS = """
+    SELECT c.machine, c.target, r.library_version, c.vary, count(DISTINCT case_id) AS cases,
+        count(*) AS comparisons, sum(compared) AS compared, sum(differing) AS differing,
+        CASE WHEN max(differing) > 0 THEN max(max_ulp) FILTER (differing > 0) ELSE 0 END AS max_ulp,
+        count(*) FILTER (differing > 0) AS unstable,
+        count(*) FILTER (control = 'differs') AS nondeterministic
+    FROM comparisons c LEFT JOIN runs r USING (machine, run_id) GROUP BY ALL
+"""
+"""``unstable``: comparisons with a difference."""
+_CAUSES = """
+    SELECT machine, target, vary, cause, sum(outputs) AS n FROM causes GROUP BY ALL ORDER BY cause
+"""
+_FAILURES = "SELECT machine, target, count(*) AS n FROM failures GROUP BY ALL"
+_RUNS = """
+    SELECT machine, count(*) AS n, min(started) AS first, max(started) AS last
+    FROM runs GROUP BY ALL
+"""
 
 
 def stored(found: Results) -> dict[str, Any]:
     """Summarises stores as ``probe results --json`` prints them.
 
-    Totals, and one entry of ``targets`` for each machine and target. Comparisons are summed up as
-    they are read, so that memory grows with cases and targets and not with comparisons.
+    Totals, and one entry of ``targets`` for each machine and target.
     """
     return parquet.steady(lambda: _stored(found), found.folders[0])
 
 
 def _stored(found: Results) -> dict[str, Any]:
-    targets: list[dict[str, Any]] = []
-    failures: dict[tuple[str, str], int] = {}
-    when: dict[str, Any] = {}
-    for machine in found.machines:
-        runs = pa.concat_tables(found.stream("runs", machine)) if _any(found, machine) else None
-        versions = _versions(runs)
-        targets += [{"machine": machine} | one for one in _by_target(found, machine, versions)]
-        failures |= {(machine, name): n for name, n in _failures(found, machine).items()}
-        when[machine] = _when(runs)
-    causes = _causes(found)
+    asked = answered(found, _TARGETS, _CAUSES, _FAILURES, _RUNS)
+    targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
+    causes: dict[tuple[str, ...], dict[str, int]] = {}
+    for row in explained:
+        place = row["machine"], row["target"], row["vary"]
+        causes.setdefault(place, {})[row["cause"]] = row["n"]
+    failures = {(row["machine"], row["target"]): row["n"] for row in failed}
+    when = {name: {"runs": 0, "first": None, "last": None} for name in found.machines}
+    for row in runs:
+        ends = {name: row[name].isoformat() for name in ("first", "last")}
+        when[row["machine"]] = {"runs": row["n"], **ends}
+    order = {name: place for place, name in enumerate(found.machines)}
+    targets.sort(
+        key=lambda row: (
+            [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
+        ),
+    )
     for entry in targets:
-        place = (entry["machine"], entry["target"])
-        entry["failures"] = failures.pop(place, 0)
-        entry["causes"] = causes.get((*place, entry["vary"]), {})
+        where = entry["machine"], entry["target"]
+        entry["failures"] = failures.pop(where, 0)
+        entry["causes"] = causes.get((*where, entry["vary"]), {})
     targets += [
         dict.fromkeys([*BY, *_NOTHING])
         | _NOTHING
@@ -76,92 +98,6 @@ _NOTHING: dict[str, Any] = {
     "unstable": 0,
     "nondeterministic": 0,
 }
-
-
-def _any(found: Results, machine: str) -> bool:
-    return bool(found.stored(machine).files("runs"))
-
-
-def _versions(runs: pa.Table | None) -> dict[str, str | None]:
-    """Returns the version of each run's library."""
-    if runs is None:
-        return {}
-    columns = (runs.column(name).to_pylist() for name in ("run_id", "library_version"))
-    return dict(zip(*columns, strict=True))
-
-
-def _when(runs: pa.Table | None) -> dict[str, Any]:
-    """Returns how many runs, and when the first and the last of them were started."""
-    if runs is None or not len(runs):
-        return {"runs": 0, "first": None, "last": None}
-    ends = pc.min_max(runs.column("started")).as_py()
-    return {"runs": len(runs), "first": ends["min"].isoformat(), "last": ends["max"].isoformat()}
-
-
-def _by_target(
-    found: Results, machine: str, versions: Mapping[str, str | None]
-) -> list[dict[str, Any]]:
-    """Counts of a machine's comparisons. ``unstable``: comparisons with a difference."""
-    pieces = [_sums(rows, _CASE) for rows in found.stream("comparisons", machine, _READ)]
-    if not pieces:
-        return []
-    rows = pa.concat_tables(pieces)
-    version = pa.array(
-        [versions.get(run) for run in rows.column("run_id").to_pylist()], pa.string()
-    )
-    rows = rows.append_column("library_version", version)
-    by = BY[1:]
-    sums = rows.group_by(by).aggregate([*_ADDED, ("max_ulp", "max"), ("case_id", "count_distinct")])
-    entries = [
-        {name: row[name] for name in by}
-        | {"cases": row["case_id_count_distinct"]}
-        | {name: row[f"{name}_sum"] for name, _ in _ADDED}
-        | {"max_ulp": row["max_ulp_max"] if row["unstable_sum"] else 0}
-        for row in sums.to_pylist()
-    ]
-    return sorted(entries, key=lambda row: [(row[name] is None, row[name] or "") for name in by])
-
-
-_ADDED = [
-    (name, "sum")
-    for name in ("comparisons", "compared", "differing", "unstable", "nondeterministic")
-]
-
-
-def _sums(rows: pa.Table, by: list[str]) -> pa.Table:
-    """Sums of some comparisons by case; the largest distance of those that differ."""
-    differs = pc.greater(rows.column("differing"), 0)
-    ulps = pc.if_else(differs, rows.column("max_ulp"), pa.scalar(None, pa.int64()))
-    strange = pc.fill_null(pc.equal(rows.column("control"), "differs"), False)
-    flags = {"unstable": differs, "nondeterministic": strange}
-    rows = rows.set_column(rows.column_names.index("max_ulp"), "max_ulp", ulps)
-    for name, values in flags.items():
-        rows = rows.append_column(name, values.cast(pa.int64()))
-    rows = rows.append_column("comparisons", pa.repeat(pa.scalar(1, pa.int64()), len(rows)))
-    sums = rows.group_by(by).aggregate([*_ADDED, ("max_ulp", "max")])
-    return sums.rename_columns(
-        [name.removesuffix("_sum").removesuffix("_max") for name in sums.column_names]
-    )
-
-
-def _failures(found: Results, machine: str) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for rows in found.stream("failures", machine, ["target"]):
-        for one in pc.value_counts(rows.column("target")).to_pylist():
-            counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
-    return counts
-
-
-def _causes(found: Results) -> dict[tuple[str, ...], dict[str, int]]:
-    """Explained outputs by cause, for each machine, target and axis."""
-    sums: dict[tuple[str, ...], dict[str, int]] = {}
-    by = ["target", "vary", "cause"]
-    for machine in found.machines:
-        for rows in found.stream("causes", machine, [*by, "outputs"]):
-            for row in rows.group_by(by).aggregate([("outputs", "sum")]).to_pylist():
-                place = sums.setdefault((machine, row["target"], row["vary"]), {})
-                place[row["cause"]] = place.get(row["cause"], 0) + row["outputs_sum"]
-    return {place: dict(sorted(counts.items())) for place, counts in sums.items()}
 
 
 def shown(found: Mapping[str, Any]) -> RenderableType:

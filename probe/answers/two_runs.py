@@ -143,12 +143,12 @@ def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> 
     first = told.first
     found: dict[str, Any] = {
         "at": size,
-        "verdict": told.difference.verdict,
+        "verdict": told.verdict,
         "first": None if first is None else first.name,
-        "differing": sum(one.differing for one in told.difference.outputs),
+        "differing": sum(one.differing for one in told.outputs),
     }
     if known is not None:
-        asked = judging.by_order(told.difference, left, right, known)
+        asked = judging.by_order(told, known)
         found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
         found |= {"why": asked.why or None, "certified": asked.certified}
     return found

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from probe import machine
 from probe.cluster import node as remote
@@ -39,6 +39,7 @@ DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """Run in local nodes: a terminal sends Ctrl-C to them too, but this process ends them."""
 
 Said = dict[str, Any]
+Kinds: TypeAlias = "type | tuple[type, ...]"
 
 
 @dataclass
@@ -70,10 +71,9 @@ class DaskNode:
 
 @dataclass
 class PendingQuestions:
-    """A question set under way. ``nodes``: the only ones that may answer it."""
+    """A question set under way, of which ``node`` is asked."""
 
-    question: dict[str, Any]
-    nodes: list[DaskNode]
+    node: DaskNode
     about: Any
     future: Future[Any] = field(repr=False)
 
@@ -194,35 +194,30 @@ class Cluster:
         self.note(f"a node is left out: {why}")
 
     def _strand(self) -> None:
-        """Gives up question sets none of whose nodes is there any more: others may take them."""
+        """Gives up question sets whose node is not there any more: others may take them."""
         for asked in list(self._asked.values()):
-            if not any(one.address in self.nodes for one in asked.nodes):
+            if asked.node.address not in self.nodes:
                 self._given_up.add(asked.future.key)
                 with suppress(Exception):
                     self.client.cancel([asked.future], force=True)
 
     def ask(
-        self,
-        answer: Callable[[str], Any],
-        question: dict[str, Any],
-        nodes: Sequence[DaskNode],
-        about: Any,
+        self, answer: Callable[[str], Any], question: dict[str, Any], node: DaskNode, about: Any
     ) -> None:
-        """Moves a question set to one of the nodes, to be answered by a function of ``node``."""
+        """Moves a question set to a node, to be answered by a function of the module ``node``."""
         future = self.client.submit(
             *(answer, json.dumps(question)),
-            workers=[one.address for one in nodes],
+            workers=[node.address],
             allow_other_workers=False,
             retries=REPEATS,
             pure=False,
         )
-        self._asked[future.key] = PendingQuestions(question, list(nodes), about, future)
+        self._asked[future.key] = PendingQuestions(node, about, future)
         self._done.add(future)
 
-    def load(self, nodes: Sequence[DaskNode]) -> int:
-        """Returns how many question sets are under way that any of the nodes may answer."""
-        some = {one.address for one in nodes}
-        return sum(any(n.address in some for n in one.nodes) for one in self._asked.values())
+    def load(self, node: DaskNode) -> int:
+        """Returns how many question sets of a node are under way."""
+        return sum(one.node.address == node.address for one in self._asked.values())
 
     def replies(self) -> list[Reply]:
         """What has been answered or given up since; waits a moment where there is nothing."""
@@ -261,24 +256,13 @@ class Cluster:
             node.refused = why
             self.note(f"{node} is refused, and its rows are kept out: {why}")
 
-    def answered(self, reply: Reply) -> DaskNode | None:
-        """The node that gave an answer, refused if it isn't what it said; None: not known.
-
-        An answer that can't be read may be any object: it says nothing of who gave it, but where
-        one node alone was asked it was that one.
-        """
-        assert reply.answer is not None
-        why = misshapen(reply.answer, ANSWER) or misshapen(reply.answer["said"], SAID)
-        if why:
-            node = reply.asked.nodes[0] if len(reply.asked.nodes) == 1 else None
-            if node is not None:
-                self.refuse(node, f"its answer can't be read: {why}")
-            return node
-        said = reply.answer["said"]
-        node = self.nodes.get(said.get("address", ""))
-        if node is None:
-            node = next((n for n in reply.asked.nodes if n.address == said.get("address")), None)
-        if node is not None and (change := changed(node.said, said)):
+    def answered(self, reply: Reply) -> DaskNode:
+        """Returns the node that was asked, refused if its answer isn't what it said."""
+        node, answer = self.nodes.get(reply.asked.node.address, reply.asked.node), reply.answer
+        assert answer is not None
+        if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):
+            self.refuse(node, f"its answer can't be read: {why}")
+        elif change := changed(node.said, answer["said"]):
             self.refuse(node, change)
         return node
 
@@ -312,7 +296,7 @@ def _foreign(said: Said) -> str:
     return ""
 
 
-SAID: dict[str, type | tuple[type, ...]] = {
+SAID: dict[str, Kinds] = {
     "name": str,
     "address": str,
     "machine": dict,
@@ -320,11 +304,11 @@ SAID: dict[str, type | tuple[type, ...]] = {
 }
 """What a node says of itself, and of which type each is."""
 
-ANSWER: dict[str, type | tuple[type, ...]] = {"said": dict, "tables": dict}
+ANSWER: dict[str, Kinds] = {"said": dict, "tables": dict}
 """What every answer of a node has: see ``probe.cluster.node``."""
 
 
-def misshapen(given: object, wanted: Mapping[str, type | tuple[type, ...]]) -> str:
+def misshapen(given: object, wanted: Mapping[str, Kinds]) -> str:
     """Returns why an object that a node sent is not of this form; empty where it is.
 
     A node runs its own checkout: what it sends may be any object, and only what has been looked at

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.nodes import Cluster, DaskNode, Reply, misshapen, opened
-from probe.cluster.sweeps import LOST, PATIENCE
+from probe.cluster.dealing import EACH, Dealer, Queue
+from probe.cluster.nodes import Cluster, DaskNode, opened
 from probe.errors import ClusterError
 from probe.progress import Tell
 from probe.shard import Shard
 from probe.store import Store
-
-EACH = 4
-"""Parts for every process of a kind of machine, so that all end at about the same time."""
 
 DONE = "done.json"
 """Beside a shard's tables: of which script and which versions they are, written after them."""
@@ -42,58 +38,35 @@ def run(
     runs; ClusterError: the scheduler is gone, or parts could not be run.
     """
     with opened(address, ["*"], note) as cluster:
-        job = _Script(cluster, script, folder, quick, progress, note)
+        job = _Scripts(cluster, script, folder, quick)
         try:
-            job.run()
+            total = sum(queue.total for queue in job.queues)
+            for _ in job.steps():
+                progress(total - sum(len(queue.open) for queue in job.queues), total, script.stem)
         except KeyboardInterrupt:
             return True
     if job.failed:
-        first = next(iter(job.failed.values()))
-        raise ClusterError(f"cluster={address}: {len(job.failed)} parts were not run: {first}")
+        why = f"{len(job.failed)} parts were not run: {job.failed[0]}"
+        raise ClusterError(f"cluster={address}: {why}")
     return False
 
 
 @dataclass
-class _Kind:
-    """Nodes that are alike in machine and versions, and the parts that they have to run."""
+class ScriptQueue(Queue[int]):
+    """The shards of an experiment, by number from 1 to ``total``, for one kind of machine."""
 
-    label: str
-    run_id: str
-    total: int
-    todo: deque[int] = field(default_factory=deque)
-    open: set[int] = field(default_factory=set)
-    losses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    alone: float | None = None
+    total: int = 0
 
 
-class _Script:
-    def __init__(
-        self,
-        cluster: Cluster,
-        script: Path,
-        folder: Path,
-        quick: bool,
-        progress: Tell,
-        note: Callable[..., None],
-    ) -> None:
-        self.cluster, self.folder, self.quick = cluster, folder, quick
-        self.tell, self.note = progress, note
+class _Scripts(Dealer[ScriptQueue]):
+    def __init__(self, cluster: Cluster, script: Path, folder: Path, quick: bool) -> None:
+        super().__init__(cluster, remote.script, {"status": int, "stderr": str})
+        self.folder, self.quick = folder, quick
         self.name, self.digest = script.stem, remote.digest(script)
-        self.failed: dict[tuple[str, int], str] = {}
-        self.kinds = [self._kind(label) for label in sorted({n.label for n in cluster.good()})]
-        self.total = sum(kind.total for kind in self.kinds)
+        self.failed: list[str] = []
+        self.queues = [self._queue(label) for label in sorted({n.label for n in cluster.good()})]
 
-    def run(self) -> None:
-        """Asks every part of every kind of machine."""
-        while any(kind.open for kind in self.kinds):
-            for kind in self.kinds:
-                self._submit(kind)
-            for reply in self.cluster.replies():
-                self._take(reply)
-            left = sum(len(kind.open) for kind in self.kinds)
-            self.tell(self.total - left, self.total, self.name)
-
-    def _kind(self, label: str) -> _Kind:
+    def _queue(self, label: str) -> ScriptQueue:
         kinds: dict[str, list[DaskNode]] = defaultdict(list)
         for node in self.cluster.good():
             if node.label == label:
@@ -101,15 +74,13 @@ class _Script:
         run_id = max(kinds, key=lambda one: (sum(n.threads for n in kinds[one]), one))
         for other, nodes in kinds.items():
             if other != run_id:
-                which = ", ".join(map(str, nodes))
-                self.note(
-                    f"{which}: left out, since its versions differ from most nodes of {label} have"
-                )
+                why = f"left out, since its versions differ from most nodes of {label} have"
+                self.cluster.note(f"{', '.join(map(str, nodes))}: {why}")
         threads = sum(node.threads for node in kinds[run_id])
-        kind = _Kind(label, run_id, self._parts(label) or max(2, EACH * threads))
-        kind.open = {n for n in range(1, kind.total + 1) if not self._done(kind, n)}
-        kind.todo = deque(sorted(kind.open))
-        return kind
+        queue = ScriptQueue("*", label, run_id)
+        queue.total = self._parts(label) or max(2, EACH * threads)
+        queue.fill(n for n in range(1, queue.total + 1) if not self._done(queue, n))
+        return queue
 
     def _parts(self, label: str) -> int:
         """Into how many parts this machine's results were divided before; 0: they were not."""
@@ -117,97 +88,42 @@ class _Script:
         totals = [re.fullmatch(r"shard-\d+-of-(\d+)", one.parent.parent.name) for one in found]
         return max((int(one[1]) for one in totals if one), default=0)
 
-    def _place(self, kind: _Kind, number: int) -> Path:
-        return self.folder / Shard(number, kind.total).folder / kind.label
+    def _place(self, queue: ScriptQueue, number: int) -> Path:
+        return self.folder / Shard(number, queue.total).folder / queue.label
 
-    def _done(self, kind: _Kind, number: int) -> bool:
+    def _done(self, queue: ScriptQueue, number: int) -> bool:
         try:
-            said = json.loads((self._place(kind, number) / DONE).read_text())
+            said = json.loads((self._place(queue, number) / DONE).read_text())
         except (OSError, ValueError):
             return False
-        return bool(said == self._said(kind))
+        return bool(said == self._said(queue))
 
-    def _said(self, kind: _Kind) -> dict[str, Any]:
-        return {"script": self.digest, "versions": kind.run_id, "quick": self.quick}
+    def _said(self, queue: ScriptQueue) -> dict[str, Any]:
+        return {"script": self.digest, "versions": queue.run_id, "quick": self.quick}
 
-    def _nodes(self, kind: _Kind) -> list[DaskNode]:
-        return [
-            node
-            for node in self.cluster.good()
-            if node.label == kind.label and node.run("*")["run_id"] == kind.run_id
-        ]
+    def question(self, queue: ScriptQueue, shard: int) -> dict[str, Any]:
+        """Returns which script is run, and which part of it."""
+        part = Shard(shard, queue.total).text
+        return {"name": self.name, "digest": self.digest, "quick": self.quick, "shard": part}
 
-    def _submit(self, kind: _Kind) -> None:
-        nodes = self._nodes(kind)
-        if kind.open and not nodes:
-            kind.alone = kind.alone or time.monotonic()
-            if time.monotonic() - kind.alone > PATIENCE:
-                for number in list(kind.open):
-                    self._fail(kind, number, f"no node of {kind.label} is left")
+    def take(self, queue: ScriptQueue, shard: int, node: DaskNode, answer: dict[str, Any]) -> None:
+        """Stores a shard's tables where ``--shard`` would."""
+        if answer["status"]:
+            lines = [line for line in answer["stderr"].splitlines() if line.strip()]
+            self.give_up(queue, shard, lines[-1] if lines else "it gave no message")
             return
-        kind.alone = None
-        while kind.todo and self.cluster.load(nodes) < 2 * sum(one.threads for one in nodes):
-            number = kind.todo.popleft()
-            question = {
-                "name": self.name,
-                "digest": self.digest,
-                "quick": self.quick,
-                "shard": Shard(number, kind.total).text,
-            }
-            self.cluster.ask(remote.script, question, nodes, (kind, number))
-
-    def _take(self, reply: Reply) -> None:
-        kind, number = reply.asked.about
-        answer, node = reply.answer, self.cluster.answered(reply) if reply.answer else None
-        if answer is None or node is None or node.refused:
-            self._again(kind, number, reply.why, reply.error)
-        elif why := misshapen(answer, {"status": int, "stderr": str}):
-            self.cluster.refuse(node, f"its answer can't be read: {why}")
-            self._again(kind, number, "")
-        elif answer["status"]:
-            self._fail(kind, number, _last(answer["stderr"]))
-        else:
-            try:
-                tables = answers.unpacked(answer["tables"])
-                _judge(tables, node)
-            except ValueError as error:
-                self.cluster.refuse(node, str(error))
-                self._again(kind, number, "")
-                return
-            self._keep(kind, number, tables)
-
-    def _keep(self, kind: _Kind, number: int, tables: answers.Tables) -> None:
-        place = self._place(kind, number)
+        tables = answers.unpacked(answer["tables"])
+        for row in tables["runs"].to_pylist() if "runs" in tables else []:
+            for name in ("machine", "cores", "os"):
+                if row[name] != node.said["machine"][name]:
+                    raise ValueError(f"its runs are of {name}={row[name]}")
+        place = self._place(queue, shard)
         with Store(place) as store:
             answers.stored(store, tables)
         partial = place / f".{DONE}.tmp"
-        partial.write_text(json.dumps(self._said(kind)) + "\n")
+        partial.write_text(json.dumps(self._said(queue)) + "\n")
         partial.replace(place / DONE)
-        kind.open.discard(number)
 
-    def _again(self, kind: _Kind, number: int, why: str, error: str = "") -> None:
-        kind.losses[number] += 1
-        if why or kind.losses[number] > LOST:
-            self._fail(kind, number, why or error or f"lost {kind.losses[number]} times")
-        else:
-            kind.todo.append(number)
-
-    def _fail(self, kind: _Kind, number: int, why: str) -> None:
-        self.failed[kind.label, number] = why
-        kind.open.discard(number)
-        if number in kind.todo:
-            kind.todo.remove(number)
-
-
-def _judge(tables: answers.Tables, node: DaskNode) -> None:
-    """ValueError where rows are of another machine than the node said."""
-    for row in tables["runs"].to_pylist() if "runs" in tables else []:
-        for name in ("machine", "cores", "os"):
-            if row[name] != node.said["machine"][name]:
-                raise ValueError(f"its runs are of {name}={row[name]}")
-
-
-def _last(text: str) -> str:
-    return next(
-        (line for line in reversed(text.splitlines()) if line.strip()), "it gave no message"
-    )
+    def give_up(self, queue: ScriptQueue, shard: int, why: str) -> None:
+        """Keeps why a part was not run."""
+        self.failed.append(why)

@@ -1,15 +1,14 @@
-"""Runs a case's sweep on a cluster: values go out in batches, and rows are stored here.
+"""Runs a case's sweep on a cluster: shards of its values go out, and rows are stored here.
 
-A target's values are asked on nodes of one kind: alike in machine, library, versions and switches,
-so that all rows are of one run. A node begins with a value whose digest is known: who gives
-different bits for the same question is not of that kind, whatever it says.
+Every shard begins with a value whose digest is known: who gives different bits for the same
+question is not of that kind of node, whatever it says.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,35 +19,20 @@ import pyarrow.compute as pc
 
 from probe import machine
 from probe.campaign import Failure, failure_row
-from probe.case import Case
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.nodes import Cluster, DaskNode, Reply, misshapen, opened
+from probe.cluster.dealing import EACH, Dealer, Queue
+from probe.cluster.nodes import Cluster, DaskNode, opened
 from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
+from probe.shard import Shard
 from probe.store import Store, parquet
-from probe.sweeps import Plan, Summary, TargetSummary
+from probe.sweeps import Summary, SweepRequest, TargetSummary
 from probe.target import Target
 
-SECONDS = 1.0
-"""What a batch of values should cost: much more than to move it, little to lose."""
-
-FIRST = 4
-"""Values of a target's first batches, before it is known what a value costs."""
-
-GROWTH = 16
-"""A batch is at most that many times as large as the one before."""
-
-SHARE = 20
-"""A batch costs at least that many times what it costs beside its values."""
-
-GOLDEN = (math.sqrt(5) - 1) / 2
-
-PATIENCE = 30.0
-"""Seconds without a node before a target's values are recorded as not run."""
-
-LOST = 3
-"""How often a value may be lost with its node, or stay unanswered."""
+LEAST, MOST = 4, 256
+"""Values of a shard: each costs operands, a run of the longest value and of one that is known; and
+a node that is lost takes those along."""
 
 
 class Wanted(NamedTuple):
@@ -80,35 +64,9 @@ def _is_machine(part: str) -> bool:
     return part.partition("=")[0].strip() == "machine"
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What is asked of every target: a case, and how ``probe.sweeps.sweep`` is to run it."""
-
-    case: Case
-    vary: str
-    values: Sequence[int]
-    against: int
-    control: str = "every"
-    keep: int | None = None
-    zeros: str = "equal"
-
-    def question(self, target: Target, values: Sequence[int]) -> dict[str, Any]:
-        """Returns a question set as JSON has it."""
-        return {
-            "case": self.case.to_json(),
-            "target": target.text,
-            "vary": self.vary,
-            "values": list(values),
-            "against": self.against,
-            "control": self.control,
-            "keep": self.keep,
-            "zeros": self.zeros,
-        }
-
-
 def sweep(
     address: str,
-    asking: Asking,
+    asked: SweepRequest,
     targets: Sequence[Wanted],
     folder: Path | None,
     progress: Tell,
@@ -123,14 +81,14 @@ def sweep(
     with opened(address, [one.target.text for one in targets], note) as cluster:
         _require_labels(cluster, targets)
         with ExitStack() as stores:
-            job = _ClusterSweep(cluster, asking, folder, progress, stores)
+            job = _ClusterSweep(cluster, asked, folder, progress, stores)
             interrupted = job.run(targets)
     kept = None if folder is None else str(folder)
     if folder is not None and len(job.stores) == 1:
         kept = str(folder / next(iter(job.stores)))
     seconds = time.monotonic() - start
-    found = {part.wanted.text: part.found for part in job.parts}
-    return Summary(asking.vary, asking.against, 1, kept, seconds, interrupted, found)
+    found = {queue.wanted.text: queue.found for queue in job.queues}
+    return Summary(asked.plans.vary, asked.plans.against, 1, kept, seconds, interrupted, found)
 
 
 def _require_labels(cluster: Cluster, targets: Sequence[Wanted]) -> None:
@@ -141,97 +99,55 @@ def _require_labels(cluster: Cluster, targets: Sequence[Wanted]) -> None:
             raise InputError("target", one.text, why, one_of(one.label, there))
 
 
-@dataclass
-class _TargetValues:
-    """One target's values. ``todo``: not under way; ``open``: without a row or a failure yet.
+Values = tuple[int, ...]
 
-    ``run_id`` and ``label`` are of the kind of node that it is asked on. ``control``: the value
-    that a node begins with, and the digests of its outputs, as the first node gave them.
+
+@dataclass
+class SweepQueue(Queue[Values]):
+    """One target's values, in shards.
+
+    ``expected``: the row of ``runs`` that its nodes said at first. ``control``: the value that
+    every shard begins with, and the digests of its outputs, as the store or the first node had
+    them.
     """
 
-    wanted: Wanted
-    found: TargetSummary
-    run_id: str = ""
-    label: str = ""
+    wanted: Wanted = field(kw_only=True)
+    found: TargetSummary = field(kw_only=True)
     expected: dict[str, Any] = field(default_factory=dict)
-    actual: str = ""
-    todo: deque[int] = field(default_factory=deque)
-    open: set[int] = field(default_factory=set)
-    entered: dict[str, int] = field(default_factory=dict)
     control: int = 0
     digests: tuple[str, str] | None = None
-    size: int = field(default_factory=lambda: FIRST)
-    costs: list[tuple[int, float]] = field(default_factory=list)
-    losses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    alone: float | None = None
-
-    def resize(self, count: int, seconds: float) -> None:
-        """Sets the size of the next batches by what the last ones cost.
-
-        A batch has a cost of its own: operands are made, and the longest value is run for each.
-        """
-        self.costs = [*self.costs[-7:], (count, max(seconds, 1e-4))]
-        counts = [n for n, _ in self.costs]
-        each, fixed = seconds / count, 0.0
-        if max(counts) > min(counts):
-            few = min(s for n, s in self.costs if n == min(counts))
-            many = min(s for n, s in self.costs if n == max(counts))
-            each = max((many - few) / (max(counts) - min(counts)), 1e-6)
-            fixed = max(few - min(counts) * each, 0.0)
-        wanted = max(SECONDS - fixed, SHARE * fixed, each) / each
-        self.size = max(1, min(int(wanted), count * GROWTH))
-
-    @property
-    def deep(self) -> int:
-        """Batches that a thread has at a time: a second one waits once their cost is known."""
-        return 2 if len({count for count, _ in self.costs}) > 1 else 1
-
-    def batch(self, threads: int) -> list[int]:
-        """Takes the next values: fewer towards the end, so that all nodes end together."""
-        share = math.ceil(len(self.todo) / (2 * max(threads, 1)))
-        count = min(self.size, max(share, math.ceil(self.size / 4)), len(self.todo))
-        return [self.todo.popleft() for _ in range(count)]
 
 
-def _spread(values: Sequence[int]) -> list[int]:
-    """The values in an order in which every part of them costs about the same: long and short."""
-    places = range(len(values))
-    return [values[place] for place in sorted(places, key=lambda n: n * GOLDEN % 1)]
-
-
-class _ClusterSweep:
+class _ClusterSweep(Dealer[SweepQueue]):
     def __init__(
         self,
         cluster: Cluster,
-        asking: Asking,
+        asked: SweepRequest,
         folder: Path | None,
         progress: Tell,
         stores: ExitStack,
     ) -> None:
-        self.cluster, self.asking, self.folder = cluster, asking, folder
-        self.tell, self._stack = progress, stores
-        self.plan = Plan(asking.case, asking.vary, asking.values, asking.against)
-        self.case_id = self.plan.id
+        super().__init__(cluster, remote.sweep, {"fresh": bool, "seconds": (int, float)})
+        self.asked, self.folder = asked, folder
+        self.progress, self._stack = progress, stores
+        self.plan = self.asked.plans[0]
         self.stores: dict[str, Store] = {}
-        self.parts: list[_TargetValues] = []
-        self.refused: set[int] = set()
+        self.recorded: set[int] = set()
         self.done = self.total = 0
 
     def run(self, targets: Sequence[Wanted]) -> bool:
         """Asks all; whether Ctrl-C ended it."""
         for wanted in targets:
-            part = _TargetValues(wanted, TargetSummary(wanted.target.text))
-            self.parts.append(part)
-            part.open, part.todo = set(self.asking.values), deque(self.asking.values)
-            self.total += len(part.open)
+            text = wanted.target.text
+            queue = SweepQueue(text, wanted=wanted, found=TargetSummary(text))
+            queue.fill([tuple(self.asked.values)])  # divided when its kind of node is known
+            self.queues.append(queue)
+        self.total = len(targets) * len(self.asked.values)
         try:
-            for part in self.parts:
-                self._bind(part)
-            while any(part.open for part in self.parts):
-                self._submit()
-                for reply in self.cluster.replies():
-                    self._take(reply)
-                self._notice()
+            for queue in self.queues:
+                self.bind(queue)
+            for _ in self.steps():
+                pass
         except KeyboardInterrupt:
             return True
         except ClusterError:
@@ -240,219 +156,121 @@ class _ClusterSweep:
             raise
         return False
 
-    def _bind(self, part: _TargetValues) -> None:
+    def bind(self, queue: SweepQueue) -> None:
         """Chooses the kind of node: one with the target, with rows already, of most processes."""
-        text = part.wanted.target.text
-        nodes = [n for n in self.cluster.good() if part.wanted.label in (None, n.label)]
         kinds: dict[tuple[str, str], list[DaskNode]] = defaultdict(list)
-        for one in nodes:
-            kinds[one.label, one.run(text).get("run_id", "")].append(one)
+        for one in self.cluster.good():
+            if queue.wanted.label in (None, one.label):
+                kinds[one.label, one.run(queue.text).get("run_id", "")].append(one)
         if not kinds:
             return
 
         def worth(kind: tuple[str, str]) -> tuple[bool, int, int, str]:
             some = kinds[kind]
-            stored = len(self._stored(*kind, text))
-            return any(n.has(text) for n in some), stored, sum(n.threads for n in some), kind[0]
+            stored = len(self._stored(*kind, queue.text))
+            return any(n.has(queue.text) for n in some), stored, _threads(some), kind[0]
 
-        part.label, part.run_id = max(kinds, key=worth)
-        part.expected = kinds[part.label, part.run_id][0].run(text)
-        part.found.run_id = part.run_id
-        others = [n for kind, some in kinds.items() if kind[1] != part.run_id for n in some]
-        if others:
-            which = ", ".join(map(str, others))
+        queue.label, queue.run_id = max(kinds, key=worth)
+        mine = kinds.pop((queue.label, queue.run_id))
+        queue.expected, queue.found.run_id = mine[0].run(queue.text), queue.run_id
+        if others := [one for some in kinds.values() for one in some]:
             todo = "machine=LABEL in the target selects a different type"
-            self.cluster.note(f"{text}: asked on {part.label}; not on {which}: {todo}")
-        self._recall(part)
+            which = ", ".join(map(str, others))
+            self.cluster.note(f"{queue.text}: asked on {queue.label}; not on {which}: {todo}")
+        known = {row["at"]: row for row in self._stored(queue.label, queue.run_id, queue.text)}
+        before = [value for value in self.asked.values if value in known]
+        for value in before:
+            queue.found.add(known[value], before=True)
+        queue.control = (before or self.asked.values)[0]
+        if before:
+            _fix_digests(queue, known[before[0]])
+        left = [value for value in self.asked.values if value not in known]
+        count = max(min(EACH * _threads(mine), len(left) // LEAST), math.ceil(len(left) / MOST), 1)
+        parts = [tuple(Shard(number, count).part(left)) for number in range(1, count + 1)]
+        queue.todo.clear()
+        queue.open.clear()
+        queue.fill(part for part in parts if part)
+        self._tell(queue, len(before))
 
     def _stored(self, label: str, run_id: str, text: str) -> list[dict[str, Any]]:
         """Returns the rows of comparisons that need not be measured again."""
         if self.folder is None or not (self.folder / label).is_dir():
             return []
         rows = parquet.table(self.folder / label, "comparisons")
-        asked = self.asking
-        same = {"run_id": run_id, "target": text, "vary": asked.vary, "against": asked.against}
-        for name, value in {**same, "case_id": self.case_id}.items():
+        plan = self.plan
+        same = {"run_id": run_id, "target": text, "vary": plan.vary, "against": plan.against}
+        for name, value in {**same, "case_id": plan.id}.items():
             rows = rows.filter(pc.equal(rows[name], value))
-        if asked.control == "every":
+        if self.asked.control == "every":
             rows = rows.filter(pc.is_valid(rows["control"]))
         return list(rows.to_pylist())
 
-    def _recall(self, part: _TargetValues) -> None:
-        known = {r["at"]: r for r in self._stored(part.label, part.run_id, part.found.target)}
-        before = [value for value in self.asking.values if value in known]
-        for value in before:
-            part.found.add(known[value], before=True)
-        part.open -= set(before)
-        part.todo = deque(_spread([value for value in self.asking.values if value in part.open]))
-        part.control = before[0] if before else self.asking.values[0]
-        if before:
-            self._fix_digests(part, known[before[0]])
-        self._tell(part, len(before))
+    def question(self, queue: SweepQueue, shard: Values) -> dict[str, Any]:
+        """Returns the sweep of a shard's values, and of the one that is known."""
+        values = list(dict.fromkeys([queue.control, *shard]))
+        return {"target": queue.text, **self.asked.to_json(values)}
 
-    def _fix_digests(self, part: _TargetValues, row: Mapping[str, Any]) -> None:
-        if row["control"] == "equal" and part.digests is None:
-            part.digests = (row["digest_at"], row["digest_against"])
-
-    def _nodes(self, part: _TargetValues) -> list[DaskNode]:
-        text = part.wanted.target.text
-        alike = [
-            n
-            for n in self.cluster.good()
-            if n.label == part.label and n.run(text).get("run_id") == part.run_id
-        ]
-        return [n for n in alike if n.has(text)] or alike
-
-    def _submit(self) -> None:
-        """Sends out batches, so that each node has one to go on with: in the order of targets."""
-        for part in self.parts:
-            if not part.label:
-                self._bind(part)
-            nodes = self._nodes(part)
-            threads = sum(one.threads for one in nodes)
-            for one in nodes:
-                free = self.cluster.load([one]) < part.deep * one.threads
-                if part.todo and free and one.address not in part.entered:
-                    part.entered[one.address] = 0
-                    values = dict.fromkeys([part.control, *part.batch(threads)])
-                    self._ask(part, list(values), [one])
-            known = [n for n in nodes if part.entered.get(n.address)]
-            threads = sum(one.threads for one in known)
-            while part.todo and known and self.cluster.load(known) < part.deep * threads:
-                self._ask(part, part.batch(threads), known)
-
-    def _ask(self, part: _TargetValues, values: list[int], nodes: list[DaskNode]) -> None:
-        question = self.asking.question(part.wanted.target, values)
-        self.cluster.ask(remote.sweep, question, nodes, part)
-
-    def _take(self, reply: Reply) -> None:
-        part: _TargetValues = reply.asked.about
-        if reply.answer is None:
-            for one in reply.asked.nodes:
-                if not part.entered.get(one.address):
-                    part.entered.pop(one.address, None)
-            self._again(part, reply.asked.question["values"], reply.why, reply.error)
+    def take(
+        self, queue: SweepQueue, shard: Values, node: DaskNode, answer: dict[str, Any]
+    ) -> None:
+        """Judges a shard's tables, and stores the rows that were asked for."""
+        tables, asked = answers.unpacked(answer["tables"]), self.question(queue, shard)
+        run_id = answers.judged_run(tables, queue.text, queue.expected)
+        answers.judged_rows(tables, asked, self.plan.id)
+        for row in tables["comparisons"].to_pylist() if "comparisons" in tables else []:
+            if row["at"] == queue.control and row["control"] == "equal":
+                _fix_digests(queue, row)
+                if queue.digests != (row["digest_at"], row["digest_against"]):
+                    raise ValueError(
+                        f"{queue.text}: its bits differ from what is stored or the nodes before "
+                        "it gave, though it says that it is the same machine and library"
+                    )
+        answers.judged_counts(tables, self.plan, self.asked.keep)
+        queue.found.run_id = run_id
+        if shard not in queue.open:  # the target does not start: that was said already
             return
-        node = self.cluster.answered(reply)
-        if node is None:  # each of them begins anew, alone, so that it is known who answers so
-            for one in reply.asked.nodes:
-                part.entered.pop(one.address, None)
-        if node is None or self._believe(part, node, reply):
-            self._again(part, reply.asked.question["values"], "", "no answer could be read")
-
-    def _believe(self, part: _TargetValues, node: DaskNode, reply: Reply) -> str:
-        """Stores an answer; why it is not believed, else empty."""
-        answer, asked = reply.answer, reply.asked.question
-        assert answer is not None
-        if not node.refused:
-            try:
-                if why := misshapen(answer, {"fresh": bool, "seconds": (int, float)}):
-                    raise ValueError(f"its answer can't be read: {why}")
-                tables = answers.unpacked(answer["tables"])
-                run_id = answers.judged_run(tables, asked["target"], part.expected)
-                answers.judged_rows(tables, asked, self.case_id)
-                answers.judged_counts(tables, self.plan, self.asking.keep)
-                self._compare_digests(part, tables)
-            except ValueError as error:
-                self.cluster.refuse(node, str(error))
-        if node.refused:
-            self._record_refusal(part, node)
-            return node.refused
-        part.entered[node.address] = part.entered.get(node.address, 0) + 1
-        part.found.run_id = run_id
-        values = asked["values"]
-        if not answer["fresh"] and len(values) > 1:
-            part.resize(len(values), answer["seconds"])
-        self._keep(part, tables, [value for value in values if value in part.open])
-        return ""
-
-    def _compare_digests(self, part: _TargetValues, tables: answers.Tables) -> None:
-        rows = tables["comparisons"].to_pylist() if "comparisons" in tables else []
-        for row in rows:
-            if row["at"] != part.control or row["control"] != "equal":
-                continue
-            self._fix_digests(part, row)
-            if part.digests and part.digests != (row["digest_at"], row["digest_against"]):
-                raise ValueError(
-                    f"{part.found.target}: its bits differ from what is stored or the nodes "
-                    "before it gave, though it says that it is the same machine and library"
-                )
-
-    def _keep(self, part: _TargetValues, tables: answers.Tables, values: list[int]) -> None:
-        tables = answers.cut(tables, values)
-        if store := self._store(part.label):
+        tables = answers.cut(tables, shard)
+        if store := self._store(queue.label):
             answers.stored(store, tables)
         rows = tables["comparisons"].to_pylist() if "comparisons" in tables else []
         failed = tables["failures"].to_pylist() if "failures" in tables else []
         for row in rows:
-            part.found.add(row)
+            queue.found.add(row)
         for row in failed:
-            self._failed(part, Failure(row["kind"], row["message"], row["case_id"], row["at"]))
-        done = {row["at"] for row in (*rows, *failed)} & set(values)
+            _failed(queue, Failure(row["kind"], row["message"], row["case_id"], row["at"]))
+        left = tuple(value for value in shard if value not in {r["at"] for r in (*rows, *failed)})
         if failed and not rows and any(row["at"] is None for row in failed):
-            done = set(part.open)  # it does not start, or not this case: as without a cluster
-            part.todo.clear()
-        part.open -= done
-        self._tell(part, len(done))
-        self._again(part, [value for value in values if value in part.open], "")
-
-    def _again(self, part: _TargetValues, values: Sequence[int], why: str, error: str = "") -> None:
-        """Asks values once more, elsewhere or later; records those lost too often as not run."""
-        for value in values:
-            if value not in part.open or value in part.todo:
-                continue
-            part.losses[value] += 1
-            if why or part.losses[value] > LOST:
-                self._not_run(part, [value], why or error or f"lost {part.losses[value]} times")
-            else:
-                part.todo.append(value)
-
-    def _not_run(self, part: _TargetValues, values: Sequence[int], why: str) -> None:
-        for value in values:
-            self._record(part, "lost", f"not run: {why}", value)
-        part.open -= set(values)
-        self._tell(part, len(values))
-
-    def _record_refusal(self, part: _TargetValues, node: DaskNode) -> None:
-        if node.number not in self.refused:
-            self.refused.add(node.number)
-            self._record(part, "refused", f"{node} is refused: {node.refused}", None)
-
-    def _record(self, part: _TargetValues, kind: str, why: str, at: int | None) -> None:
-        error = TargetError(part.found.target, kind, machine.publishable(why))
-        place = {"case_id": self.case_id, "vary": self.asking.vary, "at": at}
-        row = failure_row(part.found.run_id or "unknown", part.wanted.target, error, place)
-        self._failed(part, Failure(kind, row["message"], self.case_id, at))
-        if store := self._store(part.label):
-            store.append("failures", row)
-
-    def _failed(self, part: _TargetValues, failure: Failure) -> None:
-        if failure not in part.found.failures:
-            part.found.failures.append(failure)
-
-    def _notice(self) -> None:
-        """Records what no node is left for."""
-        for one in self.cluster.nodes.values():
-            if one.refused:
-                self._refused_before(one)
-        for part in self.parts:
-            if not part.open or self._nodes(part):
-                part.alone = None
-                continue
-            part.alone = part.alone or time.monotonic()
-            if time.monotonic() - part.alone > PATIENCE:
-                part.todo.clear()
-                why = f"no node with it for {PATIENCE:g} seconds"
-                self._not_run(part, sorted(part.open), why)
-
-    def _refused_before(self, node: DaskNode) -> None:
-        """Records a node that was refused when it joined, with each target that it was asked."""
-        if node.number in self.refused:
+            # it does not start, or not this case: as without a cluster
+            self._tell(queue, sum(map(len, queue.open)))
+            queue.todo.clear()
+            queue.open.clear()
             return
-        self.refused.add(node.number)
-        for part in self.parts:
-            if part.label:
-                self._record(part, "refused", f"{node} is refused: {node.refused}", None)
+        self._tell(queue, len(shard) - len(left))
+        if left:
+            queue.losses[left] = queue.losses[shard] + 1
+            queue.fill([left])
+
+    def give_up(self, queue: SweepQueue, shard: Values, why: str) -> None:
+        """Records values as not run."""
+        for value in shard:
+            self._record(queue, "lost", f"not run: {why}", value)
+        self._tell(queue, len(shard))
+
+    def refused(self, node: DaskNode, queue: SweepQueue | None) -> None:
+        """Records a refused node once: with the target at which it was, or with all of them."""
+        if node.number not in self.recorded:
+            self.recorded.add(node.number)
+            for one in self.queues if queue is None else [queue]:
+                if one.label:
+                    self._record(one, "refused", f"{node} is refused: {node.refused}", None)
+
+    def _record(self, queue: SweepQueue, kind: str, why: str, at: int | None) -> None:
+        error = TargetError(queue.text, kind, machine.publishable(why))
+        place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}
+        row = failure_row(queue.found.run_id or "unknown", queue.wanted.target, error, place)
+        _failed(queue, Failure(kind, row["message"], self.plan.id, at))
+        if store := self._store(queue.label):
+            store.append("failures", row)
 
     def _store(self, label: str) -> Store | None:
         if self.folder is None or not label:
@@ -461,6 +279,20 @@ class _ClusterSweep:
             self.stores[label] = self._stack.enter_context(Store(self.folder / label))
         return self.stores[label]
 
-    def _tell(self, part: _TargetValues, count: int) -> None:
+    def _tell(self, queue: SweepQueue, count: int) -> None:
         self.done += count
-        self.tell(self.done, self.total, part.wanted.text)
+        self.progress(self.done, self.total, queue.wanted.text)
+
+
+def _threads(nodes: Sequence[DaskNode]) -> int:
+    return sum(one.threads for one in nodes)
+
+
+def _fix_digests(queue: SweepQueue, row: Mapping[str, Any]) -> None:
+    if row["control"] == "equal" and queue.digests is None:
+        queue.digests = (row["digest_at"], row["digest_against"])
+
+
+def _failed(queue: SweepQueue, failure: Failure) -> None:
+    if failure not in queue.found.failures:
+        queue.found.failures.append(failure)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from probe import ulp
+from probe import budget, ulp
 from probe.progress import VOICE
 
 PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
@@ -109,6 +109,7 @@ class Sizes:
     def mark(self, size: int) -> str:
         """As ``Checkable.mark``, asked once."""
         if size not in self.marks:
+            budget.check()
             with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
                 self.marks[size] = self.operation.mark(size)
         return self.marks[size]
@@ -398,6 +399,7 @@ class Buckets:
     def mark(self, size: int) -> str:
         """As of the program, asked once."""
         if size not in self.marks:
+            budget.check()
             with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
                 self.marks[size] = self.operation.mark(size)
         return self.marks[size]

@@ -41,7 +41,7 @@ from probe.recorders.tensorflow_graphs import (
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import RanOperation, array, kind, run, sizes, structure
 from probe.semantics import Each, Meaning, Reduces, of_complex
-from probe.semantics.call import Call
+from probe.semantics.contract import Call
 
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""

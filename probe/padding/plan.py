@@ -157,7 +157,7 @@ def make(
         start = 0 if sizes[-1].safe == graph.fixed else sizes[-1].safe
     constant = graph.run(0, graph.fixed)
     over = next((one.over for one in sizes if one.over), "")
-    target = graph.nothing.recording.target
+    target = graph.nothing.target
     plan = GraphPlan(
         model, target, graph.fixed, graph.value, graph.along, _stretches(sizes), constant
     )
@@ -284,10 +284,11 @@ def complete(outputs, content, constant=CONSTANT):
 
 
 def between(content):
-    """What to write behind operations in a run padded to PLAN's "between" size for this content.
+    """What to do behind operations in a run padded to PLAN's "between" size for this content.
 
-    (operation, number of its output, axis, start, constants from there on) for each. KeyError: the
-    plan has none for this content.
+    (operation, number of its output, axis, start, constants) for each: keep the output's entries
+    before start along the axis, and put the constants behind them. KeyError: the plan has none for
+    this content.
     """
     for one in PLAN["between"]:
         if one["content"] == content:

@@ -19,8 +19,8 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.padding.reads import Marked, Reads, by_position, reads
-from probe.recording.labelling import labels_of
-from probe.recording.recording import Recording, Run
+from probe.recording.matching import labels_of
+from probe.recording.recording import Run
 from probe.semantics.labels import ZERO, Labels
 
 NEVER = np.iinfo(np.int64).max
@@ -99,7 +99,7 @@ class Positions:
         size: int,
     ) -> None:
         self.full, self.record, self.inputs, self.size = full, record, inputs, size
-        self.run: Recording = full.recording
+        self.run: Run = full
         self.recorded: dict[int, Run] = {}
         self.axes: dict[int, int] = dict(inputs)
         self._at: dict[int, At] = {}
@@ -143,11 +143,11 @@ class Positions:
             if len(self.recorded) >= MOST_RECORDINGS:
                 raise NotDerived(f"{MOST_RECORDINGS} recordings do not tell")
             run = self.record(size)
-            mine, other = run.recording.operations, self.run.operations
+            mine, other = run.operations, self.run.operations
             shape = [[(o.op, tuple(o.reads), tuple(o.gives)) for o in ops] for ops in (mine, other)]
-            if shape[0] != shape[1] or run.recording.outputs != self.run.outputs:
+            if shape[0] != shape[1] or run.outputs != self.run.outputs:
                 raise NotDerived("the model runs other operations at another size")
-            pairs = zip(run.recording.values, self.run.values, strict=True)
+            pairs = zip(run.values, self.run.values, strict=True)
             if any(0 in one.shape and 0 not in two.shape for one, two in pairs):
                 raise InputError("size", size, "it leaves nothing of an array", "")
             self.recorded[size] = run
@@ -156,7 +156,7 @@ class Positions:
     def steady(self, number: int) -> bool:
         """Returns whether an operation is called with the same attributes at every size that was
         recorded, so that it can be run alone at further ones as it was in the full run."""
-        every = [run.recording.operations[number] for run in self.recorded.values()]
+        every = [run.operations[number] for run in self.recorded.values()]
         own = repr(self.run.operations[number].attributes)
         return all(repr(one.attributes) == own for one in every)
 
@@ -180,7 +180,7 @@ class Positions:
             if self.depends.intersection(op.reads):
                 self.depends.update(op.gives)
         for number in set(range(len(self.run.values))) - set(self.inputs):
-            mine, other = (r.values[number].shape for r in (far.recording, self.run))
+            mine, other = (r.values[number].shape for r in (far, self.run))
             axes = [a for a, (n, m) in enumerate(zip(mine, other, strict=False)) if n != m]
             if len(axes) > 1 or len(mine) != len(other):
                 self.axes[number] = -1  # refused only where it is needed
@@ -239,11 +239,9 @@ class Positions:
         run = self.recording(size)
         labels = self.labels(run)
         for one in self.linked:
-            self._met(one, run.recording, labels)
+            self._met(one, run, labels)
 
-    def _met(
-        self, one: Linked, short: Recording, labels: tuple[list[Labels], list[Labels]]
-    ) -> None:
+    def _met(self, one: Linked, short: Run, labels: tuple[list[Labels], list[Labels]]) -> None:
         def length(number: int) -> int:
             axis = self.axis(number)
             shape, other = short.values[number].shape, self.run.values[number].shape
@@ -278,7 +276,7 @@ class Positions:
     def _compared(
         self,
         one: Linked,
-        short: Recording,
+        short: Run,
         labels: tuple[list[Labels], list[Labels]],
         sizes: Sequence[int],
         gives: Sequence[int],

@@ -14,8 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from probe.recording.labelling import given_labels
-from probe.recording.recording import Recording
+from probe.recording.matching import given_labels
+from probe.recording.recording import Run
 from probe.semantics.labels import ZERO, Labels, joined, mixed, tag
 
 SMALL = 64
@@ -51,7 +51,7 @@ class Reads:
         return np.maximum.accumulate(self.high)
 
 
-def by_position(run: Recording, number: int, axis: int, content: int | None = None) -> Labels:
+def by_position(run: Run, number: int, axis: int, content: int | None = None) -> Labels:
     """Labels that name a value's positions along an axis alone; zeros from ``content`` on."""
     shape = run.values[number].shape
     array = joined(tag("position", number), np.arange(1, shape[axis] + 1, dtype=np.uint64))
@@ -86,7 +86,7 @@ class Marked:
 
     def __init__(
         self,
-        run: Recording,
+        run: Run,
         number: int,
         labels: Sequence[Labels | None],
         axis: PADDED,

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
+from probe import budget, floats
 from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
 from probe.padding.computing import Computing, SizedOperation
@@ -34,9 +34,8 @@ from probe.padding.positions import NEVER, NotDerived, Positions
 from probe.recording.adding import Known
 from probe.recording.alone import unequal
 from probe.recording.difference import Aligned
-from probe.recording.followed import Followed, JudgedPair, follow, reading
-from probe.recording.judging import Judged, judged
-from probe.recording.labelling import labels_of
+from probe.recording.judging import Followed, Judged, JudgedPair, follow, judged, reading
+from probe.recording.matching import labels_of
 from probe.recording.recording import Run, recorded
 from probe.recording.store import digest
 from probe.semantics import (
@@ -138,7 +137,6 @@ class PaddedModel:
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
         self.no_program = ""
-        self.refused: dict[int, int] = {}  # by size, content that constants between don't help
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
@@ -201,7 +199,7 @@ class PaddedModel:
         """Returns what every size shares with the full run; None where that can't be derived, or
         where something reads the whole axis."""
         full = self.side(self.fixed, self.fixed)
-        values, inputs = full.recording.values, dict[int, int]()
+        values, inputs = full.values, dict[int, int]()
         for name, axis in self.along.items():
             digests = {digest(self.inputs(self.fixed, self.fixed)[name])}
             inputs |= {
@@ -224,7 +222,7 @@ class PaddedModel:
     def _unseen(self, positions: Positions) -> bool:
         """Returns whether content gets into the run past what was recorded: then what is given it
         besides has other numbers where there is padding alone."""
-        ours, theirs = positions.run, self.nothing.recording
+        ours, theirs = positions.run, self.nothing
         if len(ours.values) != len(theirs.values):
             return True
         needed = (n for n in positions.wanted if n not in positions.inputs)
@@ -340,7 +338,7 @@ class PaddedModel:
         if content not in self._boxes:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
-            outputs = zip(whole.recording.outputs, nothing.recording.outputs, strict=True)
+            outputs = zip(whole.outputs, nothing.outputs, strict=True)
             found = tuple(box_of(reading(ours[n], theirs[m])) for n, m in outputs)
             self._boxes[content] = self._own_places(content, found) if self.own_places else found
         return self._boxes[content]
@@ -357,7 +355,7 @@ class PaddedModel:
 
     def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
         """Of outputs that have an entry for each of the input's, those of content alone."""
-        whole, short = (self.side(content, size).recording for size in (self.fixed, self.fixed - 1))
+        whole, short = (self.side(content, size) for size in (self.fixed, self.fixed - 1))
         found = []
         for number, other, box in zip(whole.outputs, short.outputs, boxes, strict=True):
             sizes = whole.values[number].shape, short.values[other].shape
@@ -400,7 +398,7 @@ class PaddedModel:
             return SafeSize(content, self.fixed, self.fixed, why, self.own(content))
         for size in range(max(content, start), self.fixed):
             if self.over():
-                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                over = f"{budget.spent() or self.limit} at size {size:,}"
                 break
             told = self.serves(content, size, named=at_least is None)
             if told.lacking:
@@ -429,7 +427,7 @@ class PaddedModel:
             if self._capacity(size) < content:
                 continue
             if self.over():
-                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                over = f"{budget.spent() or self.limit} at size {size:,}"
                 break
             told = self._derived(content, size, named=False)
             if told.serves:
@@ -452,7 +450,12 @@ class PaddedModel:
     def over(self) -> bool:
         """Returns whether the time is over that searching may take."""
         self.begun = self.begun or time.monotonic()
-        return time.monotonic() - self.begun > self.seconds
+        return bool(budget.spent()) or time.monotonic() - self.begun > self.seconds
+
+    @property
+    def limit(self) -> str:
+        """Returns the limit of searching, in words."""
+        return f"{self.seconds:.0f} seconds were over"
 
     def own(self, content: int) -> Serves:
         """Returns the full run serves itself."""
@@ -491,10 +494,10 @@ class PaddedModel:
 
     def _carried(self, content: int, side: Run) -> bool:
         """Whether an output that has fewer entries in the short run reads content in all."""
-        run = self.whole(content).recording
-        both = zip(side.recording.outputs, run.outputs, self.boxes(content), strict=True)
+        run = self.whole(content)
+        both = zip(side.outputs, run.outputs, self.boxes(content), strict=True)
         for mine, other, box in both:
-            shapes = side.recording.values[mine].shape, run.values[other].shape
+            shapes = side.values[mine].shape, run.values[other].shape
             named = {part.axis for part in box or ()}
             if box is not None and len(shapes[0]) == len(shapes[1]):
                 sizes = enumerate(zip(*shapes, strict=True))
@@ -585,7 +588,7 @@ class PaddedModel:
 
     def _kept(self, content: int, side: Run, followed: Followed) -> tuple[Box | None, ...] | None:
         """Returns where the short run has what is kept of each output; None where it hasn't all."""
-        both = side.recording.outputs, self.whole(content).recording.outputs
+        both = side.outputs, self.whole(content).outputs
         labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
         return where_kept(self.boxes(content), labels, self.near)
 
@@ -602,7 +605,7 @@ class PaddedModel:
         whole: Sequence[np.ndarray],
     ) -> int:
         """Counts the kept outputs of a short run whose bits differ from a full one's."""
-        count, values = 0, self.whole(content).recording
+        count, values = 0, self.whole(content)
         for number, box in enumerate(boxes):
             if box is None:
                 continue
@@ -656,7 +659,7 @@ class PaddedModel:
 
     def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
         """The first operation some of whose outputs that read content the short run hasn't."""
-        short, whole = self.side(content, size).recording, self.whole(content).recording
+        short, whole = self.side(content, size), self.whole(content)
         ours, theirs = labels_of(self.whole(content), self.nothing)
         if len(short.operations) != len(whole.operations):
             return "", None

@@ -18,8 +18,7 @@ from probe.floats import rounded_text
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS, QUIET, STABLE
 from probe.printing import counted
-from probe.recording.difference import Aligned
-from probe.recording.walk import Walk
+from probe.recording.difference import Aligned, Difference
 
 FIRST = "first source"
 ROWS = 40
@@ -59,7 +58,7 @@ class PlotRow:
     own: bool = False
 
 
-def rows_of(found: Walk, most: int = ROWS) -> list[PlotRow]:
+def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     """Returns the rows: operations that differ, and runs of the others; the middle of many is left
     out, and said to be."""
     rows: list[PlotRow] = []
@@ -76,9 +75,9 @@ def rows_of(found: Walk, most: int = ROWS) -> list[PlotRow]:
     return _shortened(rows, most)
 
 
-def _mark(found: Walk, one: Aligned) -> str:
+def _mark(found: Difference, one: Aligned) -> str:
     gives = {(pair.left, pair.right) for pair in one.gives}
-    output = any((pair.left, pair.right) in gives for pair in found.difference.outputs)
+    output = any((pair.left, pair.right) in gives for pair in found.outputs)
     return FIRST if one is found.first else "output" if output else ""
 
 
@@ -121,7 +120,7 @@ def _left_out(rows: list[PlotRow]) -> list[PlotRow]:
     return [PlotRow(f"… {len(rows)} rows more", verdict, largest)]
 
 
-def walked(found: Walk, lines: Sequence[str]) -> Figure:
+def walked(found: Difference, lines: Sequence[str]) -> Figure:
     """Draws the operations downwards as they run; beside them the first source's two sums.
 
     ``lines``: what is said above.
@@ -153,7 +152,7 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
     return figure
 
 
-def _summations(found: Walk) -> list[tuple[str, Any]]:
+def _summations(found: Difference) -> list[tuple[str, Any]]:
     """Both sides' sums of the first differing output of the first source, where they are known."""
     if found.first is None:
         return []

@@ -26,7 +26,7 @@ from probe.errors import InputError, ProbeError
 from probe.recording.contract import INPUT, WEIGHT, Again, Input, Laid, Operation, Seen, Visit, laid
 from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
-from probe.semantics.call import Call, Operand, positions
+from probe.semantics.contract import Call, Operand, positions
 
 Key = Any
 """Of a value: what a library tells values apart by, names or numbers."""

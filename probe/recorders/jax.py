@@ -22,6 +22,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recorders.jax_programs import (
     LOOPS,
+    MOST_STEPS,
     OpenedProgram,
     PrimitiveCall,
     attributes,
@@ -34,10 +35,11 @@ from probe.recorders.jax_programs import (
     lines,
     unrolled,
 )
-from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, noticed, only
+from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, only
+from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
 from probe.recording.recording import SMALL, digest
-from probe.semantics import Each, Meaning, Passes
+from probe.semantics import Each, Meaning, Passes, Unknown
 
 try:
     from jax._src import array, core, source_info_util
@@ -68,7 +70,7 @@ class JaxRecorder:
         self.target = f"jax{where}{f',threads={threads}' if threads else ''}"
         self.named = dict(_closed_over(function))
         self.decisions: dict[int, Any] = {}
-        self.noticed: dict[int, Any] = {}
+        self.composed: dict[Hashable, Meaning] = {}
         self.programs: dict[str, None] = {}
         self.told: dict[Hashable, JaxAttributes] = {}
         self.found: dict[int, tuple[Any, Any]] = {}
@@ -257,7 +259,6 @@ class _Trace(Base):  # type: ignore[misc]
         within, behind = inner(primitive, params), constants(params)
         one = None if within is None else self._only(within)
         reads = self._reads(primitive if one is None else one.primitive, [*args, *behind])
-        program = self._meant(primitive, params, args, behind, reads)
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
@@ -265,9 +266,9 @@ class _Trace(Base):  # type: ignore[misc]
                     return _own(one.primitive, one.params, args, gives, value)
                 if (means := folded(flat(within), one)) is not None:
                     return means
-                for n in program.contents:  # it has them, and is another one where they are
+                for n in self._known(reads):  # it is another one where these are others
                     value(n)
-                return program
+                return self._composed(primitive, params, args, reads)
 
             told = self._told(primitive, params, args, one.params, own)
             self._visit(one.primitive.name, self._path(), reads, gives, told)
@@ -282,25 +283,41 @@ class _Trace(Base):  # type: ignore[misc]
             with core.set_current_trace(self):
                 last = unrolled(primitive, params, args)
         elif isinstance(decision, OpenedProgram):
-            last = self._inside(decision, args)
+            last = self._inside(decision, args, call)
         self.depth -= 1
         self.products = self.products if self.depth else set()
-        means: Meaning = program
         if last is not None:
             reads += [self.values.seen(value) for value in last]
-            means = Passes(tuple(range(len(reads) - len(last), len(reads))))
+            means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
-            program.inside = self.recorder.noticed.get(call, {})
-        told = _said(primitive, params, program.ins, means)
+            means = self._composed(primitive, params, args, reads, (call,))
+        told = _said(primitive, params, [*map(core.typeof, args)], means)
         self._visit(name, self._path(), reads, gives, told)
 
-    def _meant(
-        self, primitive: Any, params: Any, args: Sequence[Any], behind: Any, reads: Sequence[Seen]
-    ) -> EquationProgram:
-        """Returns what a program means, given what of its arguments comes from integers alone."""
-        every = enumerate(zip(args, reads, strict=False))
-        contents = {n: _bits(value) for n, (value, seen) in every if self.values.plain[seen.key]}
-        return EquationProgram(primitive, params, [*map(core.typeof, args)], behind, contents)
+    def _known(self, reads: Sequence[Seen]) -> list[int]:
+        """Returns the numbers of what comes from integers alone."""
+        return [n for n, one in enumerate(reads) if self.values.plain[one.key]]
+
+    def _composed(
+        self,
+        primitive: Any,
+        params: Any,
+        args: Sequence[Any],
+        reads: Sequence[Seen],
+        call: Hashable = None,
+    ) -> Meaning:
+        """Returns what a program or a loop computes: its equations run, one by one. ``call``: its
+        own in all runs, in which it computes the same."""
+        found = self.recorder.composed.get(call)
+        if found is None:
+            source = _Source(self.recorder, primitive, params, args)
+            made = composed.of_source(source, self._known(reads))
+            found = Unknown(MANY)
+            if made is not None:
+                found = EquationProgram(made.steps, made.gives, (primitive, params))
+            if call is not None:
+                self.recorder.composed[call] = found
+        return found
 
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
@@ -309,17 +326,16 @@ class _Trace(Base):  # type: ignore[misc]
             found[id(within)] = within, only(flat(within))  # itself, so that no other has its id
         return found[id(within)][1]
 
-    def _inside(self, opened: OpenedProgram, args: list[Any]) -> list[Any]:
+    def _inside(self, opened: OpenedProgram, args: list[Any], call: int) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
-        for one in opened.program.equations:
+        for place, one in enumerate(opened.program.equations):
             given = [opened.read(each, values) for each in one.reads]
             gives = [values[n] for n in one.gives]
             reads = [self.values.seen(each) for each in given]
             if one.primitive.name in LOOPS:
-                behind = constants(one.params)
-                reads += [self.values.seen(each) for each in behind]
-                means: Meaning = self._meant(one.primitive, one.params, given, behind, reads)
+                reads += [self.values.seen(each) for each in constants(one.params)]
+                means = self._composed(one.primitive, one.params, given, reads, (call, place))
             else:
                 means = meaning(one.called(functools.partial(_content, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
@@ -342,8 +358,6 @@ class _Trace(Base):  # type: ignore[misc]
                 decisions[call] = opened
         if not decisions[call]:
             self.recorder.programs[name] = None
-            if within is not None:
-                self.recorder.noticed[call] = noticed(flat(within), args)
 
     @staticmethod
     def _path() -> str:
@@ -399,6 +413,49 @@ class _Trace(Base):  # type: ignore[misc]
         if word in ("multiply", "square") or (product and (moves(means) or word == "negative")):
             self.products.update(one.key for one in made)
         return told
+
+
+class _Equations(_Trace):
+    """Runs programs and loops equation by equation, whatever bits that gives."""
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        """Runs a primitive and reports it; of a program its equations."""
+        if inner(primitive, params) is None and primitive.name not in LOOPS:
+            return super().process_primitive(primitive, args, params)
+        with core.set_current_trace(self):
+            found = unrolled(primitive, params, args)
+        if found is not None:
+            return found if primitive.multiple_results else found[0]
+        made = core.eval_trace.process_primitive(primitive, args, params)
+        told = _said(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
+        reads = [self.values.seen(one) for one in [*args, *constants(params)]]
+        self._visit(primitive.name, self._path(), reads, made, told)
+        return made
+
+
+MANY = f"a loop of more than {MOST_STEPS} steps"
+
+
+class _Source:
+    """A program or a loop as a recorder of its equations, as of ``composed.Uncompiled``."""
+
+    target = note = ""
+
+    def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
+        self.recorder, self.call = recorder, (primitive, list(args), params)
+        self.keys: list[Hashable] = []
+
+    def plain(self) -> list[np.ndarray]:
+        """Isn't asked for."""
+        return []
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs the equations one by one."""
+        trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
+        self.keys = [trace.values.key(one) for one in [*args, *constants(params)]]
+        found = trace.process_primitive(primitive, args, params)
+        every = found if primitive.multiple_results else [found]
+        return [trace.values.seen(one) for one in every]
 
 
 def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> JaxAttributes:

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from probe.semantics.call import Call, Operand
+from probe.semantics.contract import Call, Operand
 
 INNER = {
     **dict.fromkeys(("jit", "pjit", "checkpoint", "remat2", "shard_map"), "jaxpr"),
@@ -32,7 +32,7 @@ LOOPS = ("scan", "while", "cond")
 """Primitives that run jaxprs as often as their inputs say."""
 
 MOST_STEPS = 512
-"""Steps up to which a loop is labelled, and looked into, step by step."""
+"""Steps up to which a loop is run, and labelled, step by step."""
 
 
 # arrays
@@ -283,70 +283,51 @@ def constants(params: Mapping[str, Any]) -> list[Any]:
     return list(found.values())
 
 
-def looped(name: str, params: Mapping[str, Any], args: Sequence[Any], how: Any) -> list[Any] | None:
-    """Returns the results of a loop, or a choice, step by step; None where that can't be.
+# run
 
-    ``how``: works on arrays (``_Arrays``), or on what is known of them: ``run(closed, args)`` gives
-    a body's results, ``lines`` an array's parts along its first axis, ``stacked`` arrays along a
-    new one, ``whole`` a condition's number, None where it isn't known.
-    """
-    if name == "cond":
-        index = how.whole(args[0])
-        return None if index is None else how.run(params["branches"][index], args[1:])
-    if name == "while":
+
+def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:
+    """Returns the results of a program's equations, run one by one, or of a loop's or a choice's
+    steps, as code without such a primitive would run them. None: there are too many."""
+    within = inner(primitive, params)
+    if within is not None:
+        return _run(within, args)
+    if primitive.name == "cond":
+        return _run(params["branches"][_whole(args[0])], args[1:])
+    if primitive.name == "while":
         ahead, behind = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
         states = list(args[behind:])
         for _ in range(MOST_STEPS):
-            (going,) = how.run(params["cond_jaxpr"], [*args[:ahead], *states])
-            going = how.whole(going)
-            if not going:
-                return None if going is None else states
-            states = how.run(params["body_jaxpr"], [*args[ahead:behind], *states])
+            if not _whole(*_run(params["cond_jaxpr"], [*args[:ahead], *states])):
+                return states
+            states = _run(params["body_jaxpr"], [*args[ahead:behind], *states])
         return None
     consts, length = params["num_consts"], params["length"]
     if not 0 < length <= MOST_STEPS:
         return None
     carry = consts + params["num_carry"]
     fixed, states = args[:consts], list(args[consts:carry])
-    lines, results = [how.lines(one) for one in args[carry:]], []
+    lines = [
+        [lax.index_in_dim(one, n, 0, keepdims=False) for n in range(length)] for one in args[carry:]
+    ]
+    results = []
     for step in reversed(range(length)) if params["reverse"] else range(length):
-        found = how.run(params["jaxpr"], [*fixed, *states, *(line[step] for line in lines)])
+        found = _run(params["jaxpr"], [*fixed, *states, *(line[step] for line in lines)])
         states = found[: params["num_carry"]]
         results.append(found[params["num_carry"] :])
     if params["reverse"]:
         results.reverse()
-    return states + [how.stacked(column) for column in zip(*results, strict=True)]
+    columns = zip(*results, strict=True)
+    wide = ([lax.expand_dims(one, (0,)) for one in column] for column in columns)
+    return states + [lax.concatenate(column, 0) for column in wide]
 
 
-# run
+def _run(closed: Any, given: Sequence[Any]) -> list[Any]:
+    return list(core.jaxpr_as_fun(closed)(*given))
 
 
-class _Arrays:
-    """Runs a loop on JAX's arrays, as code that has no loop primitive would."""
-
-    @staticmethod
-    def run(closed: Any, given: Sequence[Any]) -> list[Any]:
-        return list(core.jaxpr_as_fun(closed)(*given))
-
-    @staticmethod
-    def lines(value: Any) -> list[Any]:
-        return [lax.index_in_dim(value, n, 0, keepdims=False) for n in range(value.shape[0])]
-
-    @staticmethod
-    def stacked(values: Sequence[Any]) -> Any:
-        return lax.concatenate([lax.expand_dims(one, (0,)) for one in values], 0)
-
-    @staticmethod
-    def whole(value: Any) -> int:
-        return int(jax.device_get(value))
-
-
-def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:
-    """Returns the results of a program's equations, run one by one; None where that can't be."""
-    within = inner(primitive, params)
-    if within is not None:
-        return _Arrays.run(within, args)
-    return looped(primitive.name, params, args, _Arrays())
+def _whole(value: Any) -> int:
+    return int(jax.device_get(value))
 
 
 class OpenedProgram:

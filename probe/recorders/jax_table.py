@@ -4,12 +4,11 @@ programs of them, which are the steps that their equations say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 from string import ascii_lowercase
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,17 +17,10 @@ from probe.recorders.jax_programs import (
     LOOPS,
     Equation,
     Flat,
-    attributes,
-    bits,
-    described,
     differing,
     flat,
     inner,
-    looped,
-    number,
 )
-from probe.recording.labelling import exact
-from probe.recording.recording import SMALL
 from probe.semantics import (
     Accumulates,
     Broadcasts,
@@ -36,7 +28,6 @@ from probe.semantics import (
     Contracts,
     Convolution,
     Each,
-    Holds,
     Made,
     Meaning,
     Passes,
@@ -53,9 +44,8 @@ from probe.semantics import (
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import BITS, moved
-from probe.semantics.call import Call, Row, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
-from probe.semantics.labels import Labels
+from probe.semantics.contract import Call, Row, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 FUNCTIONS = named(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
@@ -256,8 +246,13 @@ def _sort(c: Call) -> Meaning:
 
 
 def _fourier(c: Call) -> Meaning:
-    lengths = tuple(c["fft_lengths"])
-    return o.along("fft", c.rank(), range(-len(lengths), 0), (str(c["fft_type"]), lengths))
+    name = c["fft_type"].name
+    axes, inverse = range(-len(c["fft_lengths"]), 0), name.startswith("I")
+    return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
+
+
+FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "inverse real"}
+"""Kinds of transforms by JAX's names."""
 
 
 # stacks of matrices
@@ -508,192 +503,24 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
     return replace(means, equation=f"{one_text},{two_text}->{''.join(result)}", reads=reads)
 
 
-class KnownValue(NamedTuple):
-    """A value of a program: its number among the program's inputs and steps, its shape, and its
-    content where it comes from integers alone."""
+@dataclass(frozen=True)
+class EquationProgram(Steps):
+    """A program or a loop that is one operation: what it computes uncompiled, step by step.
 
-    number: int
-    shape: tuple[int, ...]
-    content: np.ndarray | None = None
-
-
-class _Writing:
-    """Says a program as steps. ``count``: of what it reads; ``behind``: what of that functions
-    closed over, by id."""
-
-    def __init__(self, count: int, behind: Mapping[int, KnownValue]) -> None:
-        self.count, self.behind = count, behind
-        self.steps: list[Step] = []
-
-    def program(
-        self, program: Flat, given: Sequence[KnownValue], inside: Mapping[int, np.ndarray]
-    ) -> list[KnownValue]:
-        """Returns a program's results. ``inside``: as of :class:`EquationProgram`."""
-
-        def step(place: int, one: Equation, reads: list[KnownValue]) -> list[KnownValue]:
-            return self._step(one, reads, inside.get(place))
-
-        consts = [self.behind.get(id(one)) or self._held(bits(one)) for one in program.consts]
-        return program.run(given, consts, step, lambda atom: self._held(bits(number(atom))))[1]
-
-    def run(self, closed: Any, given: Sequence[KnownValue]) -> list[KnownValue]:
-        """As of ``looped``."""
-        return self.program(flat(closed), given, {})
-
-    def lines(self, value: KnownValue) -> list[KnownValue]:
-        """As of ``looped``."""
-        count, *rest = value.shape
-        contents = None if value.content is None else [*value.content]
-        return self._entered(o.unstack(0, count), [value], [tuple(rest)] * count, contents)
-
-    def stacked(self, values: Sequence[KnownValue]) -> KnownValue:
-        """As of ``looped``."""
-        return self._entered(o.stack(0), values, [(len(values), *values[0].shape)])[0]
-
-    def whole(self, value: KnownValue) -> int | None:
-        """As of ``looped``."""
-        return None if value.content is None else int(value.content)
-
-    def _entered(
-        self,
-        means: Meaning,
-        reads: Sequence[KnownValue],
-        shapes: Shapes,
-        contents: Sequence[np.ndarray | None] | None = None,
-        op: tuple[str, ...] = (),
-        zeros: np.ndarray | None = None,
-    ) -> list[KnownValue]:
-        numbers = tuple(one.number for one in reads)
-        self.steps.append(Step(means, numbers, shapes[0], tuple(shapes[1:]), op, zeros))
-        self.count += len(shapes)
-        every = zip(shapes, contents or [None] * len(shapes), strict=True)
-        first = self.count - len(shapes)
-        return [KnownValue(n, *both) for n, both in enumerate(every, first)]
-
-    def _held(self, content: np.ndarray) -> KnownValue:
-        """Enters what is known by its content, which is kept as a run keeps it."""
-        plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
-        return self._entered(Holds(content), (), [content.shape], [content] if plain else None)[0]
-
-    def _step(
-        self, one: Equation, reads: list[KnownValue], zeros: np.ndarray | None
-    ) -> list[KnownValue]:
-        name = one.primitive.name
-        if name in LOOPS:
-            before = len(self.steps), self.count
-            found = looped(name, one.params, reads, self)
-            if found is not None:
-                return found
-            self.steps, self.count = self.steps[: before[0]], before[1]
-        if not one.outs:  # it prints
-            return []
-
-        def content(n: int) -> Callable[[], np.ndarray] | None:
-            known = reads[n].content
-            return None if known is None else lambda: known
-
-        call = one.called(content)
-        means = meaning(call)
-        contents = None
-        if means.exact or not any("float" in dtype for dtype in call.dtypes):  # as a run keeps them
-            contents = self._computed(call, reads)
-        if contents is not None and all(map(exact, contents, call.dtypes)):
-            return [self._held(each)._replace(content=each) for each in contents]
-        op = (name, repr(attributes(one.params))) if isinstance(means, Unknown) else (name,)
-        return self._entered(
-            means, reads, call.gives, contents, op, zeros if means.notices else None
-        )
-
-    @staticmethod
-    def _computed(call: Call, reads: Sequence[KnownValue]) -> list[np.ndarray] | None:
-        """Results computed from integers alone; None where that isn't so, or they are large."""
-        contents = [one.content for one in reads if one.content is not None]
-        small = all(prod(shape) <= SMALL for shape in (*call.gives, *(one.shape for one in reads)))
-        if not small or len(contents) < len(reads) or call.run is None:
-            return None
-        return call.run(contents)
-
-
-@dataclass
-class EquationProgram(Meaning):
-    """A program or a loop, as its equations say: what it reads is its inputs, then ``consts``.
-
-    ``ins``: abstract values of its inputs; ``contents``: of those that come from integers alone, by
-    number. ``inside``: what the meanings of its equations noticed, by their place.
+    ``source``: its primitive and the parameters of that.
     """
 
-    primitive: Any
-    params: Mapping[str, Any]
-    ins: Sequence[Any]
-    consts: Sequence[Any] = ()
-    contents: Mapping[int, np.ndarray] = field(default_factory=dict)
-    inside: Mapping[int, np.ndarray] = field(default_factory=dict)
-    word: str = ""
-
-    @cached_property
-    def said(self) -> Meaning:
-        """Its equations as steps; ``Unknown`` of a loop that can't be followed."""
-        count = len(self.ins)
-        behind = {
-            id(one): KnownValue(count + n, np.shape(one)) for n, one in enumerate(self.consts)
-        }
-        writing = _Writing(count + len(behind), behind)
-        given = [
-            KnownValue(n, described(aval)[0], self.contents.get(n))
-            for n, aval in enumerate(self.ins)
-        ]
-        within = inner(self.primitive, self.params)
-        if within is not None:
-            found: list[KnownValue] | None = writing.program(flat(within), given, self.inside)
-        else:
-            found = looped(self.primitive.name, self.params, given, writing)
-        if found is None:
-            return Unknown("a loop whose steps are unknown")
-        return Steps(tuple(writing.steps), tuple(one.number for one in found))
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        return self.said.labels(reads, shapes, what)
+    source: Any = field(default=None, compare=False, repr=False)
 
     def written(self, reads: Shapes, gives: Shapes) -> Meaning:
-        return self.said
-
-    def parts(self) -> Sequence[Meaning] | None:
-        """What its equations mean, one by one; None where some are loops."""
-        within = inner(self.primitive, self.params)
-        if within is None or not flat(within).equations or flat(within).loops:
-            return None
-        return [meaning(one.called()) for one in flat(within).equations]
+        return Steps(self.steps, self.gives)
 
     def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
         """Returns numbers and parameters in which two programs of the same equations differ: a name
         and both values each. None where their equations are others."""
-        one, two = (inner(each.primitive, each.params) for each in (self, other))
+        one, two = (inner(*each.source) for each in (self, other))
         if one is None or two is None:
-            alike = str(self.params) == str(other.params)
-            return [] if alike and self.primitive is other.primitive else None
+            alike = [each.source[0] for each in (self, other)]
+            said = [str(each.source[1]) for each in (self, other)]
+            return [] if alike[0] is alike[1] and said[0] == said[1] else None
         return differing(flat(one), flat(two))
-
-
-def noticed(program: Flat, given: Sequence[Any]) -> dict[int, np.ndarray]:
-    """Runs a program equation by equation for what the meanings of its equations notice.
-
-    It is not the compiled program, whose values can't be seen, but what underflows there does here.
-    """
-    means = [meaning(one.called()) for one in program.equations]
-    found: dict[int, np.ndarray] = {}
-
-    def step(place: int, one: Equation, reads: list[Any]) -> list[Any]:
-        gives = one.run(reads)
-        if means[place].notices:
-            wide = [[_wide(each) for each in some] for some in (reads, gives)]
-            saw = means[place].noticed(*wide)
-            found.update({} if saw is None else {place: saw})
-        return gives
-
-    if any(one.notices for one in means):
-        program.run(given, program.consts, step)
-    return found
-
-
-def _wide(array: Any) -> Callable[[], np.ndarray]:
-    return lambda: np.asarray(array).astype(np.float64)

@@ -48,7 +48,7 @@ from probe.recorders.graphs import (
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
-from probe.semantics.call import Call
+from probe.semantics.contract import Call
 
 ENDINGS = (".tflite",)
 LONGEST = 1 << 15

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from math import prod
 
 from probe.semantics import (
-    Each,
     Exact,
     Made,
     Meaning,
@@ -22,12 +21,12 @@ from probe.semantics import (
     Steps,
     Unknown,
     Whole,
-    placed,
+    moving,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
+from probe.semantics.contract import Call, Row, chain, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
 """How a tensor's integers are meant: scales and zero points."""
@@ -168,7 +167,7 @@ def _written(c: Call) -> Meaning:
     ends = zip(c.integers(2), shape, part, strict=True)
     starts = [min(max(n, 0), whole - size) for n, whole, size in ends]
     index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
-    return placed.written(c, placed.flat(shape)[index], 1, into=0)
+    return moving.written(c, moving.flat(shape)[index], 1, into=0)
 
 
 def _resize(c: Call) -> Meaning:
@@ -209,8 +208,10 @@ TABLE: dict[str, Row] = {
     "RELU6": lambda c: FUSED[3],
     "RELU_N1_TO_1": lambda c: FUSED[2],
     "RELU_0_TO_1": lambda c: o.clip(0, 1),
-    "FAKE_QUANT": lambda c: Each("fake_quant", "", c.numbers()),
-    "BUCKETIZE": lambda c: Each("bucketize", "", tuple(c.get("boundaries") or ())),
+    "FAKE_QUANT": lambda c: o.fake_quantised(
+        c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
+    ),
+    "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
     "ZEROS_LIKE": lambda c: Made(0),
     "FILL": lambda c: reading(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
@@ -250,12 +251,12 @@ TABLE: dict[str, Row] = {
     "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
     "PADV2": lambda c: moved(c, 0, 2),
     "EMBEDDING_LOOKUP": lambda c: reading(c, o.take(0, c.value(0)), 1),
-    "ONE_HOT": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
+    "ONE_HOT": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
     # what their subgraphs were given, and gave
     **rows("IF WHILE", lambda c: Passes(tuple(range(c["passed"])))),
     "DYNAMIC_UPDATE_SLICE": _written,
-    "SCATTER_ND": lambda c: placed.written(
-        c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
+    "SCATTER_ND": lambda c: moving.written(
+        c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
 }
 """What each operator computes."""

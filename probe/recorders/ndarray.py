@@ -25,7 +25,7 @@ from probe.recording.inputs import restored
 from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
-from probe.semantics.call import Call, NotSettled, Operand, named
+from probe.semantics.contract import Call, NotSettled, Operand, named
 
 
 class ArrayRecorder:

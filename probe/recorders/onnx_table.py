@@ -27,12 +27,12 @@ from probe.semantics import (
     Steps,
     Unknown,
     Whole,
-    placed,
+    moving,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import Call, NotSettled, Row, chain, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
+from probe.semantics.contract import Call, NotSettled, Row, chain, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 UNARY = named(
     "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
@@ -332,7 +332,7 @@ def _skip_norm(c: Call, word: str) -> Meaning:
 
 CELLS = {"LSTM": ("iofg", ["sigmoid", "tanh", "tanh"]), "GRU": ("zrn", ["sigmoid", "tanh"]),
          "RNN": ("n", ["tanh"])}  # fmt: skip
-"""The order of each layer's gates, in the letters of ``semantics.recurrent``; its functions."""
+"""The order of each layer's gates, in the letters of ``semantics.groups``; its functions."""
 
 
 def _recurrent(c: Call) -> Meaning:
@@ -484,10 +484,10 @@ def _scattered(c: Call) -> Meaning:
     if how not in ("none", "add"):
         return Unknown(f"it combines what it writes by {how}")
     if c.op == "ScatterND":
-        places = placed.points(c.value(1), shape)
+        places = moving.points(c.value(1), shape)
     else:
-        places = placed.along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
-    return placed.written(c, places, updates=2, into=0, adds=how == "add")
+        places = moving.along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
+    return moving.written(c, places, updates=2, into=0, adds=how == "add")
 
 
 def _sampled(c: Call) -> Meaning:
@@ -586,7 +586,7 @@ TABLE: dict[str, Row] = {
     ),
     "EyeLike": lambda c: Made(f"eye {c.get('k', 0)}", "float32", places=True),
     **rows("ScatterElements ScatterND Scatter", _scattered),
-    "OneHot": lambda c: placed.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
+    "OneHot": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
     **rows(MADE, _whole()),
     **rows("RoiAlign MaxRoiPool", _regions),
     "GridSample": _sampled,

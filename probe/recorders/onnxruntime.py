@@ -42,7 +42,7 @@ from probe.recorders.graphs import GraphRecorder as OfGraph
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
 from probe.recording.recording import digest
 from probe.semantics import Meaning
-from probe.semantics.call import Call
+from probe.semantics.contract import Call
 
 ENDINGS = (".onnx",)
 PROVIDERS = ["CPUExecutionProvider"]

@@ -35,7 +35,7 @@ from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
-from probe.semantics.call import Call, meaning
+from probe.semantics.contract import Call, meaning
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}

@@ -27,7 +27,7 @@ from probe.semantics import (
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import Call, Row, named, reading, rows, worded
+from probe.semantics.contract import Call, Row, named, reading, rows, worded
 
 FUNCTIONS = named(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "

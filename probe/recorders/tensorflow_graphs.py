@@ -50,7 +50,7 @@ from probe.recording.contract import (
     Seen,
     Visit,
 )
-from probe.recording.recording import digest, recorded
+from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
 
@@ -508,15 +508,9 @@ class Watching:
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            inner = _Inside(self, traced(name, self.known.traced), inputs)
-            live = recorded(inner, keep=False)
+            made = composed.of_source(_Inside(self, traced(name, self.known.traced), inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
-        operands = dict[int, int]()
-        for number, key in enumerate(inner.keys):
-            if key in live.keys:
-                operands.setdefault(live.keys[key], number)
-        made = composed.steps(live.recording, operands, len(inner.keys), live.recording.outputs)
         return made or Unknown("one of its nodes has values that labels can't describe")
 
 
@@ -549,7 +543,6 @@ def traced(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
     if name not in known:
         definition = context.context().get_function_def(name)
         graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
-        fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
         fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
         names = set(fed.values())
         nodes = [_node(one) for one in graph.node if one.name not in names]

@@ -21,12 +21,12 @@ from probe.semantics import (
     Steps,
     Unknown,
     Whole,
-    placed,
+    moving,
 )
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import Call, Row, chain, named, reading, rows, worded
-from probe.semantics.call import meaning as by_table
+from probe.semantics.contract import Call, Row, chain, named, reading, rows, worded
+from probe.semantics.contract import meaning as by_table
 
 
 def _words(names: str) -> dict[str, str]:
@@ -242,8 +242,8 @@ def _gathered(c: Call) -> Meaning:
 
 
 def _updated(c: Call, adds: bool) -> Meaning:
-    places = placed.points(c.value(1), c.shape())
-    return placed.written(c, places, updates=2, into=0, adds=adds)
+    places = moving.points(c.value(1), c.shape())
+    return moving.written(c, places, updates=2, into=0, adds=adds)
 
 
 def _select(c: Call) -> Meaning:
@@ -261,8 +261,18 @@ def _own(c: Call, last: int, *names: str, more: tuple[Any, ...] = ()) -> Whole:
 
 
 def _spectrum(c: Call) -> Meaning:
-    sizes = tuple(c.integers(1)) if c.has(1) else ()
-    return _own(c, int(c.op[-2]) if c.op.endswith("D") else 1, more=sizes)
+    """The lengths that a transform of one real side reads may be others than its input has: then it
+    is cut off, or zeros stand behind, along with what is computed."""
+    axes = range(-(int(c.op[-2]) if c.op.endswith("D") else 1), 0)
+    sizes = c.integers(1) if c.has(1) else [c.shape()[axis] for axis in axes]
+    inverse, real = c.op.startswith("I"), "RFFT" in c.op
+    own = c.gives[0] if inverse else c.shape()
+    halves = [size // 2 + 1 if axis == -1 else size for axis, size in zip(axes, sizes, strict=True)]
+    given = halves if inverse and real else sizes
+    if real and ([c.shape()[axis] for axis in axes] != given or own[-1] != sizes[-1]):
+        return _own(c, len(axes), more=tuple(sizes))
+    kind = f"{'inverse ' * inverse}{'real' * real}".strip() or "complex"
+    return reading(c, o.fourier(kind, c.rank(), axes, sizes[-1], 2 * inverse), 0)
 
 
 def _segments(c: Call) -> Meaning:
@@ -345,9 +355,11 @@ TABLE: dict[str, Row] = {
     **rows(
         "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst", lambda c: Same()
     ),
-    "Bucketize": _numbered("bucketize", "boundaries"),
+    "Bucketize": lambda c: o.bucketized(c, c["boundaries"]),
     "ApproximateEqual": _numbered("approximate_equal", "tolerance"),
-    "FakeQuantWithMinMaxArgs": _numbered("fake_quant", "min", "max", *FAKE),
+    "FakeQuantWithMinMaxArgs": lambda c: o.fake_quantised(
+        c["min"], c["max"], c["num_bits"], c["narrow_range"]
+    ),
     **rows(
         "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel",
         _numbered("fake_quant_vars", *FAKE),
@@ -434,9 +446,9 @@ TABLE: dict[str, Row] = {
     "BroadcastTo": lambda c: o.expand(c.shape(), c.gives[0]),
     "Fill": lambda c: o.expand((), c.gives[0]),
     **rows("GatherV2 Gather ResourceGather", _gathered),
-    "OneHot": lambda c: placed.one_hot(c, c.value(0), c["axis"], on=2, off=3),
-    "ScatterNd": lambda c: placed.written(
-        c, placed.points(c.value(0), c.gives[0]), updates=1, adds=True
+    "OneHot": lambda c: moving.one_hot(c, c.value(0), c["axis"], on=2, off=3),
+    "ScatterNd": lambda c: moving.written(
+        c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
     "TensorScatterUpdate": lambda c: _updated(c, False),
     **rows("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),

@@ -20,8 +20,7 @@ from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
 from probe.recording.contract import Lines
-from probe.semantics.call import Call, Operand
-from probe.semantics.contract import Run
+from probe.semantics.contract import Call, Operand, Run
 
 UNREAD = ("resource", "variant", "string")
 """Types of tensors that are no arrays."""

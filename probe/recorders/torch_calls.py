@@ -27,8 +27,8 @@ from probe.recorders.torch_values import (
     slot_of,
     tensors,
 )
-from probe.semantics.call import Call as Base
-from probe.semantics.call import NotSettled, Operand
+from probe.semantics.contract import Call as Base
+from probe.semantics.contract import NotSettled, Operand
 
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""

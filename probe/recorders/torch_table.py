@@ -14,11 +14,11 @@ from probe import semantics as s
 from probe.floats import FORMATS
 from probe.recorders.torch_calls import AtenCall
 from probe.recorders.torch_values import Slot, dtype
-from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, placed
+from probe.semantics import Each, Meaning, Same, Step, Steps, Unknown, Whole, moving
 from probe.semantics import operations as o
 from probe.semantics.asked import moved, resized
-from probe.semantics.call import meaning as by_table
-from probe.semantics.call import reading
+from probe.semantics.contract import meaning as by_table
+from probe.semantics.contract import reading
 
 Row = Callable[[AtenCall], Meaning]
 
@@ -75,6 +75,8 @@ def _function(c: AtenCall) -> Meaning:
     names, constructor = CONSTRUCTORS.get(c.op, ("", None))
     if constructor is not None and not any(c.has(one) for one in names.split()):
         return constructor(*(c[one] for one in names.split()))
+    if c.op == "polygamma":
+        return o.beside(c.op, 0, c["n"], c.dtype())
     if c.op == "rsub" and c.has("other"):
         return replace(o.function("subtract", **dict(c.more())), reads=(1, 0))
     if c.op == "rsub" and not c.more("other"):
@@ -415,6 +417,16 @@ def _crossed(c: AtenCall) -> Meaning:
     return (_stacked("self", "other", own=(1, 1), last=1) if along_last else EVERYTHING)(c)
 
 
+def _fourier(c: AtenCall) -> Meaning:
+    kind = "real" if c.op == "_fft_r2c" and c["onesided"] else "complex"
+    size = c.shape()[c["dim"][-1]]
+    if c.op == "_fft_c2r":
+        kind, size = "inverse real", c["last_dim_size"]
+    elif not c.get("forward", True):
+        kind = "inverse"
+    return o.fourier(kind, c.rank(), c["dim"], size, c["normalization"])
+
+
 def _searched(c: AtenCall) -> Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
@@ -527,7 +539,7 @@ def _unpooled(c: AtenCall) -> Meaning:
     index, plane = c.index("indices"), math.prod(c.gives[0][-rank:])
     start = np.arange(math.prod(index.shape[:-rank])) * plane
     places = index + start.reshape(*index.shape[:-rank], *(1,) * rank)
-    return placed.written(c, places, updates=0)
+    return moving.written(c, places, updates=0)
 
 
 def _embedding_bag(c: AtenCall) -> Meaning:
@@ -571,7 +583,7 @@ def _folded(c: AtenCall) -> Meaning:
     plane = torch.arange(1, math.prod(to) + 1, dtype=torch.float64).reshape(to)
     words = [c[name] for name in ("kernel_size", "dilation", "padding", "stride")]
     at = torch.ops.aten.im2col(plane, *words).numpy().astype(np.int64) - 1  # 0: of the padding
-    return placed.written(c, at, 0, adds=True)
+    return moving.written(c, at, 0, adds=True)
 
 
 def _halves(c: AtenCall) -> Meaning:
@@ -647,12 +659,12 @@ TABLE: dict[str, Row] = {
     **_rows("cumsum cumprod cummax cummin logcumsumexp",
             lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else Each(c.op)),
     **_rows("sort topk kthvalue mode", _sorts),
-    **_rows("_fft_r2c _fft_c2c _fft_c2r",
-            lambda c: o.along(c.op, c.rank(), c["dim"], c.more())),
+    **_rows("_fft_r2c _fft_c2c _fft_c2r", _fourier),
     **_rows("nonzero nonzero_static unique_consecutive _unique2 unique_dim bincount histc trace"
             " histogram _pdist_forward nll_loss_forward nll_loss2d_forward multi_margin_loss"
             " multilabel_margin_loss_forward segment_reduce", EVERYTHING),
-    **_rows("bucketize isin", _whole(lambda c: range(c.rank()))),
+    "bucketize": lambda c: o.bucketize(c.rank(), c["right"]),
+    "isin": _whole(lambda c: range(c.rank())),
     "searchsorted": _searched,
     # matrices
     **_rows("linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"

@@ -52,7 +52,7 @@ class Adds:
     def __init__(self, one: Alone) -> None:
         assert one.again is not None
         self.sum, given = one.asked, one.reads
-        self.session = SumSession(one.side.recording.target, self.sum, given, one.again)
+        self.session = SumSession(one.side.target, self.sum, given, one.again)
         self.run = comparison.run(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
         self.places = self.sum.places(one.index)
         begin = tuple(map(begins, one.addresses))

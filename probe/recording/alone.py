@@ -58,7 +58,7 @@ class Alone:
         """How many bytes behind a multiple of 64 each operand begins, None where that isn't known:
         where it is run alone, which a run of the whole that allocates anew may not repeat."""
         known: list[int | None] | None = getattr(self.again, "addresses", None)
-        values = self.side.recording.values
+        values = self.side.values
         return [values[n].address for n in self.operation.reads] if known is None else known
 
     def moved(self, addresses: Sequence[int | None]) -> np.ndarray | None:
@@ -76,7 +76,7 @@ class Alone:
 
         KeyError: a recording on disk has left them out.
         """
-        operation = side.recording.operations[number]
+        operation = side.operations[number]
         wanted = {*operation.reads, *operation.gives}
         arrays = side.arrays(wanted)
         return cls(
@@ -89,13 +89,13 @@ class Alone:
     @property
     def value(self) -> Value:
         """Returns what is known of the output."""
-        return self.side.recording.values[self.operation.gives[self.output]]
+        return self.side.values[self.operation.gives[self.output]]
 
     @property
     def dtypes(self) -> list[str]:
         """Of what it reads, and last of the output."""
         numbers = [*self.operation.reads, self.operation.gives[self.output]]
-        return [self.side.recording.values[n].dtype for n in numbers]
+        return [self.side.values[n].dtype for n in numbers]
 
     @property
     def outputs(self) -> np.ndarray:
@@ -112,7 +112,7 @@ class Alone:
     @property
     def asked(self) -> OperationSum:
         """Returns the sum that it is. InputError: it is none."""
-        values, one = self.side.recording.values, self.operation
+        values, one = self.side.values, self.operation
         shapes = [values[n].shape for n in one.reads]
         return sum_of(one.meaning, shapes, self.value.shape, self.dtypes)
 
@@ -273,16 +273,16 @@ def _plain(value: Any) -> np.ndarray:
 SECONDS = 60.0
 
 
-def find(found: Difference, left: Run, right: Run, seconds: float = SECONDS) -> tuple[int, int]:
+def find(found: Difference, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
     only one side has, or time is over.
     """
-    able = list[Aligned]()
+    able, left, right = list[Aligned](), found.left, found.right
     for one in found.operations:
         if one.verdict == "carried" and one.right is not None and not one.joint:
-            ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right]
+            ours, theirs = left.operations[one.left or 0], right.operations[one.right]
             paired = len(one.reads) == len(ours.reads) == len(theirs.reads)
             inner = isinstance(theirs.meaning, Passes)  # its parts are asked
             able += [one] if paired and not inner and right.again(one.right) is not None else []
@@ -295,7 +295,7 @@ def find(found: Difference, left: Run, right: Run, seconds: float = SECONDS) -> 
             _, gives = healed(one, left, right)
         except Exception:  # left out of a recording, or whatever a library raises at other operands
             continue
-        floating = (pair for pair in gives if found.left.values[pair.left].floating)
+        floating = (pair for pair in gives if left.values[pair.left].floating)
         one.own = sum(pair.differing for pair in floating)
     return asked, len(able) if asked else 0
 
@@ -319,7 +319,7 @@ def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], 
         arrays[pair.right] = np.asarray(output)
         gives.append(replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0))
         if pair.compared:
-            dtype = left.recording.values[pair.left].dtype
+            dtype = left.values[pair.left].dtype
             measure(gives[-1], mine[pair.left], arrays[pair.right], dtype)
     return arrays, gives
 

@@ -11,7 +11,7 @@ import io
 import os
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -86,7 +86,8 @@ class Apart:
         header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
         self.gradients, self.library = header["gradients"], header["library"]
         run, able = read(out), set(header["able"])
-        return _running(run, {n: _There(self, out, n) for n in able})
+        request = {"do": "again", "out": there}
+        return _running(run, {n: _Remote(self.session, request | {"number": n}) for n in able})
 
     def open(self, trust: bool = False) -> None:
         """Opens the model of a file, and fills in its ``inputs``. InputError: it can't be opened.
@@ -99,16 +100,14 @@ class Apart:
 
     def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
         """Runs the model unwatched, on any inputs; returns its outputs."""
-        _, found = self._model("plain", arrays, trust, {})
-        return [found[str(n)] for n in range(len(found))]
+        return _listed(self._model("plain", arrays, trust, {})[1])
 
     def _model(
         self, do: str, given: Mapping[str, np.ndarray], trust: bool, more: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Arrays]:
         request = {"do": do, "model": self.model, "trust": trust, "names": list(given), **more}
-        arrays = {str(n): array for n, array in enumerate(given.values())}
         header, found = self.session.request(
-            request | {"within": self.within, "on": self.where.text}, arrays
+            request | {"within": self.within, "on": self.where.text}, _numbered(given.values())
         )
         if "input" in header:
             raise InputError(*header["input"])
@@ -117,21 +116,6 @@ class Apart:
                 header["nondeterministic"]
             )
         return header, found
-
-    def again(
-        self,
-        out: Path,
-        number: int,
-        given: list[np.ndarray],
-        addresses: Sequence[int | None] | None = None,
-    ) -> list[np.ndarray]:
-        """Runs one operation of a recording alone, on its target; ``addresses``: with its operands
-        there instead of at their own."""
-        arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
-        request = {"do": "again", "out": str(out.resolve()), "number": number}
-        request |= {} if addresses is None else {"addresses": list(addresses)}
-        _, found = self.session.request(request, arrays)
-        return [found[str(n)] for n in range(len(found))]
 
 
 class RemoteModel:
@@ -157,21 +141,38 @@ class RemoteModel:
 
 
 @dataclass(frozen=True)
-class _There:
-    """An operation of a recording, run alone in the process that recorded it; ``addresses``: as of
-    ``Apart.again``."""
+class _Remote:
+    """An operation run alone in another process. ``request``: what that is asked: for an operation
+    that it recorded, by its number, or for the lines of one."""
 
-    process: Apart
-    folder: Path
-    number: int
-    addresses: Sequence[int | None] | None = None
+    session: AnySession
+    request: Mapping[str, Any]
 
-    def moved(self, addresses: Sequence[int | None]) -> _There:
-        """Returns the same with operands at other addresses."""
-        return replace(self, addresses=addresses)
+    def moved(self, addresses: Sequence[int | None]) -> _Remote | None:
+        """Returns the same with operands at other addresses; None for lines of a library that lay
+        none. Lines lay them there behind those that lay them at their own, before the one that
+        computes."""
+        if "lines" not in self.request:
+            return replace(self, request={**self.request, "addresses": list(addresses)})
+        lines, imports = self.request["lines"], self.request["imports"]
+        if not any("torch" in line for line in imports):
+            return None
+        at = next((n for n, line in enumerate(lines) if line.startswith("y = ")), 0)
+        both = enumerate(addresses)
+        laid = [f"x{n} = laid(x{n}, {int(one)})" for n, one in both if one is not None]
+        return replace(self, request={**self.request, "lines": [*lines[:at], *laid, *lines[at:]]})
 
     def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.process.again(self.folder, self.number, list(given), self.addresses)
+        return _listed(self.session.request(dict(self.request), _numbered(given))[1])
+
+
+def _numbered(arrays: Iterable[Any]) -> Arrays:
+    """Returns arrays as a request or an answer has them: by their numbers."""
+    return {str(n): np.asarray(one) for n, one in enumerate(arrays)}
+
+
+def _listed(arrays: Arrays) -> list[np.ndarray]:
+    return [arrays[str(n)] for n in range(len(arrays))]
 
 
 class Trusted:
@@ -190,7 +191,7 @@ class Trusted:
         assert run.made is not None
         where = f"{self.stored.folder.name}: its operations can't be run again"
         try:
-            found = Target.parse(run.recording.target)
+            found = Target.parse(run.target)
             if why := target.unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
             self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
@@ -198,10 +199,11 @@ class Trusted:
             run.made.notes.append(f"{where}: {error}")
         if self.session is None:
             return _running(run, {})
-        calls, values = dict[int, Isolated](), run.recording.values
+        calls, values = dict[int, Isolated](), run.values
         for n, (lines, imports) in self.stored.lines.items():
-            dtypes = [values[read].dtype for read in run.recording.operations[n].reads]
-            calls[n] = _Written(self.session, lines, imports, dtypes)
+            dtypes = [values[read].dtype for read in run.operations[n].reads]
+            request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
+            calls[n] = _Remote(self.session, request)
         return _running(run, calls)
 
     def __exit__(self, *_: object) -> None:
@@ -213,12 +215,12 @@ def _running(run: Run, calls: Mapping[int, Isolated]) -> Run:
     """Returns a recording whose operations are run by these calls, and written by its lines."""
     assert isinstance(run.store, RecordingFolder)
     operations = []
-    for one in run.recording.operations:
+    for one in run.operations:
         known, imports = run.store.lines.get(one.number, ([], []))
         lines = partial(_renamed, known) if known else None
         again = calls.get(one.number)
         operations.append(replace(one, again=again, lines=lines, imports=imports))
-    return replace(run, recording=replace(run.recording, operations=operations), untried="")
+    return replace(run, operations=operations, untried="")
 
 
 def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
@@ -235,36 +237,6 @@ def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
             (row, start), (_, end) = one.start, one.end
             found[row - 1] = found[row - 1][:start] + to[one.string] + found[row - 1][end:]
     return found
-
-
-@dataclass(frozen=True)
-class _Written:
-    """An operation run by its lines in the process of a ``Trusted``."""
-
-    session: AnySession
-    lines: list[str]
-    imports: list[str]
-    dtypes: list[str]
-
-    def moved(self, addresses: Sequence[int | None]) -> _Written | None:
-        """Returns the same with operands at other addresses: laid there behind the lines that lay
-        them at their own, before the one that computes. None for a library that has no such lines.
-        """
-        if not any("torch" in line for line in self.imports):
-            return None
-        at = next((n for n, line in enumerate(self.lines) if line.startswith("y = ")), 0)
-        both = enumerate(addresses)
-        laid = [f"x{n} = laid(x{n}, {int(one)})" for n, one in both if one is not None]
-        return replace(self, lines=[*self.lines[:at], *laid, *self.lines[at:]])
-
-    def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
-        arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
-        request = {"do": "written", **{name: getattr(self, name) for name in WRITTEN}}
-        _, found = self.session.request(request, arrays)
-        return [found[str(n)] for n in range(len(found))]
-
-
-WRITTEN = ("lines", "imports", "dtypes")
 
 
 def variables() -> dict[str, str]:
@@ -435,37 +407,34 @@ class ProcessRecording(child.Worker):
             inner.gradients = True
         with begun(out) as store:
             run, notes = watched(recorder, request["what"], store)
-            told = replace(run.recording, target=request["target"])
-            write(replace(run, recording=told), out, named, request["most"], notes)
+            told = replace(run, target=request["target"])
+            write(told, out, named, request["most"], notes)
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
-        every = self.operations[request["out"]] = run.recording.operations
+        every = self.operations[request["out"]] = run.operations
         return {
             "gradients": getattr(inner, "gradients", None),
-            "library": run.recording.target.partition(",")[0],
+            "library": run.target.partition(",")[0],
             "able": [one.number for one in every if one.again is not None],
             "done": True,
         }, {}
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        found = self._recorder(request, arrays).plain()
-        return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
+        return {"done": True}, _numbered(self._recorder(request, arrays).plain())
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         call: Any = self.operations[request["out"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
-        found = call([arrays[str(n)] for n in range(len(arrays))])
-        return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
+        return {"done": True}, _numbered(call(_listed(arrays)))
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        given = [arrays[str(n)] for n in range(len(arrays))]
         space: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
             space["laid"] = import_module("probe.recorders.torch_values").laid
         lines, dtypes = request["lines"], request["dtypes"]
-        found = computed(request["imports"], lines, given, dtypes, space)
-        return {"done": True}, {str(n): one for n, one in enumerate(found)}
+        found = computed(request["imports"], lines, _listed(arrays), dtypes, space)
+        return {"done": True}, _numbered(found)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from probe.recording.contract import WEIGHT
-from probe.recording.recording import Operation, Recording, Value
+from probe.recording.recording import Operation, Run, Value
 from probe.semantics import (
     Compiled,
     Each,
@@ -63,7 +63,7 @@ Argued = Mapping[tuple[int, int], Otherwise]
 """By the numbers of the left and the right run's operation."""
 
 
-def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwise | None:
+def between(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
     """Returns how the arguments of two operations differ; None where nothing can be said of it."""
     one, two = left.operations[mine], right.operations[other]
     meaning = one.meaning
@@ -110,7 +110,7 @@ def between(left: Recording, right: Recording, mine: int, other: int) -> Otherwi
 
 
 def every(
-    left: Recording, right: Recording, aligned: Sequence[tuple[int | None, int | None]]
+    left: Run, right: Run, aligned: Sequence[tuple[int | None, int | None]]
 ) -> dict[tuple[int, int], Otherwise]:
     """Returns the operations of both runs whose arguments differ. ``aligned``: as names and labels
     pair them; of the rest those of the same kind are taken in their order, as layers of Keras have
@@ -144,7 +144,7 @@ def every(
     return kept
 
 
-def _read_by(run: Recording) -> Mapping[int, list[str]]:
+def _read_by(run: Run) -> Mapping[int, list[str]]:
     """Returns by value which operations read it, and which outputs of the run it is."""
     found: dict[int, list[str]] = defaultdict(list)
     for one in run.operations:
@@ -233,7 +233,7 @@ def _same_but_for_numbers(one: Meaning, two: Meaning) -> bool:
         return False
 
 
-def _sizes(run: Recording) -> set[int]:
+def _sizes(run: Run) -> set[int]:
     """Returns the sizes that values of a run have along axes, and their numbers of elements."""
     found = set[int]()
     for shape in {value.shape for value in run.values}:

@@ -12,26 +12,25 @@ This second run is not part of the recording; only the meanings of its operation
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from probe.recording.contract import Recorder
 from probe.recording.difference import Aligned
-from probe.recording.labelling import exact
-from probe.recording.matching import computes, named
-from probe.recording.recording import Operation, Recording, Run, between
+from probe.recording.matching import computes, exact, named
+from probe.recording.recording import Operation, Run, between, recorded
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
 
-def grouped(side: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
+def grouped(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     """Returns a run with a group of its operations as a last operation more.
 
     ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
     """
-    run = side.recording
     group = _without_moved_inputs(run, group)
     inside = [run.operations[n] for n in group]
     given = {n for one in inside for n in one.gives}
@@ -46,7 +45,7 @@ def grouped(side: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
         name=last.name,
         number=len(run.operations),
     )
-    return replace(side, recording=replace(run, operations=[*run.operations, made]))
+    return replace(run, operations=[*run.operations, made])
 
 
 def _chain(
@@ -84,7 +83,7 @@ def _lines(
     return found if given == out else [*found, f"{out} = {given}"]
 
 
-def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
+def _without_moved_inputs(run: Run, group: Sequence[int]) -> list[int]:
     """The operations of a group, but for those that only bring what it reads into place."""
     settled: set[int] = set()
     for number in group:
@@ -97,7 +96,7 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 
 
 def _meaning(
-    run: Recording, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
+    run: Run, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
     """Returns the steps of a group that what it gives needs, those of each of its operations."""
     # what an operation reads twice, as attention to itself does, the group reads once
@@ -160,16 +159,16 @@ def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
     pair = next((each for each in one.gives if not each.equal), one.gives[0])
     sides = list[Run]()
     for side, value, group in zip((left, right), (pair.left, pair.right), one.inside, strict=True):
-        outside = {n for n, v in enumerate(side.recording.values) if v.given not in group}
-        sides.append(grouped(side, between(side.recording, [value], outside)[0], [value]))
-    last = [side.recording.operations[-1] for side in sides]
+        outside = {n for n, v in enumerate(side.values) if v.given not in group}
+        sides.append(grouped(side, between(side, [value], outside)[0], [value]))
+    last = [side.operations[-1] for side in sides]
     reads = [each.reads for each in last]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
     made = replace(one, left=last[0].number, right=last[1].number, reads=kept, gives=[pair])
     return sides[0], sides[1], made
 
 
-def meaning(one: Operation, run: Recording, plain: Recording) -> Meaning:
+def meaning(one: Operation, run: Run, plain: Run) -> Meaning:
     """Returns what a compiled operation of ``run`` computes. ``plain``: the same, uncompiled.
 
     Its operands are found by their bits among the values of the other run, its results by which
@@ -193,14 +192,40 @@ def meaning(one: Operation, run: Recording, plain: Recording) -> Meaning:
     return steps(plain, operands, len(one.reads), wanted) or one.meaning
 
 
+class Uncompiled(Recorder, Protocol):
+    """A recorder of a compiled function's own source. ``keys``: once it has run, of what the
+    function reads, in order."""
+
+    keys: list[Hashable]
+
+
+def of_source(source: Uncompiled, known: Collection[int] | None = None) -> Steps | None:
+    """Returns the steps of a function that runs compiled, as its source is recorded once; None
+    where they aren't known. ``known``: as of ``steps``."""
+    plain = recorded(source, keep=False)
+    operands = dict[int, int]()
+    for number, key in enumerate(source.keys):
+        if key in plain.keys:
+            operands.setdefault(plain.keys[key], number)
+    return steps(plain, operands, len(source.keys), plain.outputs, known)
+
+
 def steps(
-    plain: Recording, operands: Mapping[int, int], count: int, wanted: Sequence[int]
+    plain: Run,
+    operands: Mapping[int, int],
+    count: int,
+    wanted: Sequence[int],
+    known: Collection[int] | None = None,
 ) -> Steps | None:
     """Returns the steps of a run that give values, as one meaning; None where that isn't known.
 
     ``operands``: values of the run that are read, and their numbers among ``count``; ``wanted``:
-    values that are given.
+    values that are given; ``known``: those of ``count`` that come from integers alone, so that what
+    is computed from nothing else is known by its content; None: whichever hold integers.
     """
+    loose = {n for n, number in operands.items() if known is not None and number not in known}
+    for one in plain.operations if loose else ():
+        loose.update(one.gives if loose.intersection(one.reads) else ())
     needed, met, entries = set[int](), set(operands), list[Entry]()
     pending = list(wanted)
     while pending:
@@ -209,7 +234,7 @@ def steps(
             continue
         met.add(number)
         value = plain.values[number]
-        content = value.content
+        content = None if number in loose else value.content
         if content is not None and (value.given < 0 or exact(content, value.dtype)):
             entries.append((Step(Holds(content), (), value.shape), (), (number,)))
             continue  # labels know it by its content

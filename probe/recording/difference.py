@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
+from probe.enclosure import RoundingVerdict
 from probe.recording import arguments, matching
 from probe.recording.arguments import Argued
-from probe.recording.labelling import Both, Known, known, matched_labels
-from probe.recording.matching import Runs
-from probe.recording.recording import Recording, Run, between
-from probe.semantics import Passes
+from probe.recording.matching import Both, Known, Runs, known, matched_labels
+from probe.recording.recording import Run, between
+from probe.semantics import MOVING, Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
 OTHERWISE = (
@@ -179,14 +179,19 @@ class Aligned:
 class Difference:
     """Two runs compared; ``operations`` in the order of the run, those of one side between.
 
-    ``argued``: operations that labels take for the same though their arguments differ.
+    ``argued``: operations that labels take for the same though their arguments differ. ``causes``:
+    of explained sources, by place in ``operations``; ``notes``: what is to be said besides.
+    ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
     """
 
-    left: Recording
-    right: Recording
+    left: Run
+    right: Run
     operations: list[Aligned]
     outputs: list[Pair]
     argued: Argued = field(default_factory=dict)
+    causes: dict[int, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    same_inputs: bool = False
 
     @property
     def first(self) -> Aligned | None:
@@ -214,6 +219,27 @@ class Difference:
         judged = all((one.known or one.selection.whole) and one.compared for one in self.outputs)
         return "equal" if judged and self.outputs else "unknown"
 
+    @property
+    def rounding(self) -> RoundingVerdict:
+        """Returns the differing outputs of all sources by whether rounding can be why."""
+        found = RoundingVerdict()
+        for number, one in enumerate(self.operations):
+            if one.verdict == "source":
+                cause = self.causes.get(number)
+                known = RoundingVerdict() if cause is None else cause.rounding
+                found += known + RoundingVerdict(unknown=max(0, one.differing - known.total))
+        return found
+
+    @property
+    def computed(self) -> list[Aligned]:
+        """Operations that compute something, and whatever is a source; not those that move."""
+        found = []
+        for one in self.operations:
+            run, number = (self.left, one.left) if one.left is not None else (self.right, one.right)
+            moves = isinstance(run.operations[number or 0].meaning, MOVING)
+            found += [one] if one.verdict == "source" or not moves else []
+        return found
+
 
 def near(one: Pair, dtype: str) -> bool:
     """Returns whether all compared elements agree in so much of their digits."""
@@ -229,11 +255,11 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
     ``close``: values of the left whose numbers are close to those of values of the right: where
     labels do not say that these are the same, they are taken for the same.
     """
-    ours, theirs = runs = left.recording, right.recording
+    runs = left, right
     given = known(left, right)
     found = _Regions(runs, given, close or {}, {}).difference()
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
-    argued = arguments.every(ours, theirs, aligned)
+    argued = arguments.every(left, right, aligned)
     alike = {  # labels say the same of both, as of another momentum
         (one.left, one.right)
         for one in found.operations
@@ -258,7 +284,7 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
         told = argued.get((one.left, one.right))
         if one.joint:  # operations of one kind that are assumed to be the same, as they are close
             single = one.assumed and one.inside == ((one.left,), (one.right,))
-            told = arguments.between(ours, theirs, one.left, one.right) if single else None
+            told = arguments.between(left, right, one.left, one.right) if single else None
         one.arguments = "" if told is None else told.text
     return found
 
@@ -408,7 +434,7 @@ class _Regions:
 
 def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
-    ours, theirs = left.recording.values, right.recording.values
+    ours, theirs = left.values, right.values
     for one in pairs:
         if one.selection.whole:
             one.equal = ours[one.left].digest == theirs[one.right].digest

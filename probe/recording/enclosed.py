@@ -16,7 +16,7 @@ from probe.enclosure import BEYOND, UNKNOWN, WITHIN, RoundingVerdict, of_operand
 from probe.enclosure.operations import Interval, enclosed, product
 from probe.errors import InputError
 from probe.recording.alone import Alone, unequal
-from probe.recording.recording import Operation, Recording, Run
+from probe.recording.recording import Operation, Run
 from probe.recording.sums import sum_of
 from probe.semantics import Each, Meaning, Unknown
 from probe.summation.orders import ContainerOperands
@@ -109,13 +109,13 @@ def _steps(one: Alone) -> Interval | None:
         return None
     if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
         return None
-    shapes = [one.side.recording.values[n].shape for n in one.operation.gives]
+    shapes = [one.side.values[n].shape for n in one.operation.gives]
     return enclosed(_said(one), _given(one), shapes, one.value.dtype)
 
 
 def _said(one: Alone) -> Meaning:
     """Returns an operation's meaning; of a compiled program the steps that its source has."""
-    values = one.side.recording.values
+    values = one.side.values
     reads, gives = (
         [values[n].shape for n in some] for some in (one.operation.reads, one.operation.gives)
     )
@@ -189,20 +189,19 @@ MOST_PRODUCTS = 1 << 28
 """Products of a run up to which all its values are enclosed: about a second."""
 
 
-def outputs(side: Run) -> dict[int, Interval]:
+def outputs(run: Run) -> dict[int, Interval]:
     """Returns the intervals of a run's outputs, by the number of the value, of those that have one.
 
     Every operation may add in any order, fuse and keep wider formats as it likes: an interval holds
     what any library can give that runs these operations on these inputs and weights. Intervals grow
     from operation to operation, so that deep networks have wide ones.
     """
-    run = side.recording
     if sum(_products(run, one) for one in run.operations) > MOST_PRODUCTS:
         return {}
     found: dict[int, Interval] = {}
     wanted = set(_needed(run))
     given = {n for n in wanted if run.values[n].given < 0 or run.values[n].content is not None}
-    for number, array in side.arrays(given).items():
+    for number, array in run.arrays(given).items():
         found[number] = Interval.of(array, run.values[number].dtype)
     for one in run.operations:
         shapes, dtype = [run.values[n].shape for n in one.gives], run.values[one.gives[0]].dtype
@@ -217,7 +216,7 @@ def outputs(side: Run) -> dict[int, Interval]:
     return {n: found[n] for n in run.outputs if n in found}
 
 
-def _needed(run: Recording) -> Iterator[int]:
+def _needed(run: Run) -> Iterator[int]:
     """Yields the values that outputs are computed from, themselves included."""
     wanted = set(run.outputs)
     for one in reversed(run.operations):
@@ -226,7 +225,7 @@ def _needed(run: Recording) -> Iterator[int]:
     yield from wanted
 
 
-def _products(run: Recording, one: Operation) -> float:
+def _products(run: Run, one: Operation) -> float:
     sizes = [prod(run.values[n].shape) for n in (*one.reads, *one.gives)]
     if len(one.reads) < 2 or not one.gives:
         return float(max(sizes, default=0))

@@ -17,10 +17,11 @@ import numpy as np
 from probe.activations import ACTIVATIONS
 from probe.case import Case
 from probe.errors import InputError
+from probe.operation import SPLICE
 from probe.recording.ported import Ports, Stage, TargetCall, activation
-from probe.recording.recording import Run
+from probe.recording.recording import Run, container
 from probe.recording.sums import Shape
-from probe.semantics import Each, Joins, Pads
+from probe.semantics import Each, Joins, Pads, Picks
 
 Key = Hashable
 """Of a value: its number in the recording, or of one inside of an operation."""
@@ -59,7 +60,7 @@ class _Joined:
     down); ``fixed``: arrays of values that come from weights alone."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.ports = run, Ports(run.recording)
+        self.run, self.ports = run, Ports(run)
         self.specs: list[dict[str, Any]] = []
         self.reads: list[list[int]] = []
         self.operands: list[dict[str, np.ndarray]] = []
@@ -70,19 +71,19 @@ class _Joined:
         self.op = ""
 
     def made(self) -> EndToEndProgram:
-        recording = self.run.recording
-        if len(recording.outputs) != 1:
-            raise self.refused(f"it gives {len(recording.outputs)} outputs")
-        for number, value in enumerate(recording.values):
+        run = self.run
+        if len(run.outputs) != 1:
+            raise self.refused(f"it gives {len(run.outputs)} outputs")
+        for number, value in enumerate(run.values):
             self.shapes[number] = value.shape
             if self.ports.fixed[number]:
                 array = self.run.array(number)
                 if array is not None:
                     self.fixed[number] = array
-        needed = {*recording.outputs}
-        for one in reversed(recording.operations):
+        needed = {*run.outputs}
+        for one in reversed(run.operations):
             needed.update(one.reads if needed.intersection(one.gives) else ())
-        for one in recording.operations:
+        for one in run.operations:
             self.op = one.name
             if all(self.ports.fixed[n] for n in one.reads) or not needed.intersection(one.gives):
                 continue
@@ -94,7 +95,7 @@ class _Joined:
                 self.shapes[key] = stage.shape
                 self.stage(stage, [keys[n] for n in stage.reads], key)
                 keys.append(key)
-        return self.pruned(recording.outputs[0])
+        return self.pruned(run.outputs[0])
 
     def pruned(self, output: int) -> EndToEndProgram:
         """Returns the program, of the steps alone that its output comes from."""
@@ -146,7 +147,7 @@ class _Joined:
         channels come last."""
         if key in self.forms:
             return self.forms[key][1]
-        value = self.run.recording.values[key] if isinstance(key, int) else None
+        value = self.run.values[key] if isinstance(key, int) else None
         if value is None or value.given >= 0 or key in self.fixed:
             raise self.refused("it reads what is no activation")
         assert isinstance(key, int)
@@ -167,6 +168,10 @@ class _Joined:
             self.call(stage.does, keys, key)
         elif isinstance(stage.meaning, Each):
             self.each(stage.meaning, keys, key)
+        elif isinstance(stage.meaning, Picks) and self.first(stage.meaning):
+            self.splice(stage.meaning.axis, keys[0], key, None)
+        elif isinstance(stage.meaning, Joins) and len(keys) == 2 and keys[1] in self.fixed:
+            self.splice(stage.meaning.axis, keys[0], key, self.fixed[keys[1]])
         elif isinstance(stage.meaning, Joins):
             self.join(stage.meaning, keys, key)
         elif isinstance(stage.meaning, Pads):
@@ -256,7 +261,7 @@ class _Joined:
             raise self.refused(f"{meaning.word} is no step of a program")
 
     def dtype(self) -> str:
-        value = self.run.recording.values[self.run.recording.outputs[0]]
+        value = self.run.values[self.run.outputs[0]]
         return value.dtype
 
     def axis(self, key: Key, axis: int) -> int:
@@ -281,6 +286,38 @@ class _Joined:
         forms = [part.reshape(-1)[self.form(one)] for part, one in both]
         spec = {"op": "concat", "axis": axis, "dtype": self.dtype(), "parameters": {}}
         self.add(key, spec, keys, np.concatenate(forms, axis))
+
+    def first(self, meaning: Picks) -> bool:
+        """Returns whether the first entries along an axis are picked."""
+        picked = np.asarray(meaning.index)
+        return picked.ndim == 1 and np.array_equal(picked, np.arange(picked.size))
+
+    def splice(self, axis: int, one: Key, key: Key, behind: np.ndarray | None) -> None:
+        """Adds the first entries of a value with constants behind them, where they lie along the
+        last spatial axis; cutting and putting behind are one step."""
+        form, to = self.form(one), self.shapes[key]
+        place = form.ndim - 2
+        if self.axis(one, axis) != place:
+            raise self.refused("what it cuts or lengthens is not the program's length")
+        order, axis = self.order(one), axis % len(to)
+        sizes = [*form.shape[:place], to[axis], form.shape[-1]]
+        whole_form = _index(to).transpose(order).reshape(sizes)
+        count = 0 if behind is None else behind.shape[axis]
+        step, kept = self.forms[one][0], to[axis] - count
+        spec: dict[str, Any] = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
+        spec |= {"dtype": self.dtype(), "channels": form.shape[-1]}
+        tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container(self.dtype()))
+        if behind is not None:
+            tail[(slice(None),) * axis + (slice(kept, None),)] = behind
+        tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., kept:, :])
+        if behind is not None and step >= 0 and self.specs[step].get("behind") == 0:
+            (before,) = self.reads[step]  # what was cut is read itself
+            self.specs.append(spec)
+            self.reads.append([before])
+            self.operands.append({"tail": tail})
+            self.forms[key] = len(self.specs) - 1, whole_form
+            return
+        self.add(key, spec, [one], whole_form, {"tail": tail})
 
     def pad(self, meaning: Pads, one: Key, key: Key) -> None:
         form, shape, to = self.form(one), self.shapes[one], self.shapes[key]

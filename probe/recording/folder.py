@@ -29,7 +29,6 @@ from probe.recording import spelling
 from probe.recording.recording import (
     Operation,
     Provenance,
-    Recording,
     Run,
     Value,
     container,
@@ -60,29 +59,29 @@ def write(
 
     ``subject``: what was recorded, in words. ``most``: bytes of values. InputError: it exists.
     """
-    folder, recording = run.store, run.recording
+    folder = run.store
     if not isinstance(folder, RecordingFolder) or folder.folder != out:
         new(out)
         folder = RecordingFolder(out)
     files = _Files(folder, most)
-    for value in recording.values:  # first what says which elements must agree
+    for value in run.values:  # first what says which elements must agree
         for array in (value.content, value.zeros):
             if array is not None:
                 files.put(array)
-    for number, value in enumerate(recording.values):
+    for number, value in enumerate(run.values):
         if not files.met(value.digest) and (array := run.array(number)) is not None:
             files.put(array, value.digest)
     told = {
         "format": FORMAT,
         "digest_of_0_to_6": digest(CHECKED),
         "subject": machine.publishable(subject),
-        "target": recording.target,
-        "note": recording.note,
+        "target": run.target,
+        "note": run.note,
         "notes": [machine.publishable(one) for one in notes],
         "made": made() if run.made is None else dict(run.made.made),
-        "values": [_value(one, n in run.unsteady, files) for n, one in enumerate(recording.values)],
-        "operations": [_operation(one, recording, files) for one in recording.operations],
-        "outputs": list(recording.outputs),
+        "values": [_value(one, n in run.unsteady, files) for n, one in enumerate(run.values)],
+        "operations": [_operation(one, run, files) for one in run.operations],
+        "outputs": list(run.outputs),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
     }
     if run.alone is not None:
@@ -179,7 +178,7 @@ def _value(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
     return found | ({"unsteady": True} if unsteady else {})
 
 
-def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
+def _operation(one: Operation, run: Run, files: _Files) -> dict[str, Any]:
     """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
     ``x0``, ``x1``, ..."""
     shapes = [[run.values[n].shape for n in numbers] for numbers in (one.reads, one.gives)]
@@ -246,7 +245,7 @@ class RecordingFolder:
         self.checked.intersection_update(names)
 
     def run(self) -> Run:
-        """Returns the recording."""
+        """Returns the run."""
         told = self._read()
         try:
             return self._filled(told)
@@ -301,8 +300,6 @@ class RecordingFolder:
                 self.lines[number] = list(map(str, one["lines"])), list(map(str, one["imports"]))
         self._fits(values)
         outputs = _numbers(told["outputs"], len(values))
-        run = Recording(str(told["target"]), str(told["note"]), values, operations, outputs)
-        self._in_order(run)
         kept = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
         gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - kept
         if len(gone) > left_out["values"]:
@@ -310,7 +307,12 @@ class RecordingFolder:
             notes.append(f"{self.folder.name}: {some}")
         alone = told.get("alone")
         alone = alone and {int(n): str(why) for n, why in alone.items()}
-        found = Run(run, self, unsteady, UNTRIED, made, alone=alone)
+        found = Run(
+            *(str(told["target"]), str(told["note"]), values, operations, outputs),
+            *(self, unsteady, UNTRIED, made),
+            alone=alone,
+        )
+        self._in_order(found)
         for number, one in enumerate(told["values"]):
             content = found.array(number) if one.get("content") else None
             noticed = one.get("zeros") and one["zeros"]["file"]
@@ -347,7 +349,7 @@ class RecordingFolder:
                 f"a value of shape {shape} needs more memory than the {left:,} bytes free"
             )
 
-    def _in_order(self, run: Recording) -> None:
+    def _in_order(self, run: Run) -> None:
         """Every value is given by the operation that it names, before it is read."""
         for number, one in enumerate(run.operations):
             early = all(run.values[n].given < number for n in one.reads)

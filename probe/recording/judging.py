@@ -8,6 +8,12 @@ both sides must. The last two can be refuted, and are never proofs: they say so.
 ``by_order`` asks this of whole runs. Bits that agree on one input prove nothing about the next, so
 every sum of both runs is revealed and compared output by output. An operation that is neither a sum
 nor moves elements nor rounds once is in the way: of it, and so of the model, it is not known.
+
+``follow`` says which elements of one run another run has too, computed alike all the way from the
+inputs. Labels say which elements read the same; where an operation computes an element differently,
+its label becomes one that the other run has nowhere, and so does that of whatever reads it. An
+output that still has its label at the end is the other run's, bit for bit, as far as the operations
+were judged. It works for every graph: chains, residual connections, concatenations.
 """
 
 from __future__ import annotations
@@ -27,7 +33,8 @@ from probe.recording.adding import Known, begins
 from probe.recording.alone import Alone, unequal
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.recording import Run
+from probe.recording.matching import Both, Runs, align, given_labels, labels_of, matched
+from probe.recording.recording import Operation, Run
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -38,6 +45,7 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
+from probe.semantics.labels import Labels, joined, tag, told_apart
 from probe.summation.certificate import BUDGET
 
 SETS = 6
@@ -83,7 +91,7 @@ def one_call(one: Aligned, left: Run, right: Run) -> bool:
     assert one.left is not None and one.right is not None
     calls = []
     for side, number in ((left, one.left), (right, one.right)):
-        op, values = side.recording.operations[number], side.recording.values
+        op, values = side.operations[number], side.values
         ends = [values[n] for n in (*op.reads, *op.gives)]
         calls.append(([(v.shape, v.dtype, begins(v.address)) for v in ends], repr(op.attributes)))
     return calls[0] == calls[1] and all(
@@ -99,7 +107,7 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     calls alone where the sides hold its operands.
     """
     assert one.left is not None and one.right is not None
-    op, values = left.recording.operations[one.left], left.recording.values
+    op, values = left.operations[one.left], left.values
     meaning, why = op.meaning, ""
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
@@ -140,7 +148,7 @@ def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
     # a mean's division is nothing that certificates ask about
-    budget = BUDGET if weighted(left.recording.operations[one.left].meaning) else 0
+    budget = BUDGET if weighted(left.operations[one.left].meaning) else 0
     made = Judged("order", certified=True)
     for output, pair in enumerate(one.gives):
         if not pair.compared:
@@ -188,7 +196,7 @@ def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: 
 def _changing(side: Alone, number: int) -> bool:
     """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
     computed from integers alone (masks)."""
-    value = side.side.recording.values[side.operation.reads[number]]
+    value = side.side.values[side.operation.reads[number]]
     fixed = value.given < 0 and value.role in (WEIGHT, CONSTANT)
     return value.dtype in floats.FORMATS and not fixed and not value.plain
 
@@ -260,17 +268,16 @@ class OrderVerdict:
     certified: bool = False
 
 
-def by_order(
-    difference: Difference, left: Run, right: Run, known: Known, seconds: float = SECONDS
-) -> OrderVerdict:
+def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> OrderVerdict:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
     ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
     the next operation is in the way. Stops at the first operation that adds differently.
     """
     begun, found = time.monotonic(), OrderVerdict("same", certified=True)
+    left, right = difference.left, difference.right
     for one in difference.operations:
-        side = difference.left if one.left is not None else difference.right
+        side = left if one.left is not None else right
         number = one.left if one.left is not None else one.right
         meaning = side.operations[number or 0].meaning
         why = _in_the_way(one, meaning)
@@ -307,3 +314,131 @@ def _in_the_way(one: Aligned, meaning: Meaning) -> str:
     if meaning.sums or settled(meaning):
         return ""
     return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
+
+
+# followed through a graph
+
+
+Judge = Callable[[Aligned], Judged]
+
+
+@dataclass
+class JudgedPair:
+    """An operation of both runs, and how it was judged."""
+
+    one: Aligned
+    found: Judged
+
+
+@dataclass
+class Followed:
+    """Labels of two runs; ``left`` has those of its own where something was computed differently.
+
+    ``told``: operations that were judged, but for those that have no choice. ``alone``: operations
+    of one run that compute something.
+    """
+
+    left: list[Labels]
+    right: list[Labels]
+    told: list[JudgedPair] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
+
+
+def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
+    """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
+    that read the same and were computed alike before; None: what is read decides alone."""
+    found = Followed(*labels_of(left, right))
+    if judge is None:
+        return found
+    changed: set[int] = set()
+    runs, labels = (left, right), (found.left, found.right)
+    pairs = align(*runs)
+    if strict := any(mine != other for mine, other in pairs):
+        # a loop that is run step by step: what is not told to be the counterpart's is different
+        pairs = matched(runs, labels, {}).operations
+    for mine, other in pairs:
+        if mine is None:
+            continue
+        op = left.operations[mine]
+        if changed.intersection(op.reads):
+            relabelled(left, op, found.left, changed)
+        if settled(op.meaning):
+            continue
+        if other is None:
+            found.alone.append(op.name)
+            for number in op.gives:
+                found.left[number] = _all_marked(found.left[number], mine)
+                changed.add(number)
+            continue
+        one = aligned(runs, labels, mine, other)
+        told = Judged("exact", certified=True)
+        if any(pair.compared for pair in one.gives):
+            told = judge(one)
+            found.told.append(JudgedPair(one, told))
+        for n, pair in enumerate(one.gives):
+            apart = told.apart[n] if n < len(told.apart) else None
+            if strict and not pair.selection.whole:
+                found.left[pair.left] = _only(found.left[pair.left], pair, apart, mine)
+                changed.add(pair.left)
+            elif apart is not None and apart.any():
+                found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
+                changed.add(pair.left)
+    return found
+
+
+def relabelled(run: Run, op: Operation, labels: list[Labels], changed: set[int]) -> None:
+    """Labels what an operation gives anew, where something that it reads has another label."""
+    given = given_labels(run, op, labels)
+    for number, label in zip(op.gives, given, strict=True):
+        if run.values[number].content is None:
+            labels[number] = label
+            changed.add(number)
+
+
+def aligned(runs: Runs, labels: Both, mine: int, other: int) -> Aligned:
+    """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
+    their labels."""
+    one, two = runs[0].operations[mine], runs[1].operations[other]
+    made = Aligned(one.name, one.op, one.path, mine, other, inside=((mine,), (other,)))
+    for pairs, some in (made.reads, (one.reads, two.reads)), (made.gives, (one.gives, two.gives)):
+        pairs += [Pair.of(runs, labels, *both) for both in zip(*some, strict=False)]
+    return made
+
+
+def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
+    """Labels with a mark where an operation computes differently; along axes that are left out, at
+    all elements where it does so at one."""
+    every = np.arange(int(np.prod(one.shape, dtype=int))).reshape(one.shape)
+    index = np.asarray(pair.selection.taken(every, 0)).reshape(-1)
+    mask = np.zeros(one.shape, bool)
+    mask.reshape(-1)[index[apart]] = True
+    return _masked(one, mask, number)
+
+
+def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
+    """Labels with a mark wherever an operation was not seen to compute as its counterpart."""
+    mask = ~pair.selection.mask(one.shape, 0)
+    found = _masked(one, mask, number)
+    return found if apart is None or not apart.any() else marked(found, pair, apart, number)
+
+
+def _all_marked(one: Labels, number: int) -> Labels:
+    return _masked(one, np.ones(one.shape, bool), number)
+
+
+def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
+    out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
+    mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
+    mark = joined(one.array, tag("computed differently", number))
+    return one._replace(array=np.where(mask, mark, one.array))
+
+
+def reading(whole: Labels, nothing: Labels) -> np.ndarray:
+    """Returns which elements of a value read content: bool, of its shape.
+
+    ``whole``, ``nothing``: labels of the same run with content, and of padding alone. An exact
+    zero of padding alone may be another one's: what is told apart reads content.
+    """
+    axes = told_apart(whole, nothing)
+    found: np.ndarray = np.broadcast_to(whole.full(axes) != nothing.full(axes), whole.shape)
+    return found

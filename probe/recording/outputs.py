@@ -16,13 +16,13 @@ from math import prod
 
 import numpy as np
 
-from probe.recording.assumed import NOT_CLOSE, SAME_OUTPUTS
 from probe.recording.difference import NAMES, Difference, Pair, judge, near
 from probe.recording.matching import computes
-from probe.recording.recording import Operation, Recording, Run
-from probe.recording.related import input_bits, inputs_of
+from probe.recording.recording import Operation, Run
+from probe.recording.related import NOT_CLOSE, SAME_OUTPUTS, input_bits, inputs_of
 from probe.semantics import (
     MOVED,
+    MOVING,
     Broadcasts,
     Contracts,
     Convolution,
@@ -31,10 +31,7 @@ from probe.semantics import (
     Normalises,
     Pads,
     Reduces,
-    Reshapes,
-    Same,
     Splits,
-    Turns,
     Unknown,
     Windows,
 )
@@ -48,14 +45,11 @@ REORDERED = (
     "with that of the same row"
 )
 
-MOVING = (*MOVED, Turns, Reshapes, Same)
-"""What an operation means that moves elements and computes none."""
-
 PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
 """What differs between two operations of the same inputs only by which elements are read."""
 
 
-def by_index(left: Run, right: Run, found: Difference, same_inputs: bool, same: bool) -> list[str]:
+def by_index(found: Difference, same_inputs: bool, same: bool) -> list[str]:
     """Fills in what of the outputs is moved or reads other inputs, and compares by index what is
     taken to agree; returns what is to be said.
 
@@ -75,7 +69,7 @@ def by_index(left: Run, right: Run, found: Difference, same_inputs: bool, same: 
         if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype) or one.selection.whole:
             continue
         every = indexed[place] = Pair.of_all(one.left, one.right, size)
-        judge(left, right, [every])
+        judge(found.left, found.right, [every])
         if near(every, mine.dtype):
             continue
         if whole is None:
@@ -84,7 +78,7 @@ def by_index(left: Run, right: Run, found: Difference, same_inputs: bool, same: 
             # two crops are other questions; two ways to leave elements out are two answers to one
             whole = reached == {"all"} or "gaps" in reached
             placed = whole or _indexed(found)
-        rows = _rows(left, right, found, mine.shape[0] if mine.shape else 0)
+        rows = _rows(found, mine.shape[0] if mine.shape else 0)
         measured = every.first is not None  # else digests alone were kept
         if not mine.floating:
             # integers are labelled by what they hold: an equal number elsewhere says nothing
@@ -212,7 +206,7 @@ def part_taken(found: Difference) -> bool:
     return taken and (not others or all(one.known for one in found.outputs))
 
 
-def _only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+def _only_moves(run: Run, op: Operation, inputs: Collection[int]) -> bool:
     """Returns whether an operation puts elements of these values in other places, and computes
     nothing; it may read which ones besides, as known integers."""
     moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
@@ -220,13 +214,13 @@ def _only_moves(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
     return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
 
 
-def _places(run: Recording, op: Operation, inputs: Collection[int]) -> bool:
+def _places(run: Run, op: Operation, inputs: Collection[int]) -> bool:
     """Returns whether an operation moves or repeats elements of these values, or pads them."""
     more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
     return more or _only_moves(run, op, inputs)
 
 
-def _reached(run: Recording) -> str:
+def _reached(run: Run) -> str:
     """Returns how much of the inputs is computed with: ``all``, a ``part`` of some that has no gap,
     such as the first rows, a crop, or any rows of a batch; or what has ``gaps``.
 
@@ -280,7 +274,7 @@ def _box(mask: np.ndarray) -> bool:
     return bool(mask.sum() == count)
 
 
-def _rows(left: Run, right: Run, found: Difference, count: int) -> list[list[np.ndarray]]:
+def _rows(found: Difference, count: int) -> list[list[np.ndarray]]:
     """Returns numbers for the rows of inputs that are not the same in place on both sides, though
     they have some rows in common: (left's, right's), equal where the rows' bits are."""
     every = []
@@ -289,7 +283,7 @@ def _rows(left: Run, right: Run, found: Difference, count: int) -> list[list[np.
         same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
         if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
             continue
-        arrays = left.array(n), right.array(m)
+        arrays = found.left.array(n), found.right.array(m)
         if arrays[0] is None or arrays[1] is None:
             continue
         rows = [[row.tobytes() for row in np.asarray(one)] for one in arrays]

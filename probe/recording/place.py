@@ -23,7 +23,7 @@ import numpy as np
 from probe import floats
 from probe.operands import normal
 from probe.recording.alone import Alone, same
-from probe.recording.cause import Cause
+from probe.recording.reasons import Cause
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 
@@ -89,8 +89,9 @@ class PlacedFunction:
         return self.call(given)
 
     def laid(self, pool: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns which number of the pool lies at each place, the first one's being ``shift``, and
-        what it gives; behind the last number the first one follows."""
+        """Runs it with the numbers of a pool one after the other at its places, from number
+        ``shift`` on, and over again behind the last. Returns which number stood at each place of
+        the output (its index in the pool), and what came out there (float64), both flat."""
         size, given = self.recorded.size, []
         index = (np.arange(size) + shift) % len(pool)
         for array, dtype in zip(self.reads, self.dtypes, strict=False):

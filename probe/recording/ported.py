@@ -24,8 +24,8 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import WindowSizes as Framed
 from probe.recording.contract import CONSTANT, WEIGHT
-from probe.recording.recording import Operation, Recording
-from probe.recording.sums import OperandPart, Shape, behind_of, fits, sum_of
+from probe.recording.recording import Operation, Run
+from probe.recording.sums import Letters, OperandPart, Shape, behind_of, fits, sum_of
 from probe.semantics import (
     Broadcasts,
     Contracts,
@@ -106,17 +106,17 @@ class PortFrame:
 class Ports:
     """The operations of a recording as stages. ``axes``: by value, which axis is the channels'."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self.known: dict[tuple[int, tuple[Shape, ...]], list[Stage]] = {}
-        self.axes = _channels(recording)
-        self.used = {*recording.outputs, *(n for one in recording.operations for n in one.reads)}
-        self.fixed = [False] * len(recording.values)
-        for number, value in enumerate(recording.values):
+        self.axes = _channels(run)
+        self.used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
+        self.fixed = [False] * len(run.values)
+        for number, value in enumerate(run.values):
             if value.given < 0:
                 self.fixed[number] = value.role in (WEIGHT, CONSTANT) or prod(value.shape) == 1
             else:
-                reads = recording.operations[value.given].reads
+                reads = run.operations[value.given].reads
                 self.fixed[number] = all(self.fixed[n] for n in reads)
 
     def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
@@ -135,7 +135,7 @@ class Ports:
         return _stages_or_computed(one.meaning, self._frame(one))
 
     def _frame(self, one: Operation) -> PortFrame:
-        values = self.recording.values
+        values = self.run.values
         if not one.gives or self.used.intersection(one.gives[1:]):
             raise _refused(one.op, f"it gives {len(one.gives)} results")
         number = one.gives[0]
@@ -171,12 +171,12 @@ def _refused(op: str, why: str) -> InputError:
     return InputError("operation", op, why, "")
 
 
-def _channels(recording: Recording) -> dict[int, int]:
+def _channels(run: Run) -> dict[int, int]:
     """Returns the axis of the channels of those values of which a convolution or a pool says it, or
     an operation between that keeps the shape."""
     found: dict[int, int] = {}
-    values = recording.values
-    for one in recording.operations:
+    values = run.values
+    for one in run.operations:
         first = getattr(one.meaning, "steps", ())[:1]
         meaning: Any = first[0].meaning if first else one.meaning
         inner = meaning.windows if isinstance(meaning, Convolution) else meaning
@@ -184,7 +184,7 @@ def _channels(recording: Recording) -> dict[int, int]:
             turned = getattr(meaning, "turned", range(len(values[one.reads[inner.reads[0]]].shape)))
             found[one.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
             found[one.gives[0]] = inner.channels
-    for some in (recording.operations, recording.operations[::-1], recording.operations):
+    for some in (run.operations, run.operations[::-1], run.operations):
         for one in some:
             if not isinstance(one.meaning, Each | Normalises | Same | Pads | Joins):
                 continue
@@ -215,12 +215,8 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
         to[inner.channels] = to[inner.channels] if inner.pool else shape[inner.channels]
         return meaning, tuple(to)
     if isinstance(meaning, Contracts):
-        texts, out = meaning.spelled(*(shapes[n] for n in meaning.reads))
-        sizes: dict[str, int] = {}
-        for text, number in zip(texts, meaning.reads, strict=True):
-            for letter, size in zip(text, shapes[number], strict=True):
-                sizes[letter] = max(sizes.get(letter, 1), size)
-        return meaning, tuple(sizes[letter] for letter in out)
+        product = Letters.of(meaning, shapes)
+        return meaning, tuple(product.sizes[letter] for letter in product.out)
     if isinstance(meaning, Reduces):
         axes = {axis % len(shapes[0]) for axis in meaning.axes}
         every = enumerate(shapes[0])
@@ -486,56 +482,34 @@ def _product(meaning: Contracts, frame: PortFrame) -> TargetCall:
     """Returns rows times weights, or activations times activations. A bias that is not one number a
     filter is left to the caller."""
     word = meaning.word
-    texts, out = meaning.spelled(*(frame.shapes[n] for n in meaning.reads))
     if meaning.numbers:
         raise _refused(word, "its sums have a factor")
     if {frame.dtypes[n] for n in meaning.reads} != {frame.dtype}:
         raise _refused(word, "its operands have different formats")
-    sizes: dict[str, int] = {}
-    for text, number in zip(texts, meaning.reads, strict=True):
-        if len(set(text)) < len(text):
-            raise _refused(word, "it reads a diagonal")
-        for letter, size in zip(text, frame.shapes[number], strict=True):
-            sizes[letter] = max(sizes.get(letter, 1), size)
-    own = [  # an axis of length 1 that is broadcast belongs to the other operand alone
-        {x for x, n in zip(text, frame.shapes[number], strict=True) if n == sizes[x]}
-        for text, number in zip(texts, meaning.reads, strict=True)
-    ]
-    if (own[0] ^ own[1]) - set(out):
-        raise _refused(word, "an operand is summed by itself")
+    axes = Letters.of(meaning, frame.shapes)
+    out, sizes, own = axes.out, axes.sizes, axes.own
     first, second = (frame.fixed[n] for n in meaning.reads)
     rows, columns = (1, 0) if first and not second else (0, 1)
     batch = [x for x in out if x in own[0] & own[1] and sizes[x] > 1]
     filters = [x for x in out if x in own[columns] and x not in own[rows]]
     lines = [x for x in out if x not in filters and x not in batch]
-    summed = [x for x in texts[rows] if x in own[0] & own[1] and x not in out]
-
-    def count(some: Sequence[str]) -> int:
-        return prod(sizes[letter] for letter in some)
-
-    def part(which: int, some: Sequence[str], *shape: int) -> OperandPart:
-        """An operand with its axes in this order; those of size 1 come first."""
-        text, number = texts[which], meaning.reads[which]
-        held = [letter for letter in some if letter in text]
-        rest = [axis for axis, letter in enumerate(text) if letter not in held]
-        return OperandPart.of(number, frame.shapes[number], [*rest, *map(text.index, held)], *shape)
-
-    g, m, k, n = (count(some) for some in (batch, lines, summed, filters))
+    summed, text = axes.summed(rows), axes.texts[columns]
+    g, m, k, n = map(axes.count, (batch, lines, summed, filters))
     x_axes, order = [*batch, *lines, *summed], [out.index(x) for x in (*batch, *lines, *filters)]
     if batch or not frame.fixed[meaning.reads[columns]]:
-        turned = bool(texts[columns]) and texts[columns][-1] in summed
+        turned = text[-1:] in summed
         ends = [*summed, *filters] if not turned else [*filters, *summed]
-        right = part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
+        right = axes.part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
         spec = _between("product", frame.dtype, k) | {"transposed": turned}
         output = OperandPart.of(0, frame.shape, order, g, m, n)
-        return TargetCall(spec, (part(rows, x_axes, g, m, k), right), output)
-    parts, bias = {"w": part(columns, [*summed, *filters], k, n)}, meaning.bias
+        return TargetCall(spec, (axes.part(rows, x_axes, g, m, k), right), output)
+    parts, bias = {"w": axes.part(columns, [*summed, *filters], k, n)}, meaning.bias
     if bias is not None and fits(frame.shapes[bias], out, filters, sizes):
         parts["b"] = OperandPart.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
     biased = "normal" if "b" in parts else None
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
     output = OperandPart.of(0, frame.shape, order, m, n)
-    return TargetCall(case.spec(), (part(rows, x_axes, m, k),), output, parts, case=case)
+    return TargetCall(case.spec(), (axes.part(rows, x_axes, m, k),), output, parts, case=case)
 
 
 def _sum(meaning: Reduces, frame: PortFrame) -> TargetCall:

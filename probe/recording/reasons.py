@@ -1,5 +1,5 @@
-"""Why nothing can be said of an operation: where in a run it begins to be unknown, and what is in
-the way there.
+"""Why the outputs of an operation differ, or why nothing can be said of it: where in a run that
+begins to be unknown, and what is in the way there.
 
 A run is read from its beginning. What an operation of unknown meaning gives is unknown, and so is
 whatever is computed from that; integers that are too many to be kept are known by formula alone.
@@ -7,14 +7,17 @@ whatever is computed from that; integers that are too many to be kept are known 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
+from probe.comparison import Comparison
+from probe.enclosure import RoundingVerdict
 from probe.printing import counted
 from probe.recording import recording
 from probe.recording.difference import NAMES, Aligned, Difference, Pair
 from probe.recording.matching import computes
-from probe.recording.recording import Recording
+from probe.recording.recording import Run
 from probe.semantics import Meaning, Unknown
 
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
@@ -101,7 +104,7 @@ def _told(roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]) -> 
 LIMIT = "it has"
 
 
-def _roots(run: Recording) -> dict[int, Reason]:
+def _roots(run: Run) -> dict[int, Reason]:
     """Returns of each value that is not understood where that begins, by number."""
     found: dict[int, Reason] = {}
     integers: set[int] = set()  # what comes from integers and single numbers alone
@@ -141,3 +144,55 @@ def _why(meaning: Meaning) -> str | None:
         return meaning.why or "it is not described in probe"
     told = (_why(step.meaning) for step in getattr(meaning, "steps", ()))
     return next((one for one in told if one is not None), None)
+
+
+# of what differs
+
+
+@dataclass
+class Cause:
+    """Why an operation's outputs differ.
+
+    ``kind``: ``window``, ``reach``, ``order``, ``rounding``, ``precision``, ``flush`` (of sums,
+    several joined by ``+``), ``place``, ``argument``, ``algorithm``, ``alignment``,
+    ``nondeterministic``, ``uninitialised``; empty where none of these explains it. ``why``: a
+    sentence. ``examined``: differing outputs that were asked about, ``replayed``: those that came
+    out again on both sides. ``causes``: examined outputs by cause; if not given those replayed.
+    ``alone``: whether the operation alone gave its recorded bits on both sides. ``comparison``: of
+    sums, with both sides' summations. ``refuted``: what it reads does not agree, or it reads more
+    than was said: it is no source. ``compared`` and ``differing``: of the first output that
+    differs; ``rounding``: those that differ by whether rounding can be why.
+    """
+
+    kind: str = ""
+    why: str = ""
+    examined: int = 0
+    replayed: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    alone: bool = False
+    comparison: Comparison | None = None
+    refuted: bool = False
+    compared: int = 0
+    differing: int = 0
+    rounding: RoundingVerdict = field(default_factory=RoundingVerdict)
+
+    def __post_init__(self) -> None:
+        """Counts what was replayed under its kind."""
+        self.causes = self.causes or ({self.kind: self.replayed} if self.kind else {})
+
+    @property
+    def explained(self) -> bool:
+        """Returns whether it has a class, and every output that was asked about came out again."""
+        return bool(self.kind) and self.replayed == self.examined
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and texts; the comparison's summations as ``probe explain`` has them."""
+        found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
+        names = ("compared", "differing", "examined", "replayed", "causes", "alone")
+        found |= {name: getattr(self, name) for name in names}
+        found["rounding"] = self.rounding.to_json()
+        if self.comparison is not None:
+            told = self.comparison
+            found["left_orders"] = told.orders(told.left)
+            found["right_orders"] = told.orders(told.right)
+        return found

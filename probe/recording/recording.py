@@ -1,8 +1,8 @@
 """What is kept of a run: its operations, and the bits of all values in a store.
 
-A run is watched once. What it computed from what is a :class:`Recording`, which labels are made of;
-its bits are in a store, by their digests; together they are a :class:`Run`. A folder on disk is the
-same (:mod:`probe.recording.folder`). Comparing two runs changes neither.
+A run is watched once. A :class:`Run` says what it computed from what, of which labels are made; its
+bits are in a store, by their digests. A folder on disk is the same (:mod:`probe.recording.folder`).
+Comparing two runs changes neither.
 """
 
 from __future__ import annotations
@@ -91,19 +91,7 @@ class Value:
         return self.given >= 0 or not self.floating or self.shape == ()
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What a run computed from what: no bits, but those of ``Value.content``. Of its operations
-    ``reads`` and ``gives`` are numbers of values."""
-
-    target: str
-    note: str
-    values: Sequence[Value]
-    operations: Sequence[Operation]
-    outputs: tuple[int, ...]
-
-
-def name_of(run: Recording, number: int) -> str:
+def name_of(run: Run, number: int) -> str:
     """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
     the weight's. Empty if there is none."""
     value = run.values[number]
@@ -114,7 +102,7 @@ def name_of(run: Recording, number: int) -> str:
 
 
 def between(
-    run: Recording, ends: Iterable[int], bounds: Container[int]
+    run: Run, ends: Iterable[int], bounds: Container[int]
 ) -> tuple[tuple[int, ...], list[int]]:
     """Returns the operations that values come from, in order, back to values of ``bounds`` or those
     that no operation gave; and these values, in the order in which they are met."""
@@ -153,8 +141,10 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run: what it computed, and the bits of all its values. It is never changed.
+    """A run: what it computed from what, and the bits of all its values. It is never changed.
 
+    ``values``, ``operations``: of which ``reads`` and ``gives`` are numbers of values, as
+    ``outputs`` are; ``store``: has the bits of values, by their digests.
     ``unsteady``: values that had different bits when it ran once more. ``untried``: why its
     operations are not run alone, empty where they can be. ``made``: of one that is on disk.
     ``keys``: numbers of values by the recorder's keys; ``kinds``: NumPy's dtypes of containers, by
@@ -163,7 +153,11 @@ class Run:
     model's own library; else None.
     """
 
-    recording: Recording
+    target: str
+    note: str
+    values: Sequence[Value]
+    operations: Sequence[Operation]
+    outputs: tuple[int, ...]
     store: RunStore
     unsteady: frozenset[int] = frozenset()
     untried: str = ""
@@ -174,13 +168,12 @@ class Run:
 
     def __repr__(self) -> str:
         """What it is, not what it holds."""
-        run = self.recording
-        return f"Run of {len(run.operations)} operations on {run.target}"
+        return f"Run of {len(self.operations)} operations on {self.target}"
 
     def array(self, number: int) -> np.ndarray | None:
         """Returns a value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""
-        value = self.recording.values[number]
+        value = self.values[number]
         kind = self.kinds.get(value.dtype) or container(value.dtype)
         bits = self.store.bits(value.digest) if prod(value.shape) else np.zeros(0, np.uint8)
         if bits is None:
@@ -197,9 +190,9 @@ class Run:
         return InputError("recording", folder, why, "record it again with probe record")
 
     @property
-    def outputs(self) -> list[np.ndarray | None]:
+    def results(self) -> list[np.ndarray | None]:
         """Returns its outputs as container arrays."""
-        return [self.array(number) for number in self.recording.outputs]
+        return [self.array(number) for number in self.outputs]
 
     def arrays(self, wanted: Iterable[int]) -> dict[int, np.ndarray]:
         """Returns values as container arrays, by number, without those that were left out."""
@@ -213,15 +206,15 @@ class Run:
 
     def again(self, number: int) -> Isolated | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
-        return self.recording.operations[number].again
+        return self.operations[number].again
 
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
         """Returns the same run with a few values replaced."""
-        store, values = ProcessStore(self.store), list(self.recording.values)
+        store, values = ProcessStore(self.store), list(self.values)
         for number, array in arrays.items():
             name = store.put(np.asarray(array))
             values[number] = replace(values[number], digest=name, content=None)
-        return replace(self, recording=replace(self.recording, values=values), store=store)
+        return replace(self, values=values, store=store)
 
 
 def container(dtype: str) -> np.dtype:
@@ -368,18 +361,22 @@ def recorded(recorder: Recorder, keep: bool = True, store: RunStore | None = Non
     except Again:
         return recorded(recorder, keep, store)
     # its target and note are known by now
-    found = Recording(recorder.target, recorder.note, watch.values, watch.operations, outputs)
-    return Run(_inlined(recorder, found), watch.store, keys=watch.numbers, kinds=watch.kinds)
+    found = Run(
+        *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
+        keys=watch.numbers,
+        kinds=watch.kinds,
+    )
+    return _inlined(recorder, found)
 
 
-def _inlined(recorder: Recorder, found: Recording) -> Recording:
+def _inlined(recorder: Recorder, found: Run) -> Run:
     """Finds out what compiled operations compute, where the recorder can do without them."""
     some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
     other = getattr(recorder, "uncompiled", None)
     if not some or other is None or (uncompiled := other()) is None:
         return found
     try:
-        plain = recorded(uncompiled, keep=False).recording
+        plain = recorded(uncompiled, keep=False)
     except Exception:  # what runs compiled alone: the operation stays unknown
         return found
     meaning = import_module("probe.recording.composed").meaning
@@ -408,7 +405,7 @@ class Repeat(Watch):
 
 def repeated(recorder: Recorder, run: Run) -> Repeat:
     """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
-    found = Repeat(run.recording.values)
+    found = Repeat(run.values)
     try:
         for seen in recorder.record(found):
             found.number(seen)  # an input that no operation reads may be an output
@@ -420,4 +417,4 @@ def repeated(recorder: Recorder, run: Run) -> Repeat:
     return found
 
 
-__all__ = ["WEIGHT", "Operation", "Recording", "Run", "Value", "Watch", "digest"]
+__all__ = ["WEIGHT", "Operation", "Run", "Value", "Watch", "digest"]

@@ -1,8 +1,17 @@
-"""What two runs have in common: a model, with the same weights, and its inputs."""
+"""What two runs have in common: a model, with the same weights, and its inputs; and what is assumed
+to mean the same in both as it is close, though the formulas are different.
+
+Labels pair what is the same formula over the same inputs. Attention in one operation and as two
+products, or a normalisation and the weights that it was folded into, have other labels; but their
+results agree in half of their digits. Such values are given one label, so that what comes before
+them is compared as a group and what follows is paired as usual. A note reports the assumption that
+they mean the same.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -10,11 +19,12 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
+from probe.printing import counted
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.difference import Difference, near
-from probe.recording.matching import align
-from probe.recording.recording import Recording, Value, digest
-from probe.semantics.labels import agreeing, of_content
+from probe.recording.difference import NAMES, NEAR, Difference, Pair, compare, judge, near
+from probe.recording.matching import align, computes
+from probe.recording.recording import Run, Value, digest
+from probe.semantics.labels import Selection, agreeing, of_content
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
 SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
@@ -40,7 +50,7 @@ Met = list[tuple[Value, Value, str]]
 """Pairs of values that no operation gave, where both runs read them, with the operation's name."""
 
 
-def related(left: Recording, right: Recording) -> Related:
+def related(left: Run, right: Run) -> Related:
     """Returns what two runs have in common.
 
     InputError: inputs that have nothing in common, other outputs, or the same operations with
@@ -70,21 +80,21 @@ def related(left: Recording, right: Recording) -> Related:
     return Related(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
 
 
-def inputs_of(run: Recording) -> list[int]:
+def inputs_of(run: Run) -> list[int]:
     """Returns the numbers of what a run is given besides weights and constants."""
     return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
 
 
-def input_bits(run: Recording) -> set[str]:
+def input_bits(run: Run) -> set[str]:
     """Returns digests of inputs that are more than a number."""
     return {run.values[n].digest for n in inputs_of(run) if prod(run.values[n].shape) > 1}
 
 
-def _weights(run: Recording) -> set[str]:
+def _weights(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def _other_weights(left: Recording, right: Recording, met: Met) -> InputError | None:
+def _other_weights(left: Run, right: Run, met: Met) -> InputError | None:
     """Returns the error of weights of one shape that are read on both sides, each by one side.
 
     A weight that the other side reads elsewhere is one of branches that ran in another order. A
@@ -100,14 +110,14 @@ def _other_weights(left: Recording, right: Recording, met: Met) -> InputError | 
     return None
 
 
-def folded(refused: InputError, left: Recording, found: Difference) -> str:
+def folded(refused: InputError, found: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
     of those where not all of them are, or where an operation has a counterpart that reads other
     weights: weights that were folded stand in other operations."""
     if _only_weights(found):
         raise refused
     for one in found.outputs:
-        value = left.values[one.left]
+        value = found.left.values[one.left]
         whole = one.compared == prod(value.shape)
         if not whole or value.dtype not in floats.FORMATS or not near(one, value.dtype):
             raise refused
@@ -145,7 +155,7 @@ def _only_weights(found: Difference) -> bool:
     return False
 
 
-def _same_inputs(left: Recording, right: Recording, met: Met) -> bool:
+def _same_inputs(left: Run, right: Run, met: Met) -> bool:
     ours, theirs = ([run.values[n] for n in inputs_of(run)] for run in (left, right))
     some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
     if some[0] == some[1] and (some[0] or len(ours) == len(theirs)):
@@ -204,3 +214,202 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
         if found[0] & found[1]:
             return True
     return False
+
+
+# assumed as it is close
+
+
+SPREAD = 1 / 8
+"""Of the standard deviation: what two results may be apart at most. Nearly constant values say
+nothing."""
+
+ALIKE = 4
+"""Times the least distance that a pair may be apart where another is closer."""
+
+LEAST, SAMPLED, MOST = 32, 1024, 512
+"""Elements that a value has at least; those that are looked at; values of a shape on a side."""
+
+NOT_CLOSE = (
+    "the two sides compute their outputs differently from the same inputs, and the results are "
+    "further apart than rounding takes two formulas: they are compared index by index, but may not "
+    "mean the same"
+)
+ASSUMED = "assumed to mean the same"
+SAME_OUTPUTS = (
+    "the two sides run different operations on the same inputs; all of their outputs are "
+    f"{ASSUMED}, as they are close"
+)
+MASKS = "; inputs that only one side reads, such as a mask, are assumed to mean the same, too"
+
+
+def unlike(found: Difference, same: bool) -> bool:
+    """Returns whether labels do not say of all outputs what must agree, as some operations have no
+    counterpart, or one that computes something else.
+
+    ``same``: whether both sides take all of the same inputs. Else one of them also has to compute
+    what the other doesn't: other rows are no other formula.
+    """
+    met = {one.verdict for one in found.operations}
+    if not ("unknown" in met or met.issuperset(NAMES)):
+        return False
+    sides = found.left.values, found.right.values
+    shapes = [
+        [(some[n].shape, some[n].dtype) for some, n in zip(sides, ends, strict=True)]
+        for ends in ((one.left, one.right) for one in found.outputs)
+    ]
+    if all(one.selection.whole for one in found.outputs) or all(a != b for a, b in shapes):
+        return False
+    return same or any(
+        number is not None and computes(run.operations[number])
+        for one in found.operations
+        if one.verdict in NAMES
+        for run, number in ((found.left, one.left), (found.right, one.right))
+    )
+
+
+def by_closeness(found: Difference, same: bool) -> Difference:
+    """Returns the comparison with close values taken for the same; where not both sides take all of
+    the same inputs (``same``) only if all outputs are close then."""
+    told = paired(found)
+    ours = found.left.values
+    close = (one.selection.whole and near(one, ours[one.left].dtype) for one in told.outputs)
+    return told if same or all(close) else found
+
+
+def places(found: Difference, same_inputs: bool) -> str:
+    """Returns what is to be said of operations that are taken for the same, or nothing."""
+    some = [one for one in found.operations if one.assumed]
+    if not some:
+        return ""
+    apart = [
+        pair.scaled * float(floats.eps(dtype))
+        for one in some
+        for pair in one.gives
+        if (dtype := found.left.values[pair.left].dtype) in floats.FORMATS
+    ]
+    return (
+        f"different operations whose results are close are {ASSUMED}, in "
+        f"{counted(len(some), 'place')}; they are apart by at most {max(apart, default=0):.1e} of "
+        "the largest number" + ("" if same_inputs else MASKS)
+    )
+
+
+def paired(found: Difference) -> Difference:
+    """Compares two runs once more, with values that are close taken for the same.
+
+    ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
+    at samples of the values that have no counterpart, and at all of those that are close there.
+    """
+    every = dict[int, int]()
+    ours, theirs = (
+        _sampled(run, _loose(found, n)) for n, run in enumerate((found.left, found.right))
+    )
+    for (shape, dtype), some in ours.items():
+        others = theirs.get((shape, dtype), {})
+        for n, m in _closest(found, some, others, dtype) if some and others else ():
+            one = Pair.of_all(n, m, prod(shape))
+            judge(found.left, found.right, [one])  # all of two values, and not their samples alone
+            if near(one, dtype):
+                every[n] = m
+    return compare(found.left, found.right, every) if every else found
+
+
+def _loose(found: Difference, side: int) -> set[int]:
+    """Returns values of a side that are not compared with anything, and that something reads.
+
+    The mean that a fused norm gives besides is close to the one by hand, which leads to the result.
+    """
+    run = (found.left, found.right)[side]
+    used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
+    given = (
+        n
+        for one in found.operations
+        if one.verdict in (*NAMES, "unknown")
+        if (number := (one.left, one.right)[side]) is not None
+        for n in run.operations[number].gives
+    )
+    return {
+        n
+        for n in used.intersection(given)
+        for value in [run.values[n]]
+        if value.content is None and value.dtype in floats.FORMATS and prod(value.shape) >= LEAST
+    }
+
+
+Samples = dict[int, np.ndarray]
+"""Some elements of values, by their numbers."""
+
+
+def _sampled(side: Run, wanted: set[int]) -> dict[tuple[tuple[int, ...], str], Samples]:
+    """Returns some elements of values, evenly among all, by the values' shape and format."""
+    found: dict[tuple[tuple[int, ...], str], Samples] = {}
+    for n in sorted(wanted):
+        value = side.values[n]
+        some = found.setdefault((value.shape, value.dtype), {})
+        if len(some) < MOST:
+            size = prod(value.shape)
+            index = np.unique(np.linspace(0, size - 1, min(size, SAMPLED)).astype(int))
+            part = Selection((), index, index, ((), ()), True)
+            (taken,) = side.parts([(n, part)], 0)
+            if taken is not None:
+                some[n] = floats.widen(taken, value.dtype).astype(np.float64)
+    return found
+
+
+def _closest(
+    found: Difference, ours: Samples, theirs: Samples, dtype: str
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of values that are about the closest to each other.
+
+    A scale of ones and a bias of zeros leave values as they are, so several may be as close: those
+    of equal operations come first, then the last computed ones, as what follows reads them; of
+    those that are moved alone the first ones, as others may be copies.
+    """
+    apart = _distances(ours, theirs, dtype)
+    least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
+    fair = np.isfinite(apart) & (apart <= ALIKE * least)
+    names = [*ours], [*theirs]
+    given = [
+        [run.operations[run.values[n].given] for n in some]
+        for run, some in zip((found.left, found.right), names, strict=True)
+    ]
+    computed = [[computes(one) for one in some] for some in given]
+
+    def rank(both: tuple[int, int]) -> tuple[bool, bool, bool, float, int]:
+        one, two = given[0][both[0]], given[1][both[1]]
+        made = computed[0][both[0]], computed[1][both[1]]
+        return (
+            made[0] != made[1],
+            one.op != two.op,
+            one.op == two.op and one.path != two.path,
+            float(apart[both]),
+            (one.number + two.number) * (-1 if all(made) else 1),
+        )
+
+    taken: tuple[set[int], set[int]] = set(), set()
+    for n, m in sorted(zip(*(some.tolist() for some in fair.nonzero()), strict=True), key=rank):
+        mixed = computed[0][n] != computed[1][m]
+        if mixed and (taken[0] & {*fair[:, m].nonzero()[0]} or taken[1] & {*fair[n].nonzero()[0]}):
+            continue
+        if n not in taken[0] and m not in taken[1]:
+            taken[0].add(n)
+            taken[1].add(m)
+            yield names[0][n], names[1][m]
+
+
+def _distances(
+    ours: Mapping[int, np.ndarray], theirs: Mapping[int, np.ndarray], dtype: str
+) -> np.ndarray:
+    """Returns how far samples are apart, at most over all elements; infinite where not close."""
+    many = np.stack(list(theirs.values()))
+    found = np.full((len(ours), len(many)), np.inf)
+    limit = float(floats.eps(dtype)) ** NEAR
+    for n, one in enumerate(ours.values()):
+        kept = np.isfinite(one)
+        if kept.sum() < LEAST:
+            continue
+        same = (np.isfinite(many) == kept).all(1)
+        apart = np.abs(many[:, kept] - one[kept]).max(1, initial=0, where=same[:, None])
+        most = min(limit * np.abs(one[kept]).max(), SPREAD * one[kept].std())
+        found[n, same & (apart <= most)] = apart[same & (apart <= most)]
+    return found

@@ -4,7 +4,8 @@ What a target's library can be asked for (:mod:`probe.recording.ported`) it comp
 release, an emulated processor, another library. What moves elements or rounds once has the same
 bits everywhere, and everything else runs by itself, in the library of the recording; both are run
 again where what they read has become different. So the result is a run like any other: comparing,
-judging and explaining put their questions to the target.
+judging and explaining put their questions to the target. What scripts print of it are the lines
+that a user of the target's library writes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from probe import floats
+from probe import backends, floats, program
+from probe.backends.contract import Unsupported
+from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
@@ -31,9 +34,8 @@ from probe.recording.contract import Operation
 from probe.recording.end_to_end import whole
 from probe.recording.ported import Ports, Stage, TargetCall
 from probe.recording.recording import Provenance, Repeat, Run, recorded
-from probe.recording.scripted import Scripted, scripted
 from probe.recording.store import ProcessStore, digest
-from probe.recording.sums import OperationSum
+from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
@@ -50,7 +52,7 @@ class Replayed(Run):
     @property
     def said(self) -> str:
         """Returns how many of the operations ran on the target, and what did not."""
-        every = self.recording.operations
+        every = self.operations
         same = len(every) - len(self.there) - len(self.alone or {})
         told = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
         told += [f"{same} move elements or round once, as everywhere"] * bool(same)
@@ -59,7 +61,7 @@ class Replayed(Run):
         each = [why if count == 1 else f"{count} times {why}" for why, count in whys.items()]
         some = "; ".join(each[:4]) + f"; and {len(each) - 4} more" * (len(each) > 4)
         told += [f"{len(alone)} ran in the model's own library ({some})"] * bool(each)
-        return f"{self.recording.target}: {', '.join(told)}"
+        return f"{self.target}: {', '.join(told)}"
 
 
 class Port:
@@ -169,7 +171,7 @@ class There:
     def masked(self, asked: OperationSum) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
-        shapes = [self.ports.recording.values[n].shape for n in self.one.reads]
+        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
         for part in (asked.x, asked.w, asked.b):
             if part is not None:
                 shapes[part.number] = part.whole
@@ -195,11 +197,11 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
     InputError where an operation can't be run by itself, or its operands were left out.
     """
     port = port if isinstance(port, Port) else Port(port)
-    ports, text = Ports(run.recording), port.session.target.text
-    values, operations = list(run.recording.values), list[Operation]()
+    ports, text = Ports(run), port.session.target.text
+    values, operations = list(run.values), list[Operation]()
     store, changed = ProcessStore(run.store), dict[int, np.ndarray]()
     there, alone = set[int](), dict[int, str]()
-    for one in run.recording.operations:
+    for one in run.operations:
         same = not any(n in changed for n in one.reads)
         found = None
         try:
@@ -230,9 +232,9 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
             values[one.gives[0]] = replace(
                 values[one.gives[0]], zeros=_noticed(run, one, values, changed)
             )
-    recording = replace(run.recording, target=text, values=values, operations=operations)
     return Replayed(
-        *(recording, store, frozenset(), "", run.made, run.keys, run.kinds, alone),
+        *(text, run.note, values, operations, run.outputs, store),
+        *(frozenset(), "", run.made, run.keys, run.kinds, alone),
         there=frozenset(there),
     )
 
@@ -247,7 +249,7 @@ def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[
 
 def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
     if one.again is None:
-        why = "it can't be run alone, and what it reads has other bits on the target"
+        why = "it can't be run alone, and its operands have different bits on the target"
         raise InputError("operation", one.name, why, "give the model's own library as the target")
     with np.errstate(all="ignore"):
         return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
@@ -291,12 +293,12 @@ def _noticed(
 def steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
     where outputs do."""
-    found, again = replayed(run, port), Repeat(run.recording.values)
-    again.digests = [value.digest for value in replayed(run, port).recording.values]
+    found, again = replayed(run, port), Repeat(run.values)
+    again.digests = [value.digest for value in replayed(run, port).values]
     again.addresses = [None] * len(again.digests)
-    values = found.recording.values
+    values = found.values
     apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
-    if apart.intersection(found.recording.outputs):
+    if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
     return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
 
@@ -321,20 +323,27 @@ class OnTarget:
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
 
+    def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        """Records the model with these inputs: in this process, or where it is opened in another
+        one, there."""
+        elsewhere = getattr(self.opened, "side", None)
+        found: Run = elsewhere(arrays) if elsewhere else recorded(self.opened.recorder(arrays))
+        return found
+
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
-        return replayed(recorded(self.opened.recorder(arrays)), self.port)
+        return replayed(self.base(arrays), self.port)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
-        found = self.side(arrays).outputs
+        found = self.side(arrays).results
         return [np.array(one) for one in found if one is not None]
 
     def end_to_end(
         self, arrays: Mapping[str, np.ndarray], times: int = 1
     ) -> tuple[np.ndarray | None, list[float], str]:
         """Runs it as one program of the library: as of ``Port.end_to_end``."""
-        return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
+        return self.port.end_to_end(self.base(arrays), times)
 
 
 class RunnableRecording(Trusted):
@@ -347,21 +356,21 @@ class RunnableRecording(Trusted):
             return super().__enter__()
         assert run.made is not None
         try:
-            session: AnySession = open_session(Target.parse(run.recording.target)).__enter__()
+            session: AnySession = open_session(Target.parse(run.target)).__enter__()
         except ProbeError as error:
             where = f"{self.stored.folder.name}: its operations can't be run again"
             run.made.notes.append(f"{where}: {error}")
             return run
         self.session = session
-        ports, port, operations = Ports(run.recording), Port(session), list[Operation]()
-        for one in run.recording.operations:
+        ports, port, operations = Ports(run), Port(session), list[Operation]()
+        for one in run.operations:
             asked = None if one.number in run.alone else There(port, ports, one)
             try:
                 ports.stages(one)
             except InputError:
                 asked = None
             operations.append(replace(one, again=asked))
-        return replace(run, recording=replace(run.recording, operations=operations), untried="")
+        return replace(run, operations=operations, untried="")
 
 
 class Sides:
@@ -427,3 +436,78 @@ class Sides:
             self.running.enter_context(session)
             self.ports[where.text] = Port(session)
         return self.ports[where.text]
+
+
+# as a user of the target's library writes it
+
+
+@dataclass(frozen=True, eq=False)
+class Scripted:
+    """The lines of one call, of NumPy's arrays: as of ``Operation.lines``. ``imports``: what they
+    need; ``setup``: what applies the target's switches."""
+
+    called: TargetCall
+    source: Source
+    imports: tuple[str, ...]
+    setup: tuple[str, ...]
+
+    def __call__(self, names: Sequence[str], out: str) -> list[str]:
+        (x,) = self.called.inputs
+        lines = [*self.setup, *(f"{name} = np.asarray({name})" for name in names)]
+        lines += [f"x = {_as_taken(x, names)}"]
+        lines += [f"{name} = {_as_taken(part, names)}" for name, part in self.called.parts.items()]
+        source = self.source
+        lines += [*source.make, *source.enter, *source.load, *source.run]
+        return [*lines, f"{out} = {_as_put(self.called.output, source.leave)}"]
+
+
+def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None:
+    """Returns the lines of a call on a target whose library runs in this environment; None where
+    its backend writes none, builds a model in a format of its own, or the call is not one of
+    operands that the operation reads."""
+    backend: Any = backends.get(where.name)
+    if not issubclass(backend, Writing) or len(called.inputs) != 1 or called.folded is not None:
+        return None
+    if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
+        return None
+    (x,), spec = called.inputs, dict(called.spec)
+    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operands(spec)}),)
+    given = program.Program(steps, 1, called.case is None)
+    try:
+        made = backend().described(dict(where.switches), where.device, version)
+        source = made.emit(given, ValueShapes(given, x.shape))
+    except Unsupported:
+        return None
+    if source.hold is not None:
+        return None
+    imports = tuple(f"import {name}" for name in source.standard) + tuple(made.imports)
+    return Scripted(called, source, imports, tuple(made.setup()))
+
+
+def _as_taken(part: OperandPart, names: Sequence[str]) -> str:
+    """Returns ``OperandPart.taken`` as an expression; steps that change nothing are left out."""
+    text, name = "", names[part.number]
+    if part.pieces != part.whole:
+        text += f".reshape{_tuple(part.pieces)}"
+    if part.axes != tuple(range(len(part.axes))):
+        text += f".transpose{_tuple(part.axes)}"
+    turned = tuple(part.pieces[axis] for axis in part.axes)
+    return f"np.array({name}{text}{_reshaped(turned, part.shape)})"
+
+
+def _as_put(part: OperandPart, name: str) -> str:
+    """Returns ``OperandPart.put`` as an expression."""
+    turned = tuple(part.pieces[axis] for axis in part.axes)
+    text = _reshaped(part.shape, turned)
+    back = sorted(range(len(part.axes)), key=part.axes.__getitem__)
+    if back != list(range(len(back))):
+        text += f".transpose{_tuple(back)}"
+    return f"np.ascontiguousarray({name}){text}{_reshaped(part.pieces, part.whole)}"
+
+
+def _reshaped(have: Sequence[int], to: Sequence[int]) -> str:
+    return "" if tuple(have) == tuple(to) else f".reshape{_tuple(to)}"
+
+
+def _tuple(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))})" if len(numbers) != 1 else f"({numbers[0]})"

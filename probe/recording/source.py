@@ -22,9 +22,9 @@ from probe.layout import BOUNDARY
 from probe.recording import adding, composed, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, as_source, same, unequal
-from probe.recording.cause import Cause
 from probe.recording.difference import Aligned, Pair, near
 from probe.recording.enclosed import rounding
+from probe.recording.reasons import Cause
 from probe.recording.recording import Run, name_of
 from probe.recording.steps import of_formulas, of_terms
 from probe.recording.sums import first_of
@@ -107,7 +107,7 @@ class Region:
             other = theirs[one.right]
             mixed = one.selection.put(other, one.selection.taken(ours[one.left], 0), 1)
             signed[one.right] = mixed.reshape(other.shape)
-            if not same(other, signed[one.right], right.side.recording.values[one.right].dtype):
+            if not same(other, signed[one.right], right.side.values[one.right].dtype):
                 return f"the operands were assumed to agree, but differ{NO_SOURCE}"
         if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
             return ""
@@ -130,7 +130,7 @@ class Region:
         """Returns whether two calls differ in their arguments at most, as far as that is known."""
         left, right = (
             (
-                one.side.recording.target,
+                one.side.target,
                 [array.shape for array in one.reads],
                 getattr(one.again, "lies", None),
             )
@@ -150,7 +150,7 @@ class Region:
             other = right.get(pairs.get(number, -1))
             if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
                 continue
-            name = name_of(self.left.side.recording, number) or f"operand {at + 1}"
+            name = name_of(self.left.side, number) or f"operand {at + 1}"
             said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
             ours[at], theirs[other] = theirs[other], ours[at]
         head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"

@@ -19,10 +19,10 @@ from probe.errors import ProbeError
 from probe.recording import adding, place
 from probe.recording.adding import Adds, Known
 from probe.recording.alone import Alone, same, unequal
-from probe.recording.cause import Cause
 from probe.recording.difference import Pair
 from probe.recording.matching import named
-from probe.recording.recording import Operation, Recording, between
+from probe.recording.reasons import Cause
+from probe.recording.recording import Operation, Run, between
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -73,7 +73,7 @@ def of_formulas(
 
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
-    runs = left.side.recording, right.side.recording
+    runs = left.side, right.side
     inside = [
         [
             run.operations[n]
@@ -103,7 +103,7 @@ def of_formulas(
     cost = sum(adds.sum.summands for one in told for adds, _ in one.sums)
     listed = max(1, LISTED // max(cost, 1))
     both = zip((left, right), inside, strict=True)
-    said = [named(one.side.recording, [n.number for n in some]) for one, some in both]
+    said = [named(one.side, [n.number for n in some]) for one, some in both]
     against = f"{said[0]} on the left, {said[1]} on the right"
     if words[0] != words[1]:
         kind, what = "algorithm", f"two formulas: {against}"
@@ -166,7 +166,7 @@ def _renamed(one: Summation, names: Mapping[int, int]) -> Summation:
     return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
 
 
-def _words(one: Operation, run: Recording) -> list[str]:
+def _words(one: Operation, run: Run) -> list[str]:
     """Returns what an operation computes, in words; of what only moves or changes nothing, none.
 
     All sums of products have one word, however they are written, a bias is an addition, and a mean
@@ -195,7 +195,7 @@ def _replayed(
 ) -> _Told | None:
     """Returns what a side's outputs ``wanted`` (flat indices) come to after all of its steps; None
     where a step is not known."""
-    values, side, last = one.side.recording.values, one.side, one.operation.gives[one.output]
+    values, side, last = one.side.values, one.side, one.operation.gives[one.output]
     used = {last, *(n for each in inside for n in each.reads)}
     ends = [[n for n in each.gives if n in used] for each in inside]
     if any(len(some) != 1 for some in ends):
@@ -383,9 +383,9 @@ def _named(left: Alone, right: Alone, reads: Sequence[Pair]) -> tuple[list[str |
     names = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
     same = {one.right: one.left for one in reads if one.equal and one.selection.whole}
     for n in right.operation.reads:
-        weight = right.side.recording.values[n]
+        weight = right.side.values[n]
         if n not in same and weight.given < 0:
-            values = left.side.recording.values
+            values = left.side.values
             same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
     others = [names.get(same.get(n, -1)) for n in right.operation.reads]
     return [names.get(n) for n in numbers], others

@@ -83,7 +83,7 @@ class OperandPart:
 
 
 class Listed(NamedTuple):
-    """Windows, as of :class:`probe.geometry.WindowSizes`: what outputs read along each axis."""
+    """As of :class:`probe.geometry.WindowSizes`: what each output reads along each axis."""
 
     taken: tuple[np.ndarray, ...]
 
@@ -331,51 +331,79 @@ def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meanin
     return None
 
 
+@dataclass(frozen=True)
+class Letters:
+    """The axes of a product of two arrays by the letters of its equation.
+
+    ``reads``, ``shapes``: numbers and shapes of the two; ``texts``: their letters, ``out``: those
+    of the result; ``own``: those of either that aren't broadcast: an axis of length 1 that is
+    belongs to the other operand alone.
+    """
+
+    reads: tuple[int, int]
+    shapes: tuple[Shape, Shape]
+    texts: tuple[str, str]
+    out: str
+    sizes: Mapping[str, int]
+    own: tuple[set[str], set[str]]
+
+    @classmethod
+    def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> Letters:
+        """Returns those of a product. InputError: its outputs are no sums of products alone."""
+        one, two = (shapes[number] for number in meaning.reads)
+        texts, out = meaning.spelled(one, two)
+        sizes: dict[str, int] = {}
+        for text, shape in zip(texts, (one, two), strict=True):
+            if len(set(text)) < len(text):
+                raise InputError("equation", meaning.equation, "it reads a diagonal", "")
+            for letter, size in zip(text, shape, strict=True):
+                sizes[letter] = max(sizes.get(letter, 1), size)
+        both = zip(texts, (one, two), strict=True)
+        first, second = ({x for x, n in zip(*each, strict=True) if n == sizes[x]} for each in both)
+        if (first ^ second) - set(out):
+            raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
+        return cls(meaning.reads, (one, two), texts, out, sizes, (first, second))
+
+    def count(self, some: Sequence[str]) -> int:
+        """Returns how many elements axes have together."""
+        return prod(self.sizes[letter] for letter in some)
+
+    def summed(self, which: int) -> list[str]:
+        """Returns the axes that are summed, in the order in which an operand has them."""
+        inner = (self.own[0] & self.own[1]).difference(self.out)
+        return [letter for letter in self.texts[which] if letter in inner]
+
+    def part(self, which: int, some: Sequence[str], *shape: int) -> OperandPart:
+        """Returns an operand with its axes in this order; those that are broadcast come first."""
+        text = self.texts[which]
+        held = [text.index(letter) for letter in some if letter in text]
+        rest = [axis for axis in range(len(text)) if axis not in held]
+        return OperandPart.of(self.reads[which], self.shapes[which], [*rest, *held], *shape)
+
+
 def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
     """Rows times weights; where both operands have a batch, its entries are groups of filters.
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
     """
-    texts, letters = meaning.spelled(*(shapes[number] for number in meaning.reads))
-    sizes: dict[str, int] = {}
-    own = []  # an axis of length 1 that is broadcast belongs to the other operand alone
-    for text, number in zip(texts, meaning.reads, strict=True):
-        if len(set(text)) < len(text):
-            raise InputError("equation", meaning.equation, "it reads a diagonal", "")
-        for letter, size in zip(text, shapes[number], strict=True):
-            sizes[letter] = max(sizes.get(letter, 1), size)
-    for text, number in zip(texts, meaning.reads, strict=True):
-        own.append({x for x, n in zip(text, shapes[number], strict=True) if n == sizes[x]})
-    if (own[0] ^ own[1]) - set(letters):
-        raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
-    both = [x for x in letters if x in own[0] and x in own[1]]
-    alone = [[x for x in letters if x not in own[1 - n]] for n in (0, 1)]
-    summed = [[x for x in text if x in own[0] & own[1] and x not in letters] for text in texts]
-
-    def count(some: Sequence[str]) -> int:
-        return prod(sizes[letter] for letter in some)
-
-    def part(which: int, some: Sequence[str], *shape: int) -> OperandPart:
-        """An operand with its axes in this order; those that are broadcast come first."""
-        text, number = texts[which], meaning.reads[which]
-        rest = [axis for axis, letter in enumerate(text) if letter not in some]
-        return OperandPart.of(number, shapes[number], [*rest, *map(text.index, some)], *shape)
-
+    axes = Letters.of(meaning, shapes)
+    both = [x for x in axes.out if x in axes.own[0] & axes.own[1]]
+    alone = [[x for x in axes.out if x not in axes.own[1 - n]] for n in (0, 1)]
     bias = None if meaning.bias is None else shapes[meaning.bias]
-    for rows in sorted((0, 1), key=lambda n: -count(alone[1 - n])):
-        filters = [*both, *alone[1 - rows]]
-        if bias is not None and not fits(bias, letters, filters, sizes):
+    for rows in sorted((0, 1), key=lambda n: -axes.count(alone[1 - n])):
+        filters, summed = [*both, *alone[1 - rows]], axes.summed(rows)
+        if bias is not None and not fits(bias, axes.out, filters, axes.sizes):
             continue
-        m, g, k, every = (count(some) for some in (alone[rows], both, summed[rows], filters))
+        m, g, k, every = map(axes.count, (alone[rows], both, summed, filters))
         return OperationSum(
             *(dtype, m, g * k, every),
-            x=part(rows, [*alone[rows], *both, *summed[rows]], m, g * k),
-            w=part(1 - rows, [*summed[rows], *filters], k, every),
+            x=axes.part(rows, [*alone[rows], *both, *summed], m, g * k),
+            w=axes.part(1 - rows, [*summed, *filters], k, every),
             b=None
             if bias is None
             else OperandPart.of(meaning.bias or 0, bias, range(len(bias)), every),
             y=OperandPart.of(
-                0, out, [letters.index(x) for x in (*alone[rows], *filters)], m, every
+                0, out, [axes.out.index(x) for x in (*alone[rows], *filters)], m, every
             ),
             groups=g,
         )

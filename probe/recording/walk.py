@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from probe import budget, floats
-from probe.enclosure import RoundingVerdict
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, assumed, outputs, reasons, related
+from probe.recording import alone, outputs, reasons, related
 from probe.recording.contract import Recorder
-from probe.recording.difference import NAMES, Aligned, Difference, compare
-from probe.recording.outputs import MOVING
+from probe.recording.difference import NAMES, Difference, compare
 from probe.recording.recording import (
     Operation,
-    Recording,
     Repeat,
     Run,
     digest,
@@ -49,62 +46,13 @@ MOST_SIZES, MOST_BYTES = 64, 1 << 26
 """Sizes of blocks that are filled, and the bytes of the largest."""
 
 
-@dataclass
-class Walk:
-    """What two runs came to. ``causes``: of explained sources, by place in ``operations``.
-
-    ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
-    """
-
-    left: Run
-    right: Run
-    difference: Difference
-    causes: dict[int, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    same_inputs: bool = False
-
-    @property
-    def operations(self) -> list[Aligned]:
-        """Returns all operations, aligned."""
-        return self.difference.operations
-
-    @property
-    def first(self) -> Aligned | None:
-        """Returns the first source."""
-        return self.difference.first
-
-    @property
-    def rounding(self) -> RoundingVerdict:
-        """Returns the differing outputs of all sources by whether rounding can be why."""
-        found = RoundingVerdict()
-        for number, one in enumerate(self.operations):
-            if one.verdict == "source":
-                cause = self.causes.get(number)
-                found += RoundingVerdict() if cause is None else cause.rounding
-                counted = 0 if cause is None else cause.rounding.total
-                found += RoundingVerdict(unknown=max(0, one.differing - counted))
-        return found
-
-    @property
-    def computed(self) -> list[Aligned]:
-        """Operations that compute something, and whatever is a source; not those that move."""
-        found = []
-        for one in self.operations:
-            side, number = (
-                (self.left, one.left) if one.left is not None else (self.right, one.right or 0)
-            )
-            moves = isinstance(side.recording.operations[number].meaning, MOVING)
-            found += [one] if one.verdict == "source" or not moves else []
-        return found
-
-
 def walk(
     left: Recorder,
     right: Recorder,
     explain: bool = True,
     tell: Say = silent,
     seconds: float = SECONDS,
-) -> Walk:
+) -> Difference:
     """Watches two runs and compares them.
 
     ``tell``: is called with what is done now. ``seconds``: after which no further source is
@@ -142,11 +90,11 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
         plain = _digests(recorder, run, FILLS[1])
     _soil(run, FILLS[0])
     again = repeated(recorder, run)
-    values = run.recording.values
+    values = run.values
     some = {n for n, v in enumerate(values) if v.digest != again.digests[n]}
     run = replace(run, unsteady=frozenset(some))
-    outputs = [values[n].digest for n in run.recording.outputs]
-    if some.intersection(run.recording.outputs):
+    outputs = [values[n].digest for n in run.outputs]
+    if some.intersection(run.outputs):
         raise unsteady(run, again, what)
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
     if outputs != plain:
@@ -172,7 +120,7 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
     written it then differs from run to run."""
     every = (
         floats.container(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
-        for v in side.recording.values
+        for v in side.values
         if v.dtype in floats.FORMATS
     )
     sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
@@ -184,20 +132,19 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
 def unsteady(run: Run, again: Repeat, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
     start = f"{what} gives different bits each time it is run"
-    ours = run.recording
-    apart = {n for n, value in enumerate(ours.values) if value.digest != again.digests[n]}
-    number = _first(ours, apart)
-    changed = [ours.values[n] for n in sorted(apart) if ours.values[n].given < 0]
+    apart = {n for n, value in enumerate(run.values) if value.digest != again.digests[n]}
+    number = _first(run, apart)
+    changed = [run.values[n] for n in sorted(apart) if run.values[n].given < 0]
     if number is None and changed:
         name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
         return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
     if number is None:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
-    op = ours.operations[number]
+    op = run.operations[number]
     where = f"{op.op} at {op.path}" if op.path else op.op
     found = (
         f"{start}: the first operation that does is {where}, number {number + 1} of "
-        f"{len(ours.operations)}"
+        f"{len(run.operations)}"
     )
     if said := _misaligned(run, again, op):
         return Misaligned(f"{found}, {said}; {ALLOCATE}")
@@ -207,7 +154,7 @@ def unsteady(run: Run, again: Repeat, what: str) -> Nondeterministic:
 def _misaligned(run: Run, again: Repeat, op: Operation) -> str:
     """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
     alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
-    values = run.recording.values
+    values = run.values
     ours = [values[n].address for n in op.reads], [values[n].digest for n in op.gives]
     theirs = [again.addresses[n] for n in op.reads], [again.digests[n] for n in op.gives]
     if ours[0] == theirs[0]:
@@ -224,7 +171,7 @@ def _misaligned(run: Run, again: Repeat, op: Operation) -> str:
     except Exception:  # it can not be run alone, or a library raises what it likes
         return ""
     said = [
-        f"{name_of(run.recording, n) or f'operand {at + 1}'} at {one}, then at {two}"
+        f"{name_of(run, n) or f'operand {at + 1}'} at {one}, then at {two}"
         for at, (n, one, two) in enumerate(zip(op.reads, ours[0], theirs[0], strict=True))
         if one != two
     ]
@@ -244,7 +191,7 @@ FIX = (
 )
 
 
-def _first(run: Recording, apart: set[int]) -> int | None:
+def _first(run: Run, apart: set[int]) -> int | None:
     """The first operation that outputs come from and that differs though its reads agree."""
     pending, met = [n for n in run.outputs if n in apart], set()
     found = []
@@ -268,32 +215,32 @@ def compared(
     tell: Say = silent,
     seconds: float = SECONDS,
     notes: Sequence[str] = (),
-) -> Walk:
+) -> Difference:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    asked = related.related(left.recording, right.recording)
+    asked = related.related(left, right)
     tell("comparing")
-    difference = compare(left, right)
-    whole = asked.same_inputs and not outputs.part_taken(difference)
+    found = compare(left, right)
+    whole = asked.same_inputs and not outputs.part_taken(found)
     same = whole and asked.same_weights
     some = asked.same_inputs or asked.shared_inputs
-    if some and not budget.spent() and assumed.unlike(difference, whole):
+    if some and not budget.spent() and related.unlike(found, whole):
         tell("looking for values that are close")
-        difference = assumed.by_closeness(left, right, difference, whole)
-    found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
-    found.notes += filter(None, [assumed.places(difference, asked.same_inputs)])
-    found.notes += outputs.by_index(left, right, difference, asked.same_inputs, same)
+        found = related.by_closeness(found, whole)
+    found.notes, found.same_inputs = list(notes), same
+    found.notes += filter(None, [related.places(found, asked.same_inputs)])
+    found.notes += outputs.by_index(found, asked.same_inputs, same)
     found.notes += [
         f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"
         for one in found.operations
-        if one.arguments and one.verdict in ARGUED and difference.argued
+        if one.arguments and one.verdict in ARGUED and found.argued
     ]
     if asked.refused is not None:
-        found.notes.append(related.folded(asked.refused, left.recording, difference))
+        found.notes.append(related.folded(asked.refused, found))
     if explain:
         tell("looking for differences behind the first")
-        alone.find(found.difference, left, right, seconds / 2)
+        alone.find(found, seconds / 2)
     _not_there(found)
-    for one in found.difference.sources:  # not what they give besides, which may be memory that
+    for one in found.sources:  # not what they give besides, which may be memory that
         apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
         unsteady = left.unsteady.intersection(pair.left for pair in apart)
         if unsteady or right.unsteady.intersection(pair.right for pair in apart):
@@ -301,8 +248,8 @@ def compared(
     if explain:
         _explain(found, tell, seconds)
     _refute(found, seconds)
-    _orphaned(found.difference)
-    reasons.fill(found.difference)
+    _orphaned(found)
+    reasons.fill(found)
     return found
 
 
@@ -311,7 +258,7 @@ ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so d
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
 
 
-def _not_there(found: Walk) -> None:
+def _not_there(found: Difference) -> None:
     """Says nothing of operations that did not run on the target that a side is of."""
     for one in found.operations:
         for side, number in ((found.left, one.left), (found.right, one.right)):
@@ -319,7 +266,7 @@ def _not_there(found: Walk) -> None:
                 continue
             one.own = None
             if one.verdict in ("source", "equal", "healed"):
-                why = f"it ran in the model's own library, not on {side.recording.target}"
+                why = f"it ran in the model's own library, not on {side.target}"
                 one.doubted(f"{why}: {(side.alone or {})[number]}")
 
 
@@ -342,7 +289,7 @@ def _orphaned(found: Difference) -> None:
             one.doubted(NO_SOURCE)
 
 
-def _refute(found: Walk, seconds: float) -> None:
+def _refute(found: Difference, seconds: float) -> None:
     """Takes the verdict from what isn't a source when it is run alone: explaining asks this too, so
     that what it has come to is not asked again."""
     every = enumerate(found.operations)
@@ -359,7 +306,7 @@ def _refute(found: Walk, seconds: float) -> None:
             one.doubted(why)
 
 
-def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
+def _explain(found: Difference, tell: Callable[[str], None], seconds: float) -> None:
     """Fills in the causes of what differs by itself, sources first, as long as there is time."""
     every = list(enumerate(found.operations))
     asked = [(n, one) for n, one in every if one.verdict == "source"]

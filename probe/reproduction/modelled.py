@@ -23,9 +23,9 @@ from probe.explaining.evidence import named
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone
-from probe.recording.cause import Cause
 from probe.recording.difference import Aligned
 from probe.recording.ported import Ports, TargetCall
+from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
 from probe.reproduction import folder as room
@@ -77,7 +77,7 @@ def of(region: Region) -> Modelled:
     some: list[int | None] = [None, None]
     if rows is not None:  # rows of the larger side stand elsewhere now, those in front are known
         bits[large], some[large] = bits[large][rows], len(rows)
-    targets = tuple(Target.parse(one.side.recording.target) for one in sides)
+    targets = tuple(Target.parse(one.side.target) for one in sides)
     first = tuple(
         one.addresses[call.inputs[0].number] for one, call in zip(sides, calls, strict=True)
     )
@@ -90,7 +90,7 @@ def _refused(why: str) -> InputError:
 
 def _called(one: Alone) -> TargetCall:
     """Returns an operation as one call that a case says."""
-    stages = Ports(one.side.recording).stages(one.operation)
+    stages = Ports(one.side).stages(one.operation)
     does: Any = stages[0].does
     if len(stages) > 1 or getattr(does, "case", None) is None:
         raise _refused("it is not one product of weights or one convolution")
@@ -224,7 +224,7 @@ def layer(region: Region, path: str = "") -> str:
     ``path``: where it stands in the model: a layer of Keras's, where there is one.
     """
     try:
-        call, library = _called(region.left), region.left.side.recording.target
+        call, library = _called(region.left), region.left.side.target
     except (ProbeError, KeyError, IndexError):
         return ""
     assert call.case is not None

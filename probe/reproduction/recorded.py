@@ -23,8 +23,8 @@ from probe.errors import InputError, NotReproduced
 from probe.explaining.evidence import example
 from probe.printing import plain
 from probe.recording.alone import Alone, unequal
-from probe.recording.cause import Cause
 from probe.recording.difference import Aligned
+from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import Region, explain
 from probe.reproduction import content, emulate, proof
@@ -250,9 +250,7 @@ def _report(
         reads = ", ".join(
             f"{dtype} {array.shape}" for dtype, array in zip(one.dtypes, one.reads, strict=False)
         )
-        operation.append(
-            f"- {word}: reads {reads}; on `{scripts.shown(one.side.recording.target)}`"
-        )
+        operation.append(f"- {word}: reads {reads}; on `{scripts.shown(one.side.target)}`")
     told = "no number" if pair.max_ulp is None else f"{pair.max_ulp} ulp"
     differ = f"{pair.differing} of {pair.compared} outputs that read the same values differ"
     operation.append(f"- {differ}, up to {told}")
@@ -289,7 +287,7 @@ def _machine(
     names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
     return {
         "format": FORMAT,
-        "targets": [one.side.recording.target for one in sides],
+        "targets": [one.side.target for one in sides],
         "library_versions": [scripts.versions(one).rpartition(" ")[2] for one in sides],
         "operation": {
             "op": scripts.shown(aligned.op),

@@ -280,7 +280,7 @@ def store(path: Path, sides: tuple[Alone, Alone], **more: np.ndarray) -> None:
 def _variables(one: Alone) -> dict[str, str]:
     """Environment variables of a side's target; {} where it is none that is known."""
     try:
-        found = library_variables(Target.parse(one.side.recording.target))
+        found = library_variables(Target.parse(one.side.target))
     except (ProbeError, KeyError, ValueError):
         return {}
     plain = re.compile(r"[\w.,:=+/ -]*")
@@ -289,12 +289,12 @@ def _variables(one: Alone) -> dict[str, str]:
 
 def library(one: Alone) -> str:
     """Returns the name of the library, as targets have it."""
-    return re.split(r"[=@,]", one.side.recording.target)[0]
+    return re.split(r"[=@,]", one.side.target)[0]
 
 
 def threads(one: Alone) -> list[str]:
     """Returns lines that give PyTorch the threads that its target says."""
-    found = re.search(r",threads=(\d+)", one.side.recording.target)
+    found = re.search(r",threads=(\d+)", one.side.target)
     if found is None or library(one) != "torch":
         return []
     return [f"torch.set_num_threads({found.group(1)})"]

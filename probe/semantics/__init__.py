@@ -37,7 +37,7 @@ from probe.semantics.elementwise import (
     of_complex,
     of_number,
 )
-from probe.semantics.groups import Attends, Encodes, Normalises
+from probe.semantics.groups import Attends, Encodes, Normalises, Recurs
 from probe.semantics.moving import (
     Broadcasts,
     Joins,
@@ -51,7 +51,6 @@ from probe.semantics.moving import (
     Turns,
     Written,
 )
-from probe.semantics.recurrent import Recurs
 from probe.semantics.sums import (
     Accumulates,
     Blends,
@@ -66,8 +65,12 @@ from probe.semantics.windows import Convolution, Windows
 MOVED = (Moves, Asked, Mapped)
 """Elements that are moved and copied by an index, however that is known."""
 
+MOVING = (*MOVED, Turns, Reshapes, Same)
+"""What an operation means that moves elements and computes none."""
+
 __all__ = [
     "MOVED",
+    "MOVING",
     "TRUE",
     "Accumulates",
     "Asked",

@@ -18,8 +18,7 @@ import numpy as np
 
 from probe import floats
 from probe.semantics import mixing
-from probe.semantics.call import Call, NotSettled, reading
-from probe.semantics.contract import Exact, Meaning, Run, Shapes, Unknown
+from probe.semantics.contract import Call, Exact, Meaning, NotSettled, Run, Shapes, Unknown, reading
 from probe.semantics.labels import Labels, Name, of_content
 from probe.semantics.sums import Blends, Whole
 

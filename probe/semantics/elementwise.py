@@ -289,5 +289,9 @@ class Holds(Meaning):
 
     content: np.ndarray
 
+    @property
+    def rounds(self) -> int | None:
+        return 0
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         return [of_content(self.content)]

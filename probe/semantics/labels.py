@@ -293,46 +293,38 @@ def told_apart(left: Labels, right: Labels) -> tuple[int, ...]:
 
 
 def agreeing(left: Labels, right: Labels) -> Selection:
-    """Returns which elements of two values have equal labels: same place first, then anywhere."""
-    rank = len(left.shape)
-    if rank != len(right.shape):
-        return _matched((left.full().reshape(-1),), (right.full().reshape(-1),), left, right)
-    axes = told_apart(left, right)
-    mine, other = left.full(axes), right.full(axes)
+    """Returns which elements of two values have equal labels, pair by pair: an element goes with
+    the one at its place where labels are equal there, else with the first that has its label."""
+    flat = len(left.shape) != len(right.shape)
+    axes = (0,) if flat else told_apart(left, right)
+    mine, other = (one.full().reshape(-1) if flat else one.full(axes) for one in (left, right))
+    whole = Selection((), None, None, ((), ()))
     if left.shape == right.shape and np.array_equal(mine, other):
-        return Selection((), None, None, ((), ()))
-    return _matched((mine, axes), (other, axes), left, right)
-
-
-def _matched(mine: tuple, other: tuple, left: Labels, right: Labels) -> Selection:
-    flat = len(mine) == 1
-    axes = (0,) if flat else mine[1]
-    sizes = tuple(
-        (one[0].size,) if flat else tuple(of.shape[axis] for axis in axes)
-        for one, of in ((mine, left), (other, right))
-    )
-    ours, theirs = mine[0].reshape(-1), other[0].reshape(-1)
-    found = np.full(ours.size, -1)
-    if not flat and axes:  # same place where both have it
+        return whole
+    ends = zip((mine, other), (left, right), strict=True)
+    sizes = [(one.size,) if flat else tuple(of.shape[a] for a in axes) for one, of in ends]
+    ours, theirs = mine.reshape(-1), other.reshape(-1)
+    partner = np.full(ours.size, -1)
+    if axes and not flat:
         inside = tuple(slice(min(both)) for both in zip(*sizes, strict=True))
         same = ours.reshape(sizes[0])[inside] == theirs.reshape(sizes[1])[inside]
-        both = zip((ours, theirs), sizes, strict=True)
-        at, to = (np.arange(one.size).reshape(size) for one, size in both)
-        found[at[inside][same]] = to[inside][same]
-    rest = np.flatnonzero(found < 0)
+        at, to = (np.arange(prod(size)).reshape(size)[inside][same] for size in sizes)
+        partner[at] = to
+    # of the rest a label is looked for anywhere; sorting is left to what may be there at all
+    rest = np.flatnonzero(partner < 0)
     rest = rest[_among(ours[rest], theirs)] if len(rest) else rest
     others = np.flatnonzero(_among(theirs, ours[rest])) if len(rest) else rest
     if len(others):
         order = others[np.argsort(theirs[others], kind="stable")]
         where = np.searchsorted(theirs[order], ours[rest]).clip(max=len(order) - 1)
         hit = theirs[order[where]] == ours[rest]
-        found[rest[hit]] = order[where[hit]]
-    kept = np.flatnonzero(found >= 0)
+        partner[rest[hit]] = order[where[hit]]
+    kept = np.flatnonzero(partner >= 0)
     alike = len(kept) == ours.size == theirs.size and left.shape == right.shape
-    if alike and np.array_equal(found, np.arange(ours.size)):
-        return Selection((), None, None, ((), ()))
-    again = _again(theirs, np.sort(ours[kept]), found[kept])
-    return Selection(axes, kept, found[kept], (sizes[0], sizes[1]), flat, again)
+    if alike and np.array_equal(partner, np.arange(ours.size)):
+        return whole
+    again = _again(theirs, np.sort(ours[kept]), partner[kept])
+    return Selection(axes, kept, partner[kept], (sizes[0], sizes[1]), flat, again)
 
 
 def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarray:

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from probe.semantics import functions
-from probe.semantics.call import Call, chain
-from probe.semantics.contract import Meaning, Step, Steps, Unknown
-from probe.semantics.elementwise import Chooses, Each, Vanishes
+from probe.semantics.contract import Call, Meaning, Step, Steps, Unknown, chain
+from probe.semantics.elementwise import Chooses, Each, Holds, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
@@ -479,6 +478,34 @@ def lrn(axis: int, size: int, alpha: float, beta: float, bias: float = 1.0) -> N
     squares, not of their mean."""
     given = (int(size), *(float(f"{one:.6g}") for one in (alpha, beta, bias)))
     return Normalises((axis,), "lrn", given)
+
+
+def fourier(kind: str, rank: int, axes: Sequence[int], size: int, scale: int = 0) -> Whole:
+    """Returns a Fourier transform along ``axes``, the last of which is halved where ``kind`` says
+    that one side is real: ``complex``, ``inverse``, ``real`` or ``inverse real``.
+
+    ``size``: of the last axis, on the real side; ``scale``: results are divided by no number (0),
+    the root of all sizes (1) or all of them (2).
+    """
+    return along("fft", rank, axes, (kind, tuple(sorted(a % rank for a in axes)), size, scale))
+
+
+def bucketize(rank: int, right: bool) -> Whole:
+    """Returns the number of a bucket for each element of the first input, between the boundaries
+    that are the second; ``right``: one that equals a boundary is in the bucket behind it."""
+    return Whole(tuple((axis, axis) for axis in range(rank)), "bucketize", (bool(right),))
+
+
+def bucketized(call: Call, boundaries: Any) -> Steps:
+    """Returns the same with boundaries that are numbers of the operation, as TensorFlow has it."""
+    held = np.asarray(boundaries, np.float32)
+    step = Step(bucketize(call.rank(), True), (0, call.count), call.gives[0])
+    return Steps((Step(Holds(held), (), held.shape), step))
+
+
+def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
+    """Returns numbers rounded to as many as an integer of ``bits`` has between two."""
+    return function("fake_quant", low=low, high=high, bits=int(bits), narrow=bool(narrow))
 
 
 def affine_grid(sizes: Sequence[int], align_corners: bool) -> Whole:

@@ -213,14 +213,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def seal(path: Path) -> str | None:
-    """Returns the digest that a file carries, in hex: it names the content.
-    None: an older format."""
-    with path.open("rb") as stream:
-        found = _sealed(stream)
-    return None if found is None else found[1].hex()
-
-
 def _sealed(stream: BinaryIO) -> tuple[int, bytes, bytes] | None:
     """Returns where the seal stands, its digest, and what follows it."""
     end = stream.seek(0, os.SEEK_END)

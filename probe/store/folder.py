@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from probe import machine, schema
 from probe.errors import StoreError
-from probe.store import file, layout, manifest, merging, parquet
+from probe.store import file, layout, merging, parquet
 from probe.store.origin import Origin, guide
+from probe.store.recalled import Recalled
 
 Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 _Chunk: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
@@ -48,7 +49,6 @@ class Store:
         self._flushed = time.monotonic()
         self._lock = threading.RLock()
         self._open()
-        self._manifest = manifest.Manifest(self.path)
 
     @classmethod
     def here(cls, experiment: str | Path, **options: Any) -> Store:
@@ -182,12 +182,13 @@ class Store:
 
     def recall(
         self, run_id: str, target: str, vary: str, against: int, controlled: bool = False
-    ) -> manifest.Recalled:
-        """Returns what is stored of a sweep's comparisons on one target, of which most is not read.
+    ) -> Recalled:
+        """Returns what is stored of a sweep's comparisons on one target.
 
-        ``controlled``: only those whose shape was run again.
+        ``controlled``: only those whose shape was run again. Errors: StoreError, also where
+        comparisons have lost their differences.
         """
-        return self._manifest.recall((run_id, target, vary, against), controlled)
+        return Recalled(self.path, (run_id, target, vary, against), controlled)
 
 
 def _named(table: str) -> bool:

@@ -1,16 +1,18 @@
 """Reads the rows of a table that count, over all files of a machine.
 
 Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
-written twice around an interruption): those written later count. Which ones do is found from the
-columns that identify a row, a part of the rows at a time, so that a table need not fit into memory.
+written twice around an interruption): those written later count. DuckDB says which ones do, of the
+columns that identify a row alone, so that a table need not fit into memory.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from tempfile import gettempdir
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +23,9 @@ from probe.store import file
 from probe.store.layout import files as files
 
 Answer = TypeVar("Answer")
+Numbered: TypeAlias = "tuple[pa.Schema, Iterable[pa.RecordBatch]]"
 
 _ATTEMPTS = 20
-AT_ONCE = 2**20
-"""Rows whose keys are compared with one another at a time, about 100 bytes each."""
-
 PAIR = ("run_id", "case_id", "target", "vary", "at", "against")
 PLACE = PAIR[:-1]
 TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
@@ -112,14 +112,16 @@ def _domain(path: Path) -> tuple[str, ...]:
     return path.parts[-3:-1] if file.layout.values(path) else ()
 
 
-def unlisted(stored: Stored) -> str:
+def unlisted(stored: Stored, kept: int | None = None) -> str:
     """Returns why a machine's comparisons have lost their differences; empty where they have not.
 
     A file that was deleted leaves no trace but this: comparisons say how many rows of
-    ``differences`` are kept of each, and writers write these first.
+    ``differences`` are kept of each (``kept``: of all, if that is known), and writers write these
+    first.
     """
-    columns = stream(stored, "comparisons", ["kept"])
-    kept = sum(int(rows.column("kept").to_numpy().sum()) for rows in columns)
+    if kept is None:
+        columns = stream(stored, "comparisons", ["kept"])
+        kept = sum(int(rows.column("kept").to_numpy().sum()) for rows in columns)
     there = stored.count("differences")
     if there >= kept:
         return ""
@@ -146,58 +148,17 @@ def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> I
 
 def counting(stored: Stored, name: str) -> np.ndarray | None:
     """Returns a bool array over the rows of all files: whether a row counts. None: all do."""
-    settled = stored.settled(name)
-    if settled and (name != "differences" or stored.settled("comparisons")):
+    differences = name == "differences"
+    if stored.settled(name) and (not differences or stored.settled("comparisons")):
         return None
     keep = np.zeros(stored.count(name), bool)
-    shares = 1 + len(keep) // AT_ONCE
-    kept = list(stream(stored, "comparisons", [*PAIR, "kept"])) if name == "differences" else []
-    for share in range(shares):
-        keys, places, batches = _keys(stored, name, share, shares)
-        if not len(keys):
-            continue
-        if name == "differences":
-            comparisons = [_share(rows, PAIR, share, shares)[0] for rows in kept]
-            keep[places] = _kept(keys, comparisons)
-        else:
-            keep[places] = newest(name, keys, batches)
+    if len(keep):
+        tables = {"found": _numbered(stored, name, PAIR if differences else schema.keys(name))}
+        if differences:
+            tables["stated"] = _numbered(stored, "comparisons", (*PAIR, "kept"))
+        last = f"({kept('comparisons', 'stated', '')})"
+        keep[_asked(kept(name, "found", last), tables)] = True
     return keep
-
-
-def _keys(
-    stored: Stored, name: str, share: int, shares: int
-) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """Returns the keys of one share of the rows, where each row is, and which file's it is."""
-    columns = PAIR if name == "differences" else schema.keys(name)
-    spread = TOGETHER.get(name, columns)
-    today, start = schema.arrow_schema(name), 0
-    keys = [pa.schema([today.field(column) for column in columns]).empty_table()]
-    places, batches = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for number, path in enumerate(stored.files(name)):
-        for rows in stored.batches(name, path, columns):
-            mine, chosen = _share(rows, spread, share, shares)
-            keys.append(mine)
-            places.append(chosen + start)
-            batches.append(np.full(len(chosen), number))
-            start += len(rows)
-    return pa.concat_tables(keys), np.concatenate(places), np.concatenate(batches)
-
-
-def _share(
-    rows: pa.Table, columns: Sequence[str], share: int, shares: int
-) -> tuple[pa.Table, np.ndarray]:
-    """Returns rows of one share, and where they are; rows alike in ``columns`` are of one share."""
-    if shares == 1:
-        return rows, np.arange(len(rows))
-    mixed = np.zeros(len(rows), np.uint64)
-    for name in columns:
-        coded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-        texts = [str(value).encode() for value in coded.dictionary.to_pylist()]
-        values = np.array([zlib.crc32(text) for text in texts], np.uint64)
-        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + values[coded.indices.to_numpy()]
-    chosen = np.flatnonzero((mixed >> np.uint64(20)) % np.uint64(shares) == share)
-    return rows.take(pa.array(chosen)), chosen
 
 
 def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
@@ -205,49 +166,101 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
 
     batches: int array (rows,), not decreasing: rows of one batch were appended together.
     """
-    keep = np.ones(len(rows), bool)
-    if not len(rows):
+    keep, chosen = np.ones(len(rows), bool), schema.keys(name)
+    apart = TOGETHER.get(name, ())
+    rows = _with_places(rows.select(chosen), batches, 0)
+    # the usual buffer has every row once, and importing DuckDB takes longer than seeing that
+    if _distinct(rows, chosen) == len(rows) and (
+        not apart or _distinct(rows, apart) == _distinct(rows, (*apart, "batch"))
+    ):
         return keep
-    if name in TOGETHER:
-        group = codes(rows, TOGETHER[name])
-        last = np.zeros(group.max() + 1, batches.dtype)
-        np.maximum.at(last, group, batches)
-        keep = batches == last[group]
-    place = codes(rows, schema.keys(name))
-    final = np.full(place.max() + 1, -1)
-    final[place] = np.arange(len(rows))  # of equal places the last one stays
-    keep &= final[place] == np.arange(len(rows))
+    keep[:] = False
+    keep[_asked(kept(name, "found", ""), {"found": (rows.schema, rows.to_batches())})] = True
     return keep
 
 
-def _kept(rows: pa.Table, comparisons: Sequence[pa.Table]) -> np.ndarray:
-    """Returns whether a row is of the last ``comparisons.kept`` differences of its comparison."""
-    counts = np.concatenate([one.column("kept").to_numpy() for one in comparisons] or [np.zeros(0)])
-    both = pa.concat_tables([rows.select(PAIR), *(one.select(PAIR) for one in comparisons)])
-    group = codes(both, PAIR)
-    group, of_comparison = group[: len(rows)], group[len(rows) :]
-    kept = np.zeros(max(group.max(), of_comparison.max(initial=0)) + 1, np.int64)
-    kept[of_comparison] = counts
-    order = np.argsort(group, kind="stable")
-    ends = np.cumsum(np.bincount(group))
-    from_end = np.empty(len(rows), np.int64)
-    from_end[order] = ends[group[order]] - 1 - np.arange(len(rows))
-    return np.asarray(from_end < kept[group])
+def kept(name: str, rows: str, comparisons: str, machine: Sequence[str] = ()) -> str:
+    """Returns SQL for the rows of a table that count.
+
+    ``rows``: the relation with all of them, in which ``place`` ascends with time and ``batch`` is
+    the same for those that were written together; ``comparisons``: that of differences' owners.
+    ``machine``: a further column whose values share no row. SQL takes nulls in keys as equal here.
+    """
+    if name == "differences":  # the last ``kept`` ones of their comparison as it was measured last
+        pair = [*PAIR, *machine]
+        same = " AND ".join(f'd."{one}" IS NOT DISTINCT FROM c."{one}"' for one in pair)
+        return f"""
+            SELECT d.* FROM (SELECT *, {_back(pair)} AS back FROM {rows}) d
+            JOIN {comparisons} c ON {same} WHERE d.back <= c.kept
+        """
+    query = f"SELECT * FROM {rows} QUALIFY {_back([*schema.keys(name), *machine])} = 1"
+    if name in TOGETHER:
+        apart = quoted([*TOGETHER[name], *machine])
+        query += f" AND batch = max(batch) OVER (PARTITION BY {apart})"
+    return query
 
 
-def codes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """Returns an int64 array (rows,): equal numbers, from 0 up without gaps, where ``columns`` are
-    equal."""
-    total = np.zeros(len(rows), np.int64)
-    for name in columns:
-        own = _dense(rows.column(name))
-        if own.max(initial=0):
-            total = _dense(pa.chunked_array([total * (own.max() + 1) + own]))
-    return total
+def _back(columns: Sequence[str]) -> str:
+    """Returns SQL for a row's number among those with equal ``columns``, the last one's being 1."""
+    return f"row_number() OVER (PARTITION BY {quoted(columns)} ORDER BY place DESC)"
 
 
-def _dense(column: pa.ChunkedArray) -> np.ndarray:
-    coded = column.dictionary_encode(null_encoding="encode").combine_chunks()
-    if isinstance(coded, pa.ChunkedArray):
-        coded = coded.unify_dictionaries().chunk(0)
-    return coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+def quoted(columns: Sequence[str]) -> str:
+    """Returns names of columns as SQL has them."""
+    return ", ".join(f'"{one}"' for one in columns)
+
+
+def _asked(query: str, tables: Mapping[str, Numbered]) -> np.ndarray:
+    """Returns the places, an int64 array, that a query gives; DuckDB spills what memory lacks."""
+    failed: list[Exception] = []
+
+    def watched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except Exception as error:
+            failed.append(error)  # DuckDB raises its own, with ours as a text
+            raise
+
+    with _connection().cursor() as cursor:
+        for name, (form, batches) in tables.items():
+            reader = pa.RecordBatchReader.from_batches(form, watched(batches))
+            cursor.register(name, reader)
+        try:
+            found = cursor.sql(f"SELECT place FROM ({query})").to_arrow_table().column("place")
+        except Exception as error:
+            raise (failed or [error])[0] from None
+        return np.asarray(found.to_numpy().astype(np.int64))
+
+
+@cache
+def _connection() -> Any:
+    """Returns this process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
+    import duckdb  # here, since most stores are compacted and need no query
+
+    spilled = Path(gettempdir(), f"probe-store-{os.getpid()}")  # made where it is needed
+    return duckdb.connect(":memory:", config={"temp_directory": str(spilled)})
+
+
+def _numbered(stored: Stored, name: str, columns: Sequence[str]) -> Numbered:
+    """Returns all rows of a table with their ``place`` and their file's ``batch``."""
+    today = schema.arrow_schema(name)
+    form = pa.schema([*map(today.field, columns), ("place", pa.int64()), ("batch", pa.int64())])
+
+    def numbered() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for number, path in enumerate(stored.files(name)):
+            for rows in stored.batches(name, path, columns):
+                whole = _with_places(rows, np.full(len(rows), number), start)
+                yield from whole.cast(form).to_batches()
+                start += len(rows)
+
+    return form, numbered()
+
+
+def _with_places(rows: pa.Table, batches: np.ndarray, start: int) -> pa.Table:
+    places = np.arange(start, start + len(rows))
+    return rows.append_column("place", pa.array(places)).append_column("batch", pa.array(batches))
+
+
+def _distinct(rows: pa.Table, columns: Sequence[str]) -> int:
+    return int(rows.select(columns).group_by(list(columns)).aggregate([]).num_rows)

@@ -131,11 +131,11 @@ class Results:
     def query(self, sql: str) -> pandas.DataFrame:
         """Returns the result of a SELECT over the tables, by DuckDB, which reads what it needs.
 
-        Errors: StoreError where DuckDB (the extra ``sql``) is missing; InputError for the query.
+        Errors: InputError for the query.
         """
         from probe.store.sql import answered
 
-        return answered(self, sql).to_pandas()
+        return answered(self, sql)[0].to_pandas()
 
 
 def load(*paths: str | Path, tolerant: bool = False) -> Results:

@@ -1,71 +1,131 @@
 """SQL over stores, by DuckDB: reading alone, of these files alone, and lazily.
 
-DuckDB gets no files but the tables as Arrow datasets, of which it reads the columns and the row
-groups that a query needs. Then its access to the system is switched off and its configuration
-locked, so that no query reads or writes anything else.
+Every table is a view of its files that has the rows that count, of which DuckDB reads the columns
+and row groups that a query needs. Its access to all other files is switched off and its
+configuration locked before a query is looked at, so that none reads or writes anything else.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem
 
 from probe import schema
-from probe.errors import InputError, StoreError
+from probe.errors import InputError
 from probe.store import file, layout, parquet
 from probe.store.layout import CONTENT
 
 if TYPE_CHECKING:
     from probe.store.results import Results
 
-MISSING = "DuckDB is not installed; pip install duckdb"
 _SAFE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 _LOCKS = (
+    "SET TimeZone = 'UTC'",
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+_TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
+_TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
+_ROWS = 2**40  # more than a file has: a row's place is its file's number and its own
 
 
-def answered(found: Results, sql: str) -> pa.Table:
-    """Returns the result of one SELECT over the tables of ``found``, each with all of its machines.
+def answered(found: Results, *queries: str) -> list[pa.Table]:
+    """Returns the results of SELECTs over the tables of ``found``, each with all of its machines.
 
-    Errors: StoreError where DuckDB is missing or a file is damaged, InputError for the query.
+    Errors: StoreError where a file is damaged, InputError for a query.
     """
-    try:
-        import duckdb
-    except ImportError:
-        raise StoreError(f"sql: {MISSING}") from None
-    _checked(duckdb, sql)
-    return parquet.steady(lambda: _exact(_answered(duckdb, found, sql)), found.folders[0])
+    import duckdb
+
+    for query in queries:
+        _check(duckdb, query)
+    return parquet.steady(lambda: _answered(duckdb, found, queries), found.folders[0])
 
 
-def _answered(duckdb: Any, found: Results, sql: str) -> pa.Table:
-    words, datasets = sql.lower(), []
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="probe-sql-")))
-        settings = _SAFE | {"temp_directory": str(scratch / "spilled")}
-        connection = stack.enter_context(duckdb.connect(":memory:", config=settings))
+def _answered(duckdb: Any, found: Results, queries: Sequence[str]) -> list[pa.Table]:
+    answers, words, paths = [], " ".join(queries).lower(), set[Path]()
+    with (
+        TemporaryDirectory(prefix="probe-sql-") as spilled,
+        duckdb.connect(":memory:", config=_SAFE | {"temp_directory": spilled}) as connection,
+    ):
         for name in schema.TABLES:
-            if name in words:
-                datasets.append(_dataset(found, name, scratch))
-                connection.register(name, datasets[-1])
-        for lock in _LOCKS:
+            if name in words or (name == "comparisons" and "differences" in words):
+                for statement in _views(found, name, paths):
+                    connection.execute(statement)
+        for path in paths:
+            file.checked(path)
+        allowed = ", ".join(_text(str(path)) for path in sorted(paths))
+        for lock in (f"SET allowed_paths = [{allowed}]", *_LOCKS):
             connection.execute(lock)
-        try:
-            answer: pa.Table = connection.sql(sql).to_arrow_table()
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            for one in datasets:
-                for path in one.files:
-                    file.state(Path(path))  # gone: another process has just compacted it away
-            raise _wrong(sql, error) from None
-    return answer
+        for query in queries:
+            try:
+                answers.append(_exact(connection.sql(query).to_arrow_table()))
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                for path in paths:
+                    file.state(path)  # gone: another process has just compacted it away
+                raise _wrong(query, error) from None
+    return answers
+
+
+def _views(found: Results, name: str, paths: set[Path]) -> Iterator[str]:
+    """Yields the statements that make a view of a table; its files are added to ``paths``."""
+    own = [column for column in schema.names(name) if column != "machine"]
+    machine = [] if name in CONTENT else ["machine"]
+    pieces, settled = [_selected(name, own, machine)], True
+    for owner in found.owners(name):
+        stored = found.stored(owner)
+        settled &= stored.settled(name)
+        settled &= name != "differences" or stored.settled("comparisons")
+        for number, path in enumerate(stored.files(name)):
+            pieces.append(_selected(name, own, machine, owner, path, number))
+            paths.add(path)
+    whole = " UNION ALL ".join(pieces)
+    shown = f"{parquet.quoted([*own, *machine])} FROM"
+    if settled:
+        yield f"CREATE VIEW {name} AS SELECT {shown} ({whole})"
+        return
+    yield f"CREATE VIEW all_{name} AS {whole}"
+    kept = parquet.kept(name, f"all_{name}", "comparisons", machine)
+    yield f"CREATE VIEW {name} AS SELECT {shown} ({kept})"
+
+
+def _selected(
+    name: str,
+    own: Sequence[str],
+    machine: Sequence[str],
+    owner: str | None = None,
+    path: Path | None = None,
+    number: int = 0,
+) -> str:
+    """Returns the SELECT of one file's rows, with today's columns; no ``path``: of no row."""
+    said = {} if path is None else layout.values(path)
+    there = set() if path is None else set(file.footer(path).names)
+    kinds = {column.name: _TYPES[schema.TYPES[column.type]] for column in schema.TABLES[name]}
+    columns = [
+        f"CAST({_text(said[one]) if one in said else _name(one) if one in there else 'NULL'}"
+        f" AS {kinds[one]}) AS {_name(one)}"
+        for one in own
+    ]
+    columns += [f"CAST({_text(owner or '')} AS VARCHAR) AS machine"] * len(machine)
+    if path is None:
+        return f"SELECT {', '.join(columns)}, 0 AS batch, 0 AS place WHERE false"
+    place = f"{number * _ROWS} + file_row_number AS place"
+    options = "file_row_number = true, hive_partitioning = false"
+    source = f"read_parquet({_text(str(path))}, {options})"
+    return f"SELECT {', '.join(columns)}, {number} AS batch, {place} FROM {source}"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(column: str) -> str:
+    return f'"{column}"'
 
 
 def _exact(rows: pa.Table) -> pa.Table:
@@ -78,7 +138,7 @@ def _exact(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _checked(duckdb: Any, sql: str) -> None:
+def _check(duckdb: Any, sql: str) -> None:
     """InputError unless the text is one SELECT."""
     try:
         statements = duckdb.extract_statements(sql)
@@ -93,51 +153,10 @@ def _checked(duckdb: Any, sql: str) -> None:
 def _wrong(sql: str, error: Exception) -> InputError:
     unknown = "Table with name" in str(error)
     todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change the query"
-    return InputError("sql", _short(sql), _line(error), todo)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split("LINE ")[0].split())[:300]
+    why = " ".join(str(error).split("LINE ")[0].split())[:300]
+    return InputError("sql", _short(sql), why, todo)
 
 
 def _short(sql: str) -> str:
     text = " ".join(sql.split())
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _dataset(found: Results, name: str, scratch: Path) -> ds.Dataset:
-    """One table of all machines; where rows are outdated, a copy without them is read instead."""
-    columns = list(schema.arrow_schema(name).remove_metadata())
-    if name not in CONTENT and "machine" not in schema.names(name):
-        columns.append(pa.field("machine", pa.string()))
-    paths: dict[str, ds.Expression] = {}
-    for place, machine in enumerate(found.owners(name)):
-        stored = found.stored(machine)
-        mine = stored.files(name)
-        if parquet.counting(stored, name) is not None:
-            mine = [_copied(stored, name, scratch / f"{place}.{name}.parquet")]
-        for path in mine:
-            file.checked(path)
-            paths[str(path)] = _said(machine, path)
-    return ds.FileSystemDataset.from_paths(
-        list(paths),
-        schema=pa.schema(columns),
-        format=ds.ParquetFileFormat(),
-        filesystem=LocalFileSystem(),
-        partitions=list(paths.values()),
-    )
-
-
-def _copied(stored: parquet.Stored, name: str, path: Path) -> Path:
-    with file.Writer(path, name) as writer:
-        for rows in parquet.stream(stored, name):
-            writer.write(rows)
-    return path
-
-
-def _said(machine: str | None, path: Path) -> ds.Expression:
-    """Returns what holds for every row of a file."""
-    said = ds.scalar(True) if machine is None else ds.field("machine") == machine
-    if target := layout.values(path).get("target"):
-        said = said & (ds.field("target") == target)
-    return said

@@ -231,7 +231,7 @@ def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
 
     with Apart("tapes:left", Target("reference"), {}) as process:
         ran_ = process.record(tmp_path / "run")
-        one = ran_.recording.operations[1]
+        one = ran_.operations[1]
         call = ran_.again(1)
         arrays = ran_.arrays({*one.reads, *one.gives})
         (found,) = call([arrays[n] for n in one.reads])
@@ -267,9 +267,9 @@ def test_all_outputs_are_counted_not_only_the_worst(planted):
         return Taped(lambda t: tuple(t.dense(X, t.weight(w), blocks) for w in (one, other)))
 
     found = probe.first_difference(both(1), both(5))
-    total = sum(one.differing for one in found.difference.outputs)
-    assert all(one.differing for one in found.difference.outputs)
-    most = max(one.max_ulp for one in found.difference.outputs)
+    total = sum(one.differing for one in found.outputs)
+    assert all(one.differing for one in found.outputs)
+    most = max(one.max_ulp for one in found.outputs)
     assert f"{total} of 288 outputs differ, up to {most:,} ulp" in found.outcome()
     half = probe.first_difference(run(2), run(5))  # one of the two differs
     assert "of 288 outputs differ" in half.outcome()
@@ -298,7 +298,7 @@ def test_no_report_is_offered_where_none_can_be_written(planted):
     found = probe.first_difference(*apart(X))
     assert found.first.op == "Dense" and "report" not in found.outcome()  # it has no lines
     for side in (found.found.left, found.found.right):
-        side.recording.operations[0].lines = lambda names, out: []
+        side.operations[0].lines = lambda names, out: []
     assert "try reproduce('folder') for a report" in found.outcome()
     found.found.causes = {0: causes.Cause(alone=False)}
     assert "report" not in found.outcome()

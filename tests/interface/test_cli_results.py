@@ -79,7 +79,8 @@ def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
     assert shell.run("merge results/sweep --out all --partitioned".split()) == 0
     secret, copied = tmp_path / "secret.csv", tmp_path / "copied.csv"
     secret.write_text("a,b\n1,2\n")
-    stored = str(next((tmp_path / "all").rglob("part-0.parquet")))
+    stored, elsewhere = next((tmp_path / "all").rglob("part-0.parquet")), tmp_path / "copy.parquet"
+    elsewhere.write_bytes(stored.read_bytes())
     count = "SELECT count(*) AS n, sum(compared) AS s, min(target) AS t FROM comparisons"
     two = "SELECT count(*) AS n FROM comparisons a JOIN runs b USING (machine, run_id)"
     refused = {
@@ -87,7 +88,7 @@ def test_stores_answer_queries_and_open_nothing_else(capsys, tmp_path):
         f"COPY (SELECT 1) TO '{stored}'": "write one SELECT",
         f"SELECT * FROM '{secret}'": "sql=",
         f"SELECT * FROM read_csv('{secret}')": "Permission Error",
-        f"SELECT * FROM read_parquet('{stored}')": "Permission Error",
+        f"SELECT * FROM read_parquet('{elsewhere}')": "Permission Error",
         "SELECT * FROM glob('/*')": "Permission Error",
         f"ATTACH '{copied}'": "write one SELECT",
         "SET enable_external_access = true": "write one SELECT",

@@ -279,7 +279,7 @@ def test_constants_between_operations_make_shorter_sizes_serve():
     found = answered(model, lengths=[5])
     (one,) = found.plan.between
     assert one.size < found.found[0].safe and one.proved == 3 and one.certified
-    assert {each.operation for each in one.splices} <= {
+    assert {each.operation.partition("#")[0] for each in one.splices} <= {
         "first",
         "second",
         "third",
@@ -360,7 +360,7 @@ def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
     path = str(tmp_path / "model.onnx")
     here = probe.network(path, fixed=16, lengths=[3])
     there = probe.network(path, "onnxruntime,threads=1", vary="length", fixed=16, lengths=[3])
-    assert there.graph.nothing.recording.target.startswith("onnxruntime")
+    assert there.graph.nothing.target.startswith("onnxruntime")
     assert [one.least for one in here.found] == [one.least for one in there.found] == [4]
     assert here.plan.failed == there.plan.failed == []
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import probe
-from lib.chains.description import from_json
 from probe import Case, backends, layout, window
 from probe.backends import rewritten
 from probe.backends.contract import Backend, Operator, Unsupported
@@ -343,7 +342,3 @@ def test_remedies_are_judged_in_the_cases_own_layout_and_against_the_same_exact_
         assert (one == other).all()
     measured = Measured(case, Target.parse("torch"), (4,), 9, 4, [])
     assert measured.layouts == ["transposed"]
-    network = from_json({"layers": [{"op": "conv1d", "kernel": 2}]})
-    given = (network, (4,), 9, 4, [])
-    for text, words in (("torch", ["contiguous", "transposed"]), ("jax", ["contiguous"])):
-        assert Measured(given[0], Target.parse(text), *given[1:]).layouts == words

@@ -84,7 +84,7 @@ def test_without_causes_the_arguments_are_named_too() -> None:
 def test_all_that_follows_is_carried() -> None:
     found = told(lambda x: np.tanh(x * 0.5) + 1, lambda x: np.tanh(x * 0.25) + 1)
     assert [one.verdict for one in found.found.operations] == ["source", "carried", "carried"]
-    assert found.found.difference.outputs[0].compared == X.size
+    assert found.found.outputs[0].compared == X.size
 
 
 def test_an_argument_that_does_not_matter_changes_nothing() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recording import assumed
-from probe.recording.assumed import paired
+from probe.recording import related
 from probe.recording.difference import Difference, compare
 from probe.recording.recording import recorded
+from probe.recording.related import paired
 from probe.semantics import Joins, Unknown
 from tests.recording.doubles import Doubles, Step
 
@@ -23,7 +23,7 @@ UP = np.float32(1 + 2**-20)
 def compared(left: list[Step], right: list[Step]) -> Difference:
     """Two runs of doubles on one input, with what is close."""
     sides = [recorded(Doubles({"x": X}, steps)) for steps in (left, right)]
-    return paired(sides[0], sides[1], compare(sides[0], sides[1]))
+    return paired(compare(sides[0], sides[1]))
 
 
 def step(op: str, function: Any, *reads: str | int) -> Step:
@@ -134,7 +134,7 @@ def test_values_that_come_in_another_order_are_taken_too() -> None:
 
 def test_two_runs_are_compared_once_more_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(assumed, "compare", lambda *given: calls.append(given) or compare(*given))
+    monkeypatch.setattr(related, "compare", lambda *given: calls.append(given) or compare(*given))
     step_by_step = [step("cube", lambda x: x**3), step("tanh", np.tanh, 0)]
     compared(step_by_step, [step("product", lambda x: x * x * x * UP), step("tanh", np.tanh, 0)])
     assert len(calls) == 1
@@ -189,7 +189,7 @@ def test_a_normalisation_that_is_folded_into_weights_is_the_source() -> None:
     found = probe.first_difference(lambda: model(PICTURE), lambda: folded(PICTURE))
     notes = " ".join(found.found.notes)
     assert "folded differently" in notes and "are assumed to mean the same, in 2 places" in notes
-    assert found.found.difference.outputs[0].compared == model(PICTURE).numel()
+    assert found.found.outputs[0].compared == model(PICTURE).numel()
     first = found.found.first
     assert first is not None and first.op.endswith("against aten.convolution")
     assert {one.verdict for one in found.found.operations if one.assumed} <= {

@@ -80,7 +80,7 @@ def told(found):
 def test_two_recordings_compare_as_the_runs_do(runs):
     live = walk.walk(*apart(X), explain=False)
     stored = walk.compared(read(runs / "left"), read(runs / "right"), explain=False)
-    assert told(live) == told(stored) and stored.difference.verdict == "differs"
+    assert told(live) == told(stored) and stored.verdict == "differs"
     assert stored.same_inputs
 
 
@@ -93,7 +93,7 @@ def test_a_recording_compares_with_a_run(runs):
 def test_a_part_of_a_batch_compares(runs):
     found = walk.compared(read(runs / "part"), read(runs / "left"), explain=False)
     assert [one.compared for one in found.operations] == [48, 48, 64, 64, 64]
-    assert found.difference.verdict == "equal"
+    assert found.verdict == "equal"
 
 
 def test_moves_and_zeros_mean_the_same_from_disk(runs):
@@ -101,21 +101,21 @@ def test_moves_and_zeros_mean_the_same_from_disk(runs):
     found = walk.compared(side, live, explain=False)
     assert [one.verdict for one in found.operations] == ["equal"] * 5
     assert all(one.compared for one in found.operations)
-    move = side.recording.operations[1].meaning
+    move = side.operations[1].meaning
     assert isinstance(move, Moves) and np.array_equal(move.move(X.T)[0], X.T[:, :4])
-    assert any(value.zeros is not None for value in side.recording.values)
+    assert any(value.zeros is not None for value in side.values)
 
 
 def test_every_meaning_survives(runs):
     for name in ("left", "everything"):
-        for one in read(runs / name).recording.operations:
+        for one in read(runs / name).operations:
             assert isinstance(one.meaning, Meaning) and type(one.meaning).__name__ != "Unknown"
 
 
 def test_every_value_is_kept_once_and_says_no_name_of_anybody(runs):
     files = {one.name for one in (runs / "left").iterdir()} - {FILE}
     side = read(runs / "left")
-    assert files == {f"{one.digest}.npy" for one in side.recording.values}
+    assert files == {f"{one.digest}.npy" for one in side.values}
     text = (runs / "left" / FILE).read_text()
     assert str(runs) not in text and os.path.expanduser("~") + "/" not in text
     assert (
@@ -136,7 +136,7 @@ def test_what_is_beyond_the_limit_is_left_out_and_said(tmp_path):
     found = walk.compared(*sides, explain=False)
     assert found.operations[0].verdict == "source" and found.operations[0].max_ulp is None
     part = walk.compared(sides[0], walk.watched(network(X[:2]), "it")[0], explain=False)
-    assert part.operations[0].verdict == "unknown" and part.difference.verdict == "unknown"
+    assert part.operations[0].verdict == "unknown" and part.verdict == "unknown"
 
 
 def test_a_run_that_does_not_repeat_is_not_kept(tmp_path):
@@ -213,14 +213,14 @@ def test_a_damaged_folder_is_one_line(name, runs, tmp_path):
 def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
     change = _set("operations", 0, "meaning", {"is": "Convolves"})
     side = read(damaged(runs, tmp_path, change))
-    assert type(side.recording.operations[0].meaning).__name__ == "Unknown"
+    assert type(side.operations[0].meaning).__name__ == "Unknown"
     for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
         assert type(spelling.meant({"is": name}, side.store)).__name__ == "Unknown"
 
 
 def npy(runs):
     side = read(runs / "left")
-    return f"{side.recording.values[0].digest}.npy"
+    return f"{side.values[0].digest}.npy"
 
 
 def test_a_pickle_in_the_place_of_a_value_is_never_read(runs, tmp_path):
@@ -260,15 +260,15 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
 
     plain = read(runs / "left")
     assert plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
-    assert all(one.lines is None for one in plain.recording.operations)  # no stranger's text
+    assert all(one.lines is None for one in plain.operations)  # no stranger's text
     with Trusted(runs / "left") as side:
         assert side.again(0) is None and not side.made.notes
         arrays = side.arrays({1, 2, 3})
-        one = side.recording.operations[1]
+        one = side.operations[1]
         (found,) = side.again(1)([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes()
-        assert side.recording.operations[1].lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
-        assert side.recording.operations[0].lines is None
+        assert side.operations[1].lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
+        assert side.operations[0].lines is None
 
 
 def test_names_are_put_into_recorded_lines_but_not_into_texts():
@@ -285,8 +285,8 @@ def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
     inputs = {"x": layout.copied(normal(3, 4), 20)}
     step = Step("double", Moves(lambda x: x), np.negative, ["x"])
     written(Doubles(inputs, [step]), tmp_path / "one")
-    assert read(tmp_path / "one").recording.values[0].address == 20
-    assert {one.address for one in read(runs / "left").recording.values} == {None}
+    assert read(tmp_path / "one").values[0].address == 20
+    assert {one.address for one in read(runs / "left").values} == {None}
     path = tmp_path / "one" / FILE
     path.write_text(path.read_text().replace('"address": 20', '"address": 64'))
     with pytest.raises(InputError, match="64 is not an address modulo 64"):
@@ -298,15 +298,16 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
 
     pytest.importorskip("torch")
     text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
-    plain = apart._Written(None, text, ["import torch"], ["float32", "float32"])
+    request = {"do": "written", "lines": text, "imports": ["import torch"]}
+    plain = apart._Remote(None, request | {"dtypes": ["float32", "float32"]})
     arrays = {"0": normal(3, 4), "1": normal(5, 2)}
     served = apart.ProcessRecording()
     moves = [(plain, [0, 0])]
     moves += [(plain.moved(one), two) for one, two in (([8, 5], [8, 5]), ([None, 60], [0, 60]))]
     for one, wanted in moves:
-        request = {name: getattr(one, name) for name in apart.WRITTEN}
-        assert served._written(request, arrays)[1]["0"].tolist() == wanted
-    assert apart._Written(None, text, ["import jax"], ["float32"]).moved([8]) is None
+        assert served._written(one.request, arrays)[1]["0"].tolist() == wanted
+    other = request | {"imports": ["import jax"], "dtypes": ["float32"]}
+    assert apart._Remote(None, other).moved([8]) is None
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
@@ -330,8 +331,8 @@ def test_a_folder_of_format_1_is_read(tmp_path):
     assert json.loads((old / FILE).read_text())["format"] == 1
     run = read(old)
     x = run.array(0)
-    assert [v.shape for v in run.recording.values if v.role == "weight"] == [(4, 5)]
-    every = [one.meaning for one in run.recording.operations]
+    assert [v.shape for v in run.values if v.role == "weight"] == [(4, 5)]
+    every = [one.meaning for one in run.operations]
     flip, pads, slices, dense, gather, bias, relu, softmax = every
     assert flip.kept == (1,) and np.array_equal(flip.move(x)[0], x[::-1])
     assert np.array_equal(slices.move(np.pad(x, ((0, 0), (1, 0))))[0], x)
@@ -342,12 +343,12 @@ def test_a_folder_of_format_1_is_read(tmp_path):
     assert held.meaning.content.tolist() == [1, 2, 3] and held.shape == (3,)
     assert added == Part(Each("add", "adds"), (0, 1), (3, 3)) and relu == Each("relu", "stays")
     assert softmax == Normalises((-1,), "softmax", vanishes=True)
-    assert run.recording.values[-1].zeros is not None
-    assert run.recording.operations[0].attributes == {"axis": 0}
+    assert run.values[-1].zeros is not None
+    assert run.operations[0].attributes == {"axis": 0}
     folder.write(run, tmp_path / "now")
     found = walk.compared(run, read(tmp_path / "now"), explain=False)
     assert json.loads((tmp_path / "now" / FILE).read_text())["format"] == 2
-    assert found.difference.verdict == "equal" and all(one.compared for one in found.operations)
+    assert found.verdict == "equal" and all(one.compared for one in found.operations)
 
 
 def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
@@ -363,6 +364,6 @@ def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
         call = lambda a: a[1:]  # noqa: E731
         return tape.ran("Slice", Moves(call), call, X, attributes={**given, **array})
 
-    found = written(Taped(program), tmp_path / "a").recording.operations[0].attributes
+    found = written(Taped(program), tmp_path / "a").operations[0].attributes
     assert np.array_equal(found.pop("array"), array["array"])
     assert found == given and list(map(type, found["numbers"])) == list(map(type, given["numbers"]))

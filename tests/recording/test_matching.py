@@ -55,7 +55,7 @@ def searched(right):
     """A walk on which the planted order of additions rounds otherwise on this machine."""
     for blocks in range(2, 9):
         found = walk.walk(one(blocks=blocks), right)
-        if found.difference.verdict == "differs":
+        if found.verdict == "differs":
             return found
     raise AssertionError("no order rounds otherwise")
 
@@ -66,7 +66,7 @@ def test_a_fused_operation_is_paired_with_the_last_of_those_that_it_stands_for()
     assert found_at(found.operations) == [(op, "equal", (1, 3)), ("Softmax", "equal", False)]
     alone = [(n.op, n.verdict) for n in found.operations if None in (n.left, n.right)]
     assert alone == [("Dense", "right"), ("Add", "right")]
-    assert found.difference.verdict == "equal" and not found.notes
+    assert found.verdict == "equal" and not found.notes
 
 
 def test_a_difference_inside_a_group_is_a_source_whose_cause_replays():
@@ -98,19 +98,19 @@ def test_one_operation_of_two_outputs_that_stands_for_several_is_one_source():
 
     for blocks in range(2, 9):
         found = walk.walk(Taped(apart), Taped(lambda tape, n=blocks: both(tape, n)))
-        if found.difference.verdict == "differs":
+        if found.verdict == "differs":
             break
     told = [(n.op, n.verdict, n.inside, len(n.gives)) for n in found.operations if n.joint]
     op = "Dense + Add + Relu against Compiled"
     assert told == [(op, "source", ((0, 1, 2), (0,)), 2)]
-    assert len(found.difference.sources) == 1 and found.first.cause == "order"
+    assert len(found.sources) == 1 and found.first.cause == "order"
 
 
 def test_rows_of_a_batch_are_paired_too():
     found = walk.walk(one(X[:2]), three(), explain=False)
     first = next(n for n in found.operations if n.joint)
     assert first.verdict == "equal" and first.compared == 2 * 24
-    assert found.difference.verdict == "equal"
+    assert found.verdict == "equal"
 
 
 def test_other_weights_of_a_group_have_no_counterpart():
@@ -150,7 +150,7 @@ def branches(order, blocks=1):
 def test_branches_in_another_order_are_paired_by_what_they_compute():
     found = walk.walk(branches("ab"), branches("ba"), explain=False)
     assert [(n.left, n.right) for n in found.operations] == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 4)]
-    assert found.difference.verdict == "equal" and found.first is None
+    assert found.verdict == "equal" and found.first is None
     for blocks in range(2, 9):
         found = walk.walk(branches("ab"), branches("ba", blocks), explain=False)
         if found.first is not None:
@@ -179,7 +179,7 @@ def test_what_is_computed_twice_on_one_side_has_the_same_counterpart():
 
     found = walk.walk(Taped(twice), Taped(once), explain=False)
     assert {n.verdict for n in found.operations} == {"equal"}
-    assert found.difference.verdict == "equal"
+    assert found.verdict == "equal"
 
 
 def test_an_operation_that_nobody_described_is_paired_by_name_alone():

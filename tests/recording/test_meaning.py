@@ -269,7 +269,7 @@ def test_weights_of_modules() -> None:
 
 def test_a_large_recurrent_layer_agrees_row_by_row_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a label a step and sample then."""
-    monkeypatch.setattr("probe.semantics.recurrent.MOST_WEIGHTS", 10)
+    monkeypatch.setattr("probe.semantics.groups.MOST_WEIGHTS", 10)
     torch.manual_seed(0)
     module = torch.nn.LSTM(12, 5, 2, batch_first=True).eval()
     rows = Y.float()

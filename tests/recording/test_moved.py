@@ -123,7 +123,7 @@ def test_outputs_that_agree_only_at_other_indices_are_moved(name: str) -> None:
     assert (found.verdict, found.finding) == ("differs", True)
     assert told["moved"] == output["moved"] > 0 and not told["window"]
     assert output["by_index"]["differing"] == elsewhere(MOVED[name]) > 0
-    assert output["by_index"]["compared"] == found.left.outputs[0].size == output["compared"]
+    assert output["by_index"]["compared"] == found.left.results[0].size == output["compared"]
     assert "moved" in repr(found) and "equal" not in repr(found)
 
 
@@ -264,7 +264,7 @@ def test_an_input_that_one_side_has_alone_makes_no_outputs_equal():
 
     found = probe.first_difference(lambda: torch.softmax(b @ b.transpose(1, 2), -1), hidden)
     direct = int((torch.softmax(b @ b.transpose(1, 2), -1) != hidden()).sum())
-    (one,) = found.difference.outputs
+    (one,) = found.outputs
     assert found.verdict == "differs" and one.by_index is not None
     assert one.by_index.differing == direct
 

@@ -38,7 +38,7 @@ def test_a_second_difference_is_found_behind_the_first(wrong, expected):
     left, right = recorded(ArrayRecorder(planted(), x)), recorded(ArrayRecorder(planted(*wrong), x))
     found = compare(left, right)
     assert found.first.name == f"step{wrong[0]}"
-    asked, able = alone.find(found, left, right)
+    asked, able = alone.find(found)
     assert asked == able == 3 - wrong[0]
     assert [one.name for one in found.operations if one.own] == expected
     for one in found.operations:
@@ -49,7 +49,7 @@ def test_as_a_source_it_has_the_differences_of_its_own_alone():
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     left, right = recorded(ArrayRecorder(planted(), x)), recorded(ArrayRecorder(planted(0, 3), x))
     found = compare(left, right)
-    alone.find(found, left, right)
+    alone.find(found)
     last = found.operations[-1]
     side, source = alone.as_source(last, left, right)
     assert source.verdict == "source" and source.differing == last.own == x.size

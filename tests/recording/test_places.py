@@ -99,7 +99,7 @@ def test_a_matrix_alone_agrees_with_the_batch(name: str) -> None:
     whole, alone = (lambda rows=rows: function(*(one[rows] for one in operands))
                     for rows in (slice(None), slice(1, 2)))  # fmt: skip
     sides = both(alone, whole)
-    for output in range(len(sides[0][0].recording.outputs)):
+    for output in range(len(sides[0][0].outputs)):
         assert agreed(sides, output) == 1, output
 
 

@@ -58,7 +58,7 @@ def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
             recorded(ArrayRecorder(planted(0, 3), X)),
         )
         found = compare(left, right)
-        alone.find(found, left, right)
+        alone.find(found)
         return [one.to_json() for one in found.operations]
 
     enough = told()
@@ -92,7 +92,7 @@ def test_comparing_changes_nothing_that_is_compared():
     ]
 
     def held() -> list[tuple[bool, bool]]:
-        every = [value for side in sides for value in side.recording.values]
+        every = [value for side in sides for value in side.values]
         return [(value.content is None, value.zeros is None) for value in every]
 
     before = held()

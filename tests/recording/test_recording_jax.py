@@ -43,7 +43,7 @@ def watched(function: Callable[[], Any]) -> Run:
     """A function recorded, with the bits of the unrecorded one."""
     recorder = JaxRecorder(function)
     live, plain = recorded(recorder), recorder.plain()
-    assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in plain]
+    assert [one.tobytes() for one in live.results] == [one.tobytes() for one in plain]
     return live
 
 
@@ -54,7 +54,7 @@ def compared(left: Callable[[], Any], right: Callable[[], Any]) -> Difference:
 
 def kinds(live: Run) -> list[str]:
     """The operations of a run."""
-    return [one.op for one in live.recording.operations]
+    return [one.op for one in live.operations]
 
 
 PARAMETERS = {"w": of(6, 8), "b": of(8), "v": of(8, 3)}
@@ -76,7 +76,7 @@ def test_eager_operations_are_seen_by_name_with_concrete_values() -> None:
 
     live = watched(run)
     assert kinds(live) == ["dot_general", "reduce_sum", "tanh"]
-    assert live.recording.target.startswith("jax")
+    assert live.target.startswith("jax")
 
 
 def test_every_operation_alone_gives_what_was_recorded_and_so_do_its_lines() -> None:
@@ -98,14 +98,14 @@ def test_every_operation_alone_gives_what_was_recorded_and_so_do_its_lines() -> 
 def proved(run: Callable[[], Any]) -> set[str]:
     """The operations of a function whose lines, and the operations alone, give what it gave."""
     live, written = watched(run), set()
-    for one in live.recording.operations:
+    for one in live.operations:
         arrays = live.arrays({*one.reads, *one.gives})
-        event = live.recording.operations[one.number]
+        event = live.operations[one.number]
         assert event.again is not None
         found = event.again([arrays[n] for n in one.reads])
         for array, number in zip(found, one.gives, strict=True):
             assert array.tobytes() == arrays[number].tobytes(), one.op
-        kinds = {live.recording.values[n].dtype for n in (*one.reads, *one.gives)}
+        kinds = {live.values[n].dtype for n in (*one.reads, *one.gives)}
         if event.lines is not None and not kinds & {"bfloat16"}:
             names = [f"x{n}" for n in range(len(one.reads))]
             space = {"jax": jax, "jnp": jnp, "lax": lax}
@@ -177,7 +177,7 @@ def test_a_batch_is_compared_row_by_row(rows: int) -> None:
 def test_weights_in_a_dictionary_are_named() -> None:
     """And bare arrays are inputs; the name is that of the variable."""
     x = of(2, 6)
-    values = watched(lambda: perceptron(PARAMETERS, x)).recording.values
+    values = watched(lambda: perceptron(PARAMETERS, x)).values
     named = {value.name: value.role for value in values if value.name}
     assert named["x"] == "input"
     assert named["PARAMETERS['w']"] == "weight"
@@ -196,9 +196,9 @@ def test_a_shuffled_batch_behind_vmap_is_no_other_weight() -> None:
     w, x = of(5, 5), of(6, 5)
     function = jax.vmap(lambda row: jnp.tanh(w @ row))
     left, right = (watched(lambda y=y: function(y + 0)) for y in (x[::-1], x))
-    assert not related(left.recording, right.recording).same_inputs
+    assert not related(left, right).same_inputs
     direct = [watched(lambda y=y: function(np.asarray(y))) for y in (x[::-1], x)]
-    assert not related(*(one.recording for one in direct)).same_inputs
+    assert not related(*(one for one in direct)).same_inputs
     assert compare(*direct).outputs[0].compared == 30
 
 
@@ -231,7 +231,7 @@ def test_a_compiled_function_is_one_operation_at_least_and_agrees_with_its_equat
     compiled = jax.jit(perceptron)
     live = watched(lambda: compiled(PARAMETERS, x))
     assert "jit perceptron" in kinds(live)
-    assert len(kinds(live)) > 1 or "jit perceptron" in live.recording.note
+    assert len(kinds(live)) > 1 or "jit perceptron" in live.note
     found = compared(lambda: perceptron(PARAMETERS, x), lambda: compiled(PARAMETERS, x))
     assert found.outputs[0].compared == 12
     assert found.outputs[0].known
@@ -248,7 +248,7 @@ def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(
     compiled = jax.jit(perceptron)
     live = watched(lambda: compiled(PARAMETERS, x))
     assert kinds(live) == ["jit perceptron"]
-    assert "jit perceptron" in live.recording.note
+    assert "jit perceptron" in live.note
     found = compared(lambda: compiled(PARAMETERS, x[:2]), lambda: compiled(PARAMETERS, x))
     assert found.outputs[0].compared == 6
     found = compared(lambda: perceptron(PARAMETERS, x), lambda: compiled(PARAMETERS, x))
@@ -268,11 +268,11 @@ def test_an_einsum_is_one_product_whose_axes_were_renamed(case: Any) -> None:
     given = [RANDOM.integers(-8, 8, shape).astype(np.float32) for shape in shapes]
     x, y = map(jnp.asarray, given)
     live = watched(lambda: function(x, y))
-    means = [one.meaning for one in live.recording.operations if one.op == "dot_general"]
+    means = [one.meaning for one in live.operations if one.op == "dot_general"]
     assert len(means) == 1 and isinstance(means[0], Contracts)
     first, second = (given[n] for n in means[0].reads)
-    assert live.outputs[0].shape == gives
-    assert (np.einsum(means[0].equation, first, second) == live.outputs[0]).all()
+    assert live.results[0].shape == gives
+    assert (np.einsum(means[0].equation, first, second) == live.results[0]).all()
     found = compared(lambda: function(x, y), lambda: jax.jit(function)(x, y))
     assert [one.compared for one in found.outputs] == [np.prod(gives)]
 
@@ -280,7 +280,7 @@ def test_an_einsum_is_one_product_whose_axes_were_renamed(case: Any) -> None:
 def test_a_sum_that_keeps_its_axes_is_that_sum() -> None:
     x = of(3, 4, 5)
     live = watched(lambda: jnp.sum(x, axis=1, keepdims=True))
-    (means,) = [one.meaning for one in live.recording.operations if one.op == "reduce_sum"]
+    (means,) = [one.meaning for one in live.operations if one.op == "reduce_sum"]
     assert isinstance(means, Reduces) and means.keep and means.axes == (1,)
     found = compared(
         lambda: jnp.sum(x, axis=1, keepdims=True),
@@ -426,9 +426,9 @@ def test_shared_arrays_and_formats_travel_as_containers() -> None:
     """bfloat16 as uint16, random keys as their data."""
     x = of(3, 3).astype(jnp.bfloat16)
     live = watched(lambda: (x @ x, jax.random.key(0)))
-    assert live.outputs[0].dtype == np.uint16
-    (first, *_) = live.recording.operations
-    assert live.recording.values[first.gives[0]].dtype == "bfloat16"
+    assert live.results[0].dtype == np.uint16
+    (first, *_) = live.operations
+    assert live.values[first.gives[0]].dtype == "bfloat16"
 
 
 def test_double_precision_is_a_format_with_numbers() -> None:
@@ -454,7 +454,7 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
     kept = JaxRecorder(run)
     recorded(kept)
     state |= {"index": jnp.asarray([3, 3]), "factor": -0.5, "x": of(4, 3)}
-    again, fresh = recorded(kept).recording, recorded(JaxRecorder(run)).recording
+    again, fresh = recorded(kept), recorded(JaxRecorder(run))
     assert [one.digest for one in again.values] == [one.digest for one in fresh.values]
     for one, other in zip(again.operations, fresh.operations, strict=True):
         assert (one.name, one.op, one.reads, one.gives) == (
@@ -479,19 +479,17 @@ def test_numbers_inside_a_program_that_differ_are_arguments() -> None:
 def test_a_sum_of_products_inside_of_a_program_is_not_said_to_be_rounded_as_by_itself() -> None:
     """XLA may fuse both; the numbers are such that both ways have the same bits."""
     x = jnp.arange(8, dtype=jnp.float32)
-    apart = recorded(JaxRecorder(lambda: x * x + x)).recording.operations
+    apart = recorded(JaxRecorder(lambda: x * x + x)).operations
     assert [one.meaning.rounds for one in apart] == [1, 1]
-    inside = recorded(JaxRecorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).recording.operations
+    inside = recorded(JaxRecorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).operations
     found = {one.op: one.meaning.rounds for one in inside}
     assert found["mul"] == 1 and found["neg"] == 0 and found["add"] is None
-    other = recorded(
-        JaxRecorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))
-    ).recording.operations
+    other = recorded(JaxRecorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))).operations
     assert {one.op: one.meaning.rounds for one in other}["add"] == 1
 
 
 def test_a_complex_product_in_a_program_is_no_single_rounding() -> None:
     z = jnp.arange(8) + 1j * jnp.arange(8)
     for function in (lambda z: z * z[::-1], jax.jit(lambda z: z * z)):
-        last = recorded(JaxRecorder(lambda f=function: f(z))).recording.operations[-1]
+        last = recorded(JaxRecorder(lambda f=function: f(z))).operations[-1]
         assert last.meaning.rounds is None

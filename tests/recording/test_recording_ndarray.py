@@ -356,12 +356,12 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
 
     recorder = ArrayRecorder(run, x, w=x[:, :6].T @ x)
     live, seen = recorded(recorder), 0
-    for one in live.recording.operations:
+    for one in live.operations:
         arrays = live.arrays({*one.reads, *one.gives})
         found = live.again(one.number)([arrays[n] for n in one.reads])
         for array, number in zip(found, one.gives, strict=True):
             assert array.tobytes() == arrays[number].tobytes(), one
-        lines = live.recording.operations[one.number].lines
+        lines = live.operations[one.number].lines
         if lines is not None:
             names = [f"v{n}" for n in range(len(one.reads))]
             space = {"np": np, **{k: arrays[n] for k, n in zip(names, one.reads, strict=True)}}
@@ -369,7 +369,7 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
             assert np.asarray(space["y"]).tobytes() == arrays[one.gives[0]].tobytes(), one
             seen += 1
     assert seen > 4
-    assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in recorder.plain()]
+    assert [one.tobytes() for one in live.results] == [one.tobytes() for one in recorder.plain()]
 
 
 @pytest.mark.parametrize("offset", [4, 8, 20])
@@ -384,15 +384,15 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
     run = lambda x, w: made(x, w)  # noqa: E731
     sides = [recorded(ArrayRecorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
     first = compare(*sides).first
-    assert first is not None and sides[1].recording.values[1].address == offset
-    (one,) = sides[1].recording.operations
+    assert first is not None and sides[1].values[1].address == offset
+    (one,) = sides[1].operations
     arrays = sides[1].arrays({*one.reads, *one.gives})
     (found,) = sides[1].again(0)([arrays[n] for n in one.reads])
     assert found.tobytes() == arrays[one.gives[0]].tobytes()
     cause = source.explain(*sides, first)
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     space: dict[str, Any] = {"np": np, "x0": x, "x1": w}
-    lines = sides[1].recording.operations[0].lines
+    lines = sides[1].operations[0].lines
     assert lines is not None
     exec("\n".join(lines(["x0", "x1"], "y")), space)
     assert space["x1"].ctypes.data % 64 == offset and (space["x1"] == w).all()
@@ -432,8 +432,8 @@ def test_methods_and_written_results_keep_the_trace_and_the_bits(name: str) -> N
     x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
     kept, wanted = x.copy(), function(x.copy())
     found = first_difference(function, function, inputs=(x,))
-    assert found.verdict == "equal" and found.difference.examined == len(found.operations)
-    assert found.left.outputs[0].tobytes() == wanted.tobytes() and not found.notes
+    assert found.verdict == "equal" and found.examined == len(found.operations)
+    assert found.left.results[0].tobytes() == wanted.tobytes() and not found.notes
     assert x.tobytes() == kept.tobytes()  # what a function changes is given back
 
 
@@ -443,7 +443,7 @@ def test_rows_are_compared_through_methods(name: str) -> None:
     x = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
     found = first_difference(lambda x: function(x[:2]), function, inputs=(x,))
     truth = (function(x[:2].copy()) != function(x.copy())[:2]).sum()
-    (one,) = found.difference.outputs
+    (one,) = found.outputs
     assert one.compared == function(x[:2].copy()).size and one.differing == truth
 
 

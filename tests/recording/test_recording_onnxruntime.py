@@ -113,9 +113,9 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
         recorded(onnxruntime.OnnxRecorder(content, {"x": layout.copied(x, at)}))
         for at in (0, offset)
     ]
-    assert [one.recording.values[0].address for one in sides] == [0, offset]
+    assert [one.values[0].address for one in sides] == [0, offset]
     found = difference.compare(*sides)
-    lines = sides[1].recording.operations[0].lines(["x0"], "y")
+    lines = sides[1].operations[0].lines(["x0"], "y")
     assert any("room" in line for line in lines) == (offset % 16 != 0)
     arrays = sides[1].arrays({0, 1})
     assert sides[1].again(0)([arrays[0]])[0].tobytes() == arrays[1].tobytes()
@@ -123,7 +123,7 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
         assert source.explain(*sides, found.first).kind == "alignment"
         scope = {"x0": arrays[0]}
         exec(
-            "\n".join(["import numpy as np", *sides[1].recording.operations[0].imports, *lines]),
+            "\n".join(["import numpy as np", *sides[1].operations[0].imports, *lines]),
             scope,
         )
         assert np.asarray(scope["y"]).tobytes() == arrays[1].tobytes()

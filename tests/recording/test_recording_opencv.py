@@ -75,7 +75,7 @@ def live(count: int, winograd: bool = True) -> Run:
 def test_every_operation_alone_gives_what_was_recorded() -> None:
     """Fused layers too: results that OpenCV never wrote are no operations of their own."""
     for run in (live(1), live(4), live(2, winograd=False)):
-        for one in run.recording.operations:
+        for one in run.operations:
             arrays = run.arrays({*one.reads, *one.gives})
             again = run.again(one.number)
             assert again is not None
@@ -85,7 +85,7 @@ def test_every_operation_alone_gives_what_was_recorded() -> None:
 
 def test_fused_layers_are_one_operation_and_the_note_says_which() -> None:
     """All layers are in some operation."""
-    recording = live(2).recording
+    recording = live(2)
     kinds = [kind for one in recording.operations for kind in one.op.split("+")]
     assert len(kinds) == TEXTS[0].count("layer {")
     if len(recording.operations) < len(kinds):
@@ -115,15 +115,15 @@ def test_values_that_were_never_written_are_noticed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(OpenCVRecorder, "_outputs", faulty)
     run = live(1)
-    assert any("LRN+Pooling" in one.op for one in run.recording.operations)
-    assert "lrn" in run.recording.note
+    assert any("LRN+Pooling" in one.op for one in run.operations)
+    assert "lrn" in run.note
 
 
 def test_layers_have_lines_that_run() -> None:
     """The text that a user writes gives the bits of the run."""
     run, seen = live(2), 0
-    for one in run.recording.operations:
-        event = run.recording.operations[one.number]
+    for one in run.operations:
+        event = run.operations[one.number]
         assert event.lines is not None
         arrays = run.arrays({*one.reads, *one.gives})
         names = [f"x{n}" for n in range(len(one.reads))]
@@ -142,8 +142,8 @@ def test_layers_that_work_in_place_are_recorded_too() -> None:
         text = text.replace(f'top: "{name}"', 'top: "convolution0"')
         text = text.replace(f'bottom: "{name}"', 'bottom: "convolution0"')
     run = recorded(of_caffe(text, TEXTS[1]).recorder({"x": IMAGES[:2]}))
-    assert [one.tobytes() for one in run.outputs] == [one.tobytes() for one in live(2).outputs]
-    for one in run.recording.operations:
+    assert [one.tobytes() for one in run.results] == [one.tobytes() for one in live(2).results]
+    for one in run.operations:
         arrays = run.arrays({*one.reads, *one.gives})
         again = run.again(one.number)
         assert again is not None
@@ -204,8 +204,8 @@ def test_a_net_in_memory_is_watched_and_stays_as_it_is() -> None:
     net.setInput(IMAGES[:2])
     before = net.forward()
     run = recorded(of_net(net).recorder({"": IMAGES[:2]}))
-    assert len(run.recording.operations) > 6
-    assert run.outputs[0].tobytes() == before.tobytes()
+    assert len(run.operations) > 6
+    assert run.results[0].tobytes() == before.tobytes()
     net.setInput(IMAGES[:2])
     assert net.forward().tobytes() == before.tobytes()
 
@@ -256,18 +256,18 @@ def test_an_onnx_file_is_watched_and_what_an_input_does_not_reach_keeps_its_bits
     model = opened(path, switches={"winograd": "0"})
     assert [(one.name, one.shape) for one in model.inputs] == [("x", (None, 3, SIZE, SIZE))]
     first = recorded(model.recorder({"x": IMAGES[:2]}))
-    kinds = [one.op for one in first.recording.operations]
+    kinds = [one.op for one in first.operations]
     assert kinds.count("Convolution") == 1 and "Gather" in kinds
-    assert all(one.again is not None for one in first.recording.operations)
+    assert all(one.again is not None for one in first.operations)
     for place in (0, IMAGES[:2].size - 1):
         other = IMAGES[:2].copy()
         other.reshape(-1)[place] += np.float32(1.5)
         found = compare(first, recorded(model.recorder({"x": other})))
         assert {one.verdict for one in found.operations} == {"equal"}
         assert all(pair.known for one in found.operations for pair in one.gives)
-        assert 0 < found.outputs[0].compared < first.outputs[0].size
+        assert 0 < found.outputs[0].compared < first.results[0].size
     batch = compare(recorded(model.recorder({"x": IMAGES[:1]})), first)
-    assert batch.outputs[0].compared == first.outputs[0].size // 2
+    assert batch.outputs[0].compared == first.results[0].size // 2
 
 
 def test_inputs_that_a_net_refuses_are_one_line(tmp_path: Path) -> None:

@@ -144,11 +144,11 @@ def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_oper
         recorded(TensorFlowRecorder(lambda: network(x))),
         recorded(TensorFlowRecorder(lambda: traced(x))),
     )
-    assert graph.recording.target.endswith("mode=graph")
-    assert {"Softmax", "Mean"} <= {one.op for one in graph.recording.operations}
+    assert graph.target.endswith("mode=graph")
+    assert {"Softmax", "Mean"} <= {one.op for one in graph.operations}
     found = compare(eager, graph)
     assert all(one.compared == 6 or one.compared == 9 for one in found.outputs), found.outputs
-    assert not any(isinstance(one.meaning, Unknown) for one in graph.recording.operations)
+    assert not any(isinstance(one.meaning, Unknown) for one in graph.operations)
 
 
 def test_a_compiled_function_is_one_operation_whose_rows_must_agree():
@@ -156,9 +156,9 @@ def test_a_compiled_function_is_one_operation_whose_rows_must_agree():
     x = normal(4, 9, 9, 4)
     one, all_ = (recorded(TensorFlowRecorder(lambda n=n: compiled(x[:n]))) for n in (1, 4))
     for live in (one, all_):
-        operation = live.recording.operations[-1]
+        operation = live.operations[-1]
         assert operation.op.startswith("function "), operation
-        assert "XLA" in live.recording.note
+        assert "XLA" in live.note
     found = compare(one, all_)
     assert [(pair.compared, pair.known) for pair in found.outputs] == [(2, True), (3, True)]
 
@@ -192,20 +192,18 @@ def test_a_loop_is_written_out_step_by_step():
 
     x = normal(5, 2, 4)
     live = recorded(TensorFlowRecorder(lambda: scan(x)))
-    ops = [one.op for one in live.recording.operations]
+    ops = [one.op for one in live.operations]
     assert (ops.count("MatMul"), ops.count("Tanh"), ops.count("TensorListStack")) == (5, 5, 1)
-    assert not live.recording.note
-    last = live.recording.values[live.recording.outputs[0]]
+    assert not live.note
+    last = live.values[live.outputs[0]]
     assert last.given == len(ops) - 1
 
 
 def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said():
     x = normal(3, 4)
     live = recorded(TensorFlowRecorder(lambda: np.asarray(tf.nn.relu(x))))
-    assert live.recording.values[live.recording.outputs[0]].given >= 0
-    assert (
-        "outside" in recorded(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).recording.note
-    )
+    assert live.values[live.outputs[0]].given >= 0
+    assert "outside" in recorded(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).note
 
 
 def moved(a):
@@ -286,7 +284,7 @@ def test_those_outputs_must_agree_that_a_changed_input_does_not_change(name):
     found = compare(left, right)
     assert {one.verdict for one in found.operations} <= {"equal", "healed"}
     (pair,) = found.outputs
-    same = left.outputs[0] == right.outputs[0]
+    same = left.results[0] == right.results[0]
     assert pair.known
     assert not same.all(), "the case doesn't read the element"
     np.testing.assert_array_equal(pair.selection.mask(same.shape, 0), same)
@@ -336,7 +334,7 @@ def test_a_saved_model_is_watched_and_one_that_reaches_outside_is_refused(tmp_pa
     assert [(one.name, one.shape) for one in made.inputs] == [("x", (None, 4))]
     x = RANDOM.normal(size=(2, 4)).astype(np.float32)
     live = recorded(made.recorder({"x": x}))
-    assert digest(live.outputs[0]) == digest(tf.nn.relu(x @ model.w).numpy())
+    assert digest(live.results[0]) == digest(tf.nn.relu(x @ model.w).numpy())
 
 
 def test_files_that_are_no_models_are_refused_in_one_line(tmp_path):
@@ -360,8 +358,8 @@ def test_a_keras_file_is_watched_and_one_with_code_is_refused(tmp_path):
     assert [(one.name, one.shape) for one in made.inputs] == [("x", (None, 4))]
     x = RANDOM.normal(size=(2, 4)).astype(np.float32)
     live = recorded(made.recorder({"x": x}))
-    assert digest(live.outputs[0]) == digest(model(x).numpy())
-    assert all(one.path.endswith("dense") for one in live.recording.operations)
+    assert digest(live.results[0]) == digest(model(x).numpy())
+    assert all(one.path.endswith("dense") for one in live.operations)
     keras.Sequential([keras.Input((4,)), layers.Lambda(lambda v: v * 2)]).save(tmp_path / "l.keras")
     with pytest.raises(InputError, match="Lambda"):
         opened(tmp_path / "l.keras")
@@ -377,7 +375,7 @@ def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknow
         recorded(TensorFlowRecorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8)
     )
     found = compare(one, all_)
-    assert not any(isinstance(op.meaning, Unknown) for op in all_.recording.operations)
+    assert not any(isinstance(op.meaning, Unknown) for op in all_.operations)
     assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
 
 
@@ -399,10 +397,10 @@ def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_sam
     assert not ran
     assert inside is not plain  # the recording put back what it found
     fresh = recorded(TensorFlowRecorder(lambda: function(x)))
-    assert [one.tobytes() for one in again.outputs] == [one.tobytes() for one in fresh.outputs]
-    for one, other in zip(again.recording.values, fresh.recording.values, strict=True):
+    assert [one.tobytes() for one in again.results] == [one.tobytes() for one in fresh.results]
+    for one, other in zip(again.values, fresh.values, strict=True):
         assert (one.shape, one.digest, one.role) == (other.shape, other.digest, other.role)
-    for one, other in zip(again.recording.operations, fresh.recording.operations, strict=True):
+    for one, other in zip(again.operations, fresh.operations, strict=True):
         assert (one.name, one.op, one.reads, one.gives, one.attributes) == (
             *(other.name, other.op, other.reads, other.gives, other.attributes),
         )

@@ -22,8 +22,8 @@ from probe.recorders.torch import TorchRecorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Operation  # noqa: E402
 from probe.recording.judging import settled  # noqa: E402
-from probe.recording.labelling import labels_of  # noqa: E402
-from probe.recording.recording import Recording, Watch, digest, recorded  # noqa: E402
+from probe.recording.matching import labels_of  # noqa: E402
+from probe.recording.recording import Run, Watch, digest, recorded  # noqa: E402
 from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402
 
@@ -93,8 +93,8 @@ def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str
     torch.manual_seed(1)
     model = make().eval()
     live = recorded(TorchRecorder(lambda: model(x)))
-    assert _bits(live.outputs) == _bits(TorchRecorder(lambda: model(x)).plain())
-    assert not [o.op for o in live.recording.operations if isinstance(o.meaning, Unknown)]
+    assert _bits(live.results) == _bits(TorchRecorder(lambda: model(x)).plain())
+    assert not [o.op for o in live.operations if isinstance(o.meaning, Unknown)]
     for event, reads, gives in _events(lambda: model(x)):
         assert event.again is not None, event.op
         assert _bits(event.again(reads)) == _bits(gives), event.op
@@ -121,7 +121,7 @@ def test_lines_compute_what_the_operation_computed(name: str) -> None:
 
 def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
     model = nn.Sequential(Block(), Block()).eval()
-    recording = recorded(TorchRecorder(lambda: model(X))).recording
+    recording = recorded(TorchRecorder(lambda: model(X)))
     convolution = next(o for o in recording.operations if o.op == "aten.convolution")
     assert convolution.path == "0.conv"
     names = {v.name for v in recording.values if v.role == WEIGHT}
@@ -138,8 +138,8 @@ def test_a_change_through_a_view_makes_new_values() -> None:
         return base * 1, row * 1, base.T[1] * 1
 
     live = recorded(TorchRecorder(run))
-    assert _bits(live.outputs) == _bits(TorchRecorder(run).plain())
-    renewed = [o for o in live.recording.operations if o.op == "changed through a view"]
+    assert _bits(live.results) == _bits(TorchRecorder(run).plain())
+    renewed = [o for o in live.operations if o.op == "changed through a view"]
     assert renewed
     for event, reads, gives in _events(run):
         if event.op == "changed through a view":
@@ -173,8 +173,8 @@ def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
 
     live = recorded(TorchRecorder(run))
     assert all(died)
-    assert len(live.recording.operations) == 1 + 20 * 4
-    assert live.recording.operations[-1].reads[0] == live.recording.operations[-5].gives[0]
+    assert len(live.operations) == 1 + 20 * 4
+    assert live.operations[-1].reads[0] == live.operations[-5].gives[0]
 
 
 @dataclass
@@ -189,7 +189,7 @@ def test_outputs_of_any_kind_are_found() -> None:
     found = tensors({"a": Answer(X, (Y, X[0])), "b": [Y[0], 3, None]})
     assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
     live = recorded(TorchRecorder(lambda: Answer(X + 1, (Y * 2,))))
-    assert len(live.outputs) == 2
+    assert len(live.results) == 2
     one, other = {"a": X, "b": X.exp()}, {"b": X.exp(), "a": X}
     assert probe.first_difference(lambda: one, lambda: other).verdict == "equal"
 
@@ -199,9 +199,9 @@ def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
         return (Y.to(torch.float8_e4m3fn).to(torch.float32) * 2).to(torch.float8_e5m2)
 
     live = recorded(TorchRecorder(run))
-    kinds = [live.recording.values[one.gives[0]].dtype for one in live.recording.operations]
+    kinds = [live.values[one.gives[0]].dtype for one in live.operations]
     assert kinds == ["uint8", "float32", "float32", "uint8"]
-    assert np.array_equal(live.outputs[0], run().view(torch.uint8).numpy())
+    assert np.array_equal(live.results[0], run().view(torch.uint8).numpy())
     for event, reads, gives in _events(run):  # each runs alone on its bytes
         assert event.again is not None and _bits(event.again(reads)) == _bits(gives)
 
@@ -265,7 +265,7 @@ def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> No
 
 def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
     z = torch.complex(X, X.flip(0))
-    every = recorded(TorchRecorder(lambda: (z * z, z + z, z.abs(), X * X))).recording.operations
+    every = recorded(TorchRecorder(lambda: (z * z, z + z, z.abs(), X * X))).operations
     found = [settled(one.meaning) for one in every if "mul" in one.op or "a" in one.op[5:7]]
     assert found == [False, True, False, True], [one.op for one in every]
 
@@ -281,12 +281,12 @@ def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> N
         model.set_weight_bias(
             torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
         )
-        return recorded(TorchRecorder(lambda: model(Y))).recording.operations[0].attributes
+        return recorded(TorchRecorder(lambda: model(Y))).operations[0].attributes
 
     assert told(1) == told(1) != told(2)
     with pytest.raises(InputError, match="it has a shape and no numbers"):
         probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
-    found = recorded(TorchRecorder(lambda: Y.to("meta").size(0) * Y)).recording
+    found = recorded(TorchRecorder(lambda: Y.to("meta").size(0) * Y))
     assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
 
 
@@ -300,7 +300,7 @@ def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
 
 
 def test_what_nothing_was_written_into_is_no_value() -> None:
-    recording = recorded(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
+    recording = recorded(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1))
     assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
     assert not recording.operations[0].reads
 
@@ -385,7 +385,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
         found = opened(path, trust=True)
         assert [one.name for one in found.inputs] == [name]
         recorder = found.recorder({name: Y.numpy()})
-        assert _bits(recorded(recorder).outputs) == _bits([model(Y).detach().numpy()])
+        assert _bits(recorded(recorder).results) == _bits([model(Y).detach().numpy()])
         with pytest.raises(InputError, match="no such input"):
             found.recorder({"other": Y.numpy()})
         with pytest.raises(InputError, match="needs it"):
@@ -408,7 +408,7 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     assert found.inputs[0].shape == (None, 6, 9, None)
     assert found.inputs[0].dtype == "float32"
     recorder = found.recorder({found.inputs[0].name: X.numpy()})
-    assert _bits(recorder.plain()) == _bits(recorded(recorder).outputs)
+    assert _bits(recorder.plain()) == _bits(recorded(recorder).results)
     with pytest.raises(InputError, match="has shape"):
         found.recorder({found.inputs[0].name: X.numpy()[0]})
 
@@ -426,8 +426,8 @@ def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_
 
     compiled = torch.compile(loop)
     live = recorded(TorchRecorder(lambda: compiled(Y)))
-    assert [one.op for one in live.recording.operations] == ["aten.sin", "aten.sin"]
-    assert np.array_equal(live.outputs[0], Y.sin().sin().numpy())
+    assert [one.op for one in live.operations] == ["aten.sin", "aten.sin"]
+    assert np.array_equal(live.results[0], Y.sin().sin().numpy())
 
 
 @pytest.mark.slow
@@ -441,8 +441,8 @@ def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
         pytest.skip(f"torch.compile doesn't work here: {str(error)[:80]}")
     recorder = TorchRecorder(lambda: compiled(Y) + 1)
     live = recorded(recorder)
-    assert [o.op for o in live.recording.operations] == ["compiled", "aten.add.Tensor"]
-    assert _bits(live.outputs) == _bits([plain[0] + np.float32(1)])
+    assert [o.op for o in live.operations] == ["compiled", "aten.add.Tensor"]
+    assert _bits(live.results) == _bits([plain[0] + np.float32(1)])
     assert "compiled" in recorder.note
 
 
@@ -481,9 +481,9 @@ def test_memory_that_is_filled_part_by_part_is_no_input(function: Callable[..., 
     x = torch.randn(6, 8, generator=torch.Generator().manual_seed(3))
     found = probe.first_difference(lambda: function(x[1:3]), lambda: function(x))
     assert found.verdict == "equal" and not found.found.same_inputs
-    (output,) = found.found.difference.outputs
+    (output,) = found.found.outputs
     assert output.compared == function(x[1:3]).numel()
-    inputs = [v for v in found.found.left.recording.values if v.given < 0 and len(v.shape) > 1]
+    inputs = [v for v in found.found.left.values if v.given < 0 and len(v.shape) > 1]
     assert [v.shape for v in inputs] == [(6, 8)]
 
 
@@ -501,14 +501,14 @@ def test_rows_in_another_order_are_not_the_same_inputs(name: str) -> None:
     model = lambda x: (torch.sin(x), torch.cumsum(x, 1))  # noqa: E731
     found = probe.first_difference(lambda: model(taken(x)), lambda: model(x))
     assert found.verdict == "equal" and found.first is None and not found.found.same_inputs
-    assert all(one.compared == taken(x).numel() for one in found.found.difference.outputs)
+    assert all(one.compared == taken(x).numel() for one in found.found.outputs)
 
 
 def test_last_states_of_a_shorter_input_need_not_agree() -> None:
     x = torch.randn(4, 8, generator=torch.Generator().manual_seed(4))
     model = lambda x: (torch.cumsum(x, 1)[:, -1], torch.cumsum(x, 1))  # noqa: E731
     found = probe.first_difference(lambda: model(x[:, :5]), lambda: model(x))
-    assert [one.compared for one in found.found.difference.outputs] == [0, 20]
+    assert [one.compared for one in found.found.outputs] == [0, 20]
     assert found.verdict == "unknown" and not any(one.differing for one in found.found.operations)
 
 
@@ -540,7 +540,7 @@ def test_packed_sequences_are_no_error() -> None:
     assert same.verdict == "equal" and same.found.same_inputs
 
 
-def _said(recording: Recording) -> list:
+def _said(recording: Run) -> list:
     """All that a recording says, in plain words."""
     return [
         [(one.shape, one.dtype, one.digest, one.role, one.name) for one in recording.values],
@@ -563,7 +563,7 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
     index.copy_(torch.tensor([5, 1, 1]))
     numbers[0] = -0.5
     again, fresh = recorded(kept), recorded(TorchRecorder(run))
-    assert _said(again.recording) == _said(fresh.recording)
+    assert _said(again) == _said(fresh)
     for one, other in zip(*labels_of(again, fresh), strict=True):
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
 
@@ -574,7 +574,7 @@ def test_a_view_has_the_digest_of_its_own_bits() -> None:
     for _ in range(3):
         seen = list[str]()
         kept.record(lambda event, into=seen: into.extend(digest(g.array()) for g in event.gives))
-        live = recorded(kept).recording
+        live = recorded(kept)
         assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
         x.neg_()
 
@@ -597,7 +597,7 @@ def test_one_changed_row_leaves_what_does_not_read_it(name: str) -> None:
     model = ROWS_ALONE[name]
     found = probe.first_difference(lambda: model(x), lambda: model(other)).found
     assert not [one.op for one in found.operations if one.verdict in ("unknown", "source")]
-    (pair,) = found.difference.outputs
+    (pair,) = found.outputs
     assert pair.known and 0 < pair.compared < model(x).numel()
 
 
@@ -637,10 +637,10 @@ def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
 
 def test_the_threads_are_those_that_operations_ran_on() -> None:
     sides = [recorded(TorchRecorder(on(n, lambda: X.sin()))) for n in (1, 3)]
-    assert [one.recording.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
+    assert [one.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
     mixed = recorded(TorchRecorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
-    assert mixed.recording.target == "torch,threads=3"
-    lines = [mixed.recording.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
+    assert mixed.target == "torch,threads=3"
+    lines = [mixed.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
     assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
 
 
@@ -665,7 +665,7 @@ def test_attention_in_evaluation_mode_is_compared(name: str, weighed: bool) -> N
 
     found = probe.first_difference(run(2), run(4))
     differing = int((run(2)() != run(4)()[:2]).sum())
-    (one,) = found.difference.outputs
+    (one,) = found.outputs
     assert (one.compared, one.differing) == (2 * 5 * 16, differing)
 
 
@@ -683,7 +683,7 @@ def test_what_is_called_with_gradients_is_compared_with_them(name: str) -> None:
         return lambda: layer(*given)[0]  # type: ignore[no-any-return]
 
     found = probe.first_difference(run(1), run(8), explain=False)
-    (one,) = found.difference.outputs
+    (one,) = found.outputs
     differing = int((run(1)() != run(8)()[:1]).sum())
     assert (one.compared, one.differing) == (run(1)().numel(), differing)
     assert found.verdict == ("differs" if differing else "equal")
@@ -751,7 +751,7 @@ def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
     other = x.flip(1)  # lies as x does
     with torch.no_grad():
         sides = [recorded(TorchRecorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
-    kinds = [[one.op for one in side.recording.operations] for side in sides]
+    kinds = [[one.op for one in side.operations] for side in sides]
     assert any("native_multi_head" in op for op in kinds[0])
     found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])
     assert found.verdict != "equal"

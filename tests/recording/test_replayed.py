@@ -198,14 +198,14 @@ TARGETS = ("reference", "torch", "tensorflow", "jax", "onnxruntime", "litert")
 def test_what_runs_on_a_target_computes_what_the_model_does(made, session, name, text):
     _, _, run = made(name)
     found = replayed(run, session(text))
-    assert found.recording.target == text
-    operations = run.recording.operations
+    assert found.target == text
+    operations = run.operations
     asked = len(found.there) + len(found.alone)  # the rest has the same bits everywhere
     assert len(found.there) >= MODELS[name][2] * asked, found.said
     for value in (n for one in operations for n in one.gives):
         own, there = run.array(value), found.array(value)
         assert own is not None and there is not None
-        if run.recording.values[value].floating and own.size:
+        if run.values[value].floating and own.size:
             largest = max(float(np.abs(own).max()), 1e-3)
             assert np.abs(own.astype(float) - there).max() < BOUND * largest, value
         else:
@@ -218,12 +218,10 @@ def test_only_what_no_call_says_runs_by_itself(made, session, name):
     found = replayed(run, session("reference"))
     told: dict[str, int] = {}
     for number in found.alone:
-        op = run.recording.operations[number].op
+        op = run.operations[number].op
         told[op] = told.get(op, 0) + 1
     assert told == OWN_LIBRARY[name]
-    assert f"{len(found.there)} of {len(run.recording.operations)} operations ran there" in (
-        found.said
-    )
+    assert f"{len(found.there)} of {len(run.operations)} operations ran there" in (found.said)
 
 
 OTHER_CALLS: dict[str, set[str]] = {
@@ -241,7 +239,7 @@ def test_the_librarys_own_target_gives_the_recorded_bits(made, session, name):
     found = replayed(run, session(MODELS[name][1]))
     same = 0
     for number in sorted(found.there):
-        one = found.recording.operations[number]
+        one = found.operations[number]
         arrays = run.arrays([*one.reads, one.gives[0]])
         (given,) = one.again([arrays[n] for n in one.reads])
         if one.op not in OTHER_CALLS[name]:
@@ -283,7 +281,7 @@ def test_operations_of_a_replay_run_again_on_the_target(made, session):
     _, _, run = made("torch")
     there = session("reference")
     found = replayed(run, there)
-    one = next(one for one in found.recording.operations if one.op == "aten.convolution")
+    one = next(one for one in found.operations if one.op == "aten.convolution")
     again = one.again
     arrays = [found.array(n) for n in one.reads]
     (first,) = again(arrays)
@@ -302,7 +300,7 @@ def test_operations_of_a_replay_run_at_other_sizes(made, session, name):
     _, _, run = made(name)
     found, shorter = replayed(run, session("reference")), 0
     for number in sorted(found.there):
-        one, own = found.recording.operations[number], run.recording.operations[number]
+        one, own = found.operations[number], run.operations[number]
         arrays = [found.array(n) for n in one.reads]
         arrays[0] = np.ascontiguousarray(arrays[0][:1])
         if one.op in ("aten.bmm", "Gemm") or own.again is None:
@@ -420,11 +418,10 @@ def test_what_can_not_run_alone_is_one_line(made, session):
     _, _, run = made("torch")
     operations = [
         replace(one, again=None) if one.op == "aten.native_layer_norm" else one
-        for one in run.recording.operations
+        for one in run.operations
     ]
-    recording = replace(run.recording, operations=operations)
-    with pytest.raises(InputError, match="can't be run alone, and what it reads has other bits"):
-        replayed(replace(run, recording=recording), session("reference"))
+    with pytest.raises(InputError, match="can't be run alone, and its operands have"):
+        replayed(replace(run, operations=operations), session("reference"))
 
 
 def of_branches() -> tuple[Any, dict[str, np.ndarray]]:
@@ -483,7 +480,7 @@ def test_a_graph_is_one_program_of_a_library(session, name, text):
     model, inputs = WHOLE[name]()
     there = OnTarget(opened(model), session(text))
     found, seconds, why = there.end_to_end(inputs, times=3)
-    own = recorded(opened(model).recorder(inputs)).outputs[0]
+    own = recorded(opened(model).recorder(inputs)).results[0]
     assert not why and len(seconds) == 3
     assert found.shape == own.shape and np.abs(found - own).max() < BOUND * np.abs(own).max()
 
@@ -519,7 +516,7 @@ def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text)
     _, _, run = made("torch")
     found, written = replayed(run, session(text)), set[str]()
     for number in sorted(found.there):
-        one = found.recording.operations[number]
+        one = found.operations[number]
         if one.lines is None:
             continue
         arrays = found.arrays([*one.reads, one.gives[0]])
@@ -540,7 +537,7 @@ def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text)
 def test_a_model_in_a_format_of_its_own_is_not_written(made, session):
     _, _, run = made("torch")
     found = replayed(run, session("litert"))
-    assert all(found.recording.operations[n].lines is None for n in found.there)
+    assert all(found.operations[n].lines is None for n in found.there)
 
 
 def of_all_kinds() -> tuple[Any, dict[str, np.ndarray], dict[str, int]]:
@@ -594,10 +591,10 @@ def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
     model, inputs, alone = of_all_kinds()
     run = recorded(opened(model).recorder(inputs))
     found = replayed(run, session(text))
-    operations = run.recording.operations
+    operations = run.operations
     for number in (n for one in operations for n in one.gives):
         own, there = run.array(number), found.array(number)
-        if run.recording.values[number].floating and own.size:
+        if run.values[number].floating and own.size:
             largest = max(float(np.abs(own).max()), 1e-3)
             assert np.abs(own.astype(float) - there).max() < BOUND * largest, number
     told: dict[str, int] = {}
@@ -615,14 +612,14 @@ def test_questions_about_a_sum_are_sent_together_and_answered_alike(made, sessio
     _, _, run = made("torch")
     sides = [replayed(run, session(text)) for text in ("reference", "torch")]
     asked = list[str]()
-    real = sides[0].recording.operations[0].again.port.session.request
+    real = sides[0].operations[0].again.port.session.request
 
     def causes() -> list[tuple[str, str]]:
         found = walk.compared(*sides)
         return [(found.operations[n].name, found.causes[n].why) for n in sorted(found.causes)]
 
     monkeypatch.setattr(
-        sides[0].recording.operations[0].again.port.session,
+        sides[0].operations[0].again.port.session,
         "request",
         lambda header, arrays=None: asked.append(header["do"]) or real(header, arrays),
     )

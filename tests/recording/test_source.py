@@ -359,9 +359,9 @@ class TestAddresses:
             for at in (0, 8)
         ]
         found = compare(sides[0], sides[1])
-        (one,) = sides[1].recording.operations
+        (one,) = sides[1].operations
         able = replace(one, again=None)
-        sides[1] = replace(sides[1], recording=replace(sides[1].recording, operations=[able]))
+        sides[1] = replace(sides[1], operations=[able])
         assert found.first is not None
         cause = source.explain(sides[0], sides[1], found.first)
         assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why

@@ -749,13 +749,13 @@ def test_inference_mode_shows_the_operations_that_no_grad_shows() -> None:
             return layer(x)
 
     sides = both(lambda: layer(x), inferred, near=1e-5)
-    shown = {one.op for one in sides[1][0].recording.operations}
+    shown = {one.op for one in sides[1][0].operations}
     assert not {"aten.linear", "aten.gru.input", "aten.matmul"} & shown
     assert not [op.op for op, _, known in shares(sides[1:] * 2) if not known]
-    for n in range(len(sides[0][0].recording.outputs)):
+    for n in range(len(sides[0][0].outputs)):
         assert agreed(sides, n) == 1, n
     unwatched = TorchRecorder(inferred).plain()
-    for one, other in zip(sides[1][0].outputs, unwatched, strict=True):
+    for one, other in zip(sides[1][0].results, unwatched, strict=True):
         assert np.array_equal(one, other)
 
 

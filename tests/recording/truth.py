@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.recording.labelling import given_labels, labels_of
+from probe.recording.matching import given_labels, labels_of
 from probe.recording.recording import Run, recorded
 from probe.semantics import Passes, Unknown, Windows
 from probe.semantics.labels import ZERO, Labels, agreeing, tag
@@ -29,7 +29,7 @@ Sides = list[tuple[Run, Any, list[Labels]]]
 def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
     """Returns a run and the numbers of all its values."""
     live = recorded(recorder)
-    found = live.arrays(set(range(len(live.recording.values))))
+    found = live.arrays(set(range(len(live.values))))
     return live, [found[n] for n in range(len(found))]
 
 
@@ -62,7 +62,7 @@ def told(left: Any, right: Any, near: float = NEAR) -> Sides:
     labels = labels_of(runs[0][0], runs[1][0])
     sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
     for live, numbers, own in sides:
-        for value, array, label in zip(live.recording.values, numbers, own, strict=True):
+        for value, array, label in zip(live.values, numbers, own, strict=True):
             assert label.shape == value.shape == array.shape
             assert label.array.ndim == array.ndim
     words, numbers, origin = _table(sides)
@@ -81,7 +81,7 @@ def told(left: Any, right: Any, near: float = NEAR) -> Sides:
     )
     known, refuted = set[str](), dict[str, str]()
     for live, values, own in sides:
-        for op in live.recording.operations:
+        for op in live.operations:
             if all(own[n].known for n in op.gives) and not isinstance(op.meaning, Unknown):
                 known.add(op.op)
             if op.gives and exact.wrong(
@@ -123,7 +123,7 @@ def read_after_all(run: Run, op: Any, values: Sequence[np.ndarray], labels: list
         marked = full[number].array.copy()
         marked[place] = tag("changed")
         told = full | {number: full[number]._replace(array=marked)}
-        both = [given_labels(run.recording, op, each) for each in (full, told)]
+        both = [given_labels(run, op, each) for each in (full, told)]
         stays = [one.full() == two.full() for one, two in zip(*both, strict=True)]
         if not any(one.any() for one in stays):
             continue
@@ -161,14 +161,14 @@ def _table(sides: Sides) -> tuple[np.ndarray, ...]:
 
 def _op(sides: Sides, place: int) -> str:
     side, number = divmod(place, 10000)
-    recording = sides[side][0].recording
+    recording = sides[side][0]
     value = recording.values[number]
     return recording.operations[value.given].op if value.given >= 0 else value.role
 
 
 def _said(sides: Sides, place: int) -> str:
     side, number = divmod(place, 10000)
-    recording = sides[side][0].recording
+    recording = sides[side][0]
     value = recording.values[number]
     op = _op(sides, place)
     return f"{'left right'.split()[side]} value {number} of {op} {value.shape}"
@@ -178,7 +178,7 @@ def shares(sides: Sides) -> list[tuple[Any, float, bool]]:
     """Returns of each operation of two runs of the same program: the left's, the share of its
     results that must agree with some of the right's, and whether all of it is understood."""
     found = []
-    one, two = (live.recording for live, _, _ in sides)
+    one, two = (live for live, _, _ in sides)
     for left, right in zip(one.operations, two.operations, strict=True):
         assert left.op == right.op
         agree, count, known = 0.0, 0, True
@@ -193,9 +193,9 @@ def shares(sides: Sides) -> list[tuple[Any, float, bool]]:
 
 def agreed(sides: Sides, output: int = 0) -> float:
     """Returns the share of the left side's output that must agree with some of the right's."""
-    one, two = (live.recording.outputs[output] for live, _, _ in sides)
+    one, two = (live.outputs[output] for live, _, _ in sides)
     chosen = agreeing(sides[0][2][one], sides[1][2][two])
-    shape = sides[0][0].recording.values[one].shape
+    shape = sides[0][0].values[one].shape
     return float(chosen.mask(shape, 0).mean())
 
 

@@ -123,7 +123,7 @@ def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
     step = Step(name, Each("f"), lambda x: x * np.float32(len(x)), ["x"], text)
     sides = [recorded(Doubles({"x": one}, [step])) for one in (x[:1], x)]
     for side in sides:
-        side.recording.operations[0].path = name
+        side.operations[0].path = name
     first = compare(sides[0], sides[1]).first
     assert first is not None
     made = reports.write(tmp_path, sides[0], sides[1], first, times=1)
@@ -157,10 +157,10 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
     left, right = (recorded(Doubles({"x": x}, [one])) for one in (step, other))
     first = compare(left, right).first
     assert first is not None
-    right = replace(right, recording=replace(right.recording, target="numpy,three=1"))
+    right = replace(right, target="numpy,three=1")
     monkeypatch.setattr(
         "probe.reproduction.recorded_script._variables",
-        lambda one: {"TF_PLANTED": "3" if "three" in one.side.recording.target else "1"},
+        lambda one: {"TF_PLANTED": "3" if "three" in one.side.target else "1"},
     )
     made = reports.write(tmp_path, left, right, first, times=1)
     assert made.ran is not None and '"TF_PLANTED": "3"' in made.script

@@ -14,7 +14,7 @@ import probe
 from probe import Case, load, machine
 from probe.campaign import Sessions
 from probe.cli import shell
-from probe.cluster import answers, node, nodes, scripts, sweeps
+from probe.cluster import answers, dealing, node, nodes, scripts, sweeps
 from probe.cluster.nodes import Cluster, Reply, changed
 from probe.cluster.sweeps import Wanted
 from probe.errors import ClusterError, InputError
@@ -45,7 +45,7 @@ class Doubles(Cluster):
     def __init__(self, behaviours, targets):
         self.behaviours, self.targets, self.lines = behaviours, targets, []
         self.nodes, self.first, self.pending, self.asked, self._count = {}, {}, [], [], 0
-        self.note, self.turn = self.lines.append, 0
+        self.note = self.lines.append
         for address in behaviours:
             self.joins(address)
 
@@ -59,24 +59,20 @@ class Doubles(Cluster):
         found = json.loads(json.dumps(node.said(json.dumps(texts or self.targets))))
         return self.behaviours[address]("said", found)
 
-    def ask(self, answer, question, nodes, about):
-        self.asked.append((question, [one.address for one in nodes]))
-        self.pending.append((answer, json.loads(json.dumps(question)), list(nodes), about))
+    def ask(self, answer, question, node, about):
+        self.asked.append((question, node.address))
+        self.pending.append((answer, json.loads(json.dumps(question)), node, about))
 
-    def load(self, nodes):
-        there = {one.address for one in nodes}
-        return sum(any(n.address in there for n in asked[2]) for asked in self.pending)
+    def load(self, node):
+        return sum(asked[2].address == node.address for asked in self.pending)
 
     def replies(self):
         if not self.pending:
             return []
-        answer, question, some, about = self.pending.pop(0)
-        asked = SimpleNamespace(question=question, nodes=some, about=about)
-        there = [one for one in some if one.address in self.nodes]
-        if not there:
+        answer, question, chosen, about = self.pending.pop(0)
+        asked = SimpleNamespace(node=chosen, about=about)
+        if chosen.address not in self.nodes:
             return [Reply(asked, None, "")]
-        self.turn += 1
-        chosen = there[self.turn % len(there)]
         try:
             node._worker = lambda: SimpleNamespace(name=chosen.address, address=chosen.address)
             found = answer(json.dumps(question))
@@ -108,9 +104,8 @@ def swept(monkeypatch, tmp_path):
             yield made
 
         monkeypatch.setattr(sweeps, "opened", opened)
-        monkeypatch.setattr(sweeps, "PATIENCE", 0.2)
-        monkeypatch.setattr(sweeps, "GROWTH", 1)
-        monkeypatch.setattr(sweeps, "FIRST", 3)
+        monkeypatch.setattr(dealing, "PATIENCE", 0.2)
+        monkeypatch.setattr(sweeps, "LEAST", 1)
         here = Sessions(lambda where: open_session(where, inline=True))
         monkeypatch.setattr(node, "_OWN", SimpleNamespace(sessions=here))
         found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2", keep=keep)
@@ -141,7 +136,7 @@ def test_the_store_and_the_report_are_those_of_one_process(swept, plain, tmp_pat
         assert told[name] == plain[1][name], name
     assert told["differing"] > 0 and told["store"].endswith(machine.label())
     same(tmp_path / "store", plain[0])
-    assert {one for _, some in made.asked for one in some} == {"a", "b"}
+    assert {address for _, address in made.asked} == {"a", "b"}
 
 
 def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plain, tmp_path):
@@ -254,8 +249,7 @@ def no_facts(answer):
     ],
 )
 def test_a_node_whose_counts_or_form_are_wrong_stores_nothing(swept, plain, tmp_path, change, why):
-    alone = 0 if why == "can't be read" else 1  # else it is not known which node it was
-    found, _ = swept({"a": honest, "b": later(change, alone)})
+    found, _ = swept({"a": honest, "b": later(change)})
     same(tmp_path / "store", plain[0])
     (failure,) = found.to_json()["failures"]
     assert failure["kind"] == "refused" and why in failure["message"]
@@ -422,8 +416,7 @@ def test_machines_are_never_mixed_and_machine_asks_for_one(swept, plain, tmp_pat
     assert {path.name for path in (tmp_path / "store").iterdir()} == {machine.label(), LABEL}
     assert set(load(tmp_path / "store" / LABEL).runs.machine) == {LABEL}
     same(tmp_path / "store" / machine.label(), plain[0])
-    for question, some in made.asked:
-        assert len(some) == 1 and "machine" not in question["target"]
+    assert not any("machine" in question["target"] for question, _ in made.asked)
 
 
 def test_a_label_that_its_own_facts_contradict_is_refused(swept, plain, tmp_path):
@@ -485,19 +478,14 @@ def test_what_a_cluster_can_not_do_is_said_in_one_line(words, why, capsys, tmp_p
     assert why in told and len(told.strip().splitlines()) == 1
 
 
-def test_batches_grow_to_a_second_and_end_together():
-    part = sweeps._TargetValues(Wanted.parse(SWITCHING), None, todo=sweeps.deque(range(10_000)))
-    for _ in range(9):
-        count = len(part.batch(2))
-        part.resize(count, 0.01 + count * 0.001)
-    assert 800 < part.size < 1100
-    while part.todo:
-        count = len(part.batch(2))
-    assert count <= 300
-    part.costs, part.size = [], 8
-    for count in (8, 16, 16, 16, 16):
-        part.resize(count, 2.0 + count * 0.1)
-    assert part.size == 256, "a batch that costs two seconds before its first value is made longer"
+def test_values_are_dealt_evenly_and_in_shards_of_some_size(swept, plain, tmp_path, monkeypatch):
+    found, made = swept({"a": honest, "b": honest})
+    asked = [question["values"] for question, _ in made.asked]
+    assert len(asked) == 8 and all(values[0] == 5 for values in asked), "two nodes, four for each"
+    assert sorted(value for values in asked for value in values if value != 5) == [*range(6, 17)]
+    monkeypatch.setattr(sweeps, "MOST", 1)
+    found, made = swept({"a": honest}, folder=None)
+    assert len(made.asked) == 12 and found.to_json()["comparisons"] == 12
 
 
 def test_facts_are_compared_as_they_were_first_said():

@@ -391,9 +391,3 @@ def test_messages_of_libraries_are_stored_without_paths(folder):
     with Store(folder) as store:
         store.append("failures", {**failure, "message": "x", "stderr": "in /a/b/c.py line 3"})
     assert load(folder).failures["stderr"].tolist() == ["in .../c.py line 3"]
-
-
-def test_codes_are_equal_where_all_columns_are():
-    rows = pa.table({"a": ["x", "y", "x", None, "x"], "b": [1, 1, 1, 2, 2]})
-    codes = parquet.codes(rows, ["a", "b"])
-    assert codes.tolist() == [0, 1, 0, 2, 3]

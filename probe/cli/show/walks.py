@@ -129,7 +129,7 @@ def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
 def _outputs(found: Walked) -> RenderableType:
     right = ("compared", "differing", "max ulp", "scaled", "growth")
     rows = table("output", *right, "decisions changed", right=right)
-    for number, one in enumerate(found.found.difference.outputs):
+    for number, one in enumerate(found.found.outputs):
         told = found.report_output(one)
         decided = [
             f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
