@@ -215,6 +215,11 @@ def remedies(
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
+    if isinstance(lengths, int):
+        why = "one length has nothing to be compared with"
+        raise InputError(
+            "lengths", lengths, why, f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        )
     values = sorted(set(lengths))
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
     of_model = {name: one for name, one in of_model.items() if not _left_out(one)}
