@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,11 +28,12 @@ import numpy as np
 import frameworks
 import length_sweep
 import padded_network
-from lib.chains import description
-from lib.chains.running import Runner, content, padded
+from lib.nine_layers import NineLayers
+from lib.padding import content, graph_of, padded
 from probe import Case, Store, Target, load
 from probe.errors import TargetError
 from probe.launch import open_session
+from probe.recording.replayed import OnTarget
 from probe.sweeps import sweep
 from probe.target import unavailable
 
@@ -150,10 +152,11 @@ def networks(folder: Path, texts: list[str]) -> None:
         if text in kept or unavailable(target):
             continue
         found: dict[str, str] = {}
-        with open_session(target) as session:
+        with open_session(target) as session, tempfile.TemporaryDirectory() as made:
             for source in NETWORKS:
                 try:
-                    digests(found, source, Runner(session, description.load(source)))
+                    graph = graph_of(NineLayers.parse(source), session, Path(made))
+                    digests(found, source, graph.opened)
                 except TargetError as error:
                     found[source] = error.kind
                     if not session.alive:
@@ -163,15 +166,17 @@ def networks(folder: Path, texts: list[str]) -> None:
         print(text, len(found), "digests of networks", flush=True)
 
 
-def digests(found: dict[str, str], source: str, runner: Runner) -> None:
+def digests(found: dict[str, str], source: str, target: OnTarget) -> None:
     for length in CONTENTS:
-        bare = content(runner.network, length)
         for to in (padded_network.FIXED, 2048):
-            x = padded(bare, to)
-            for number, y in enumerate(runner.run(x).activations):
-                found[f"{source} {length} {to} layer {number}"] = digest(y)
-            whole, _ = runner.end_to_end(x)
-            found[f"{source} {length} {to} whole"] = "" if whole is None else digest(whole)
+            x = padded(content(length), to)
+            run, place = target.side(x), f"{source} {length} {to}"
+            for number, one in enumerate(run.operations):
+                (y,) = run.arrays(one.gives).values()
+                found[f"{place} layer {number + 1}"] = digest(np.moveaxis(y, 1, -1))
+            whole, _, _ = target.end_to_end(x)
+            end = f"{place} whole"
+            found[end] = "" if whole is None else digest(np.moveaxis(whole, 1, -1))
 
 
 def digest(array: np.ndarray) -> str:

@@ -10,7 +10,7 @@ closest first, until one fails. It is *caught* by a test that fails, by one that
 an import that fails; *missed* if all pass. The share of what is caught is printed last, and the
 exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
 cannot change a result is left alone: texts, annotations, ``__repr__``, what is raised, and lines
-with a comment that begins with ``speed alone``.
+with a comment that says ``speed alone``.
 """
 
 from __future__ import annotations
@@ -34,15 +34,29 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
-    "probe/summation": ("tests/orders", "tests/numbers"),
-    "probe/comparison": ("tests/orders",),
+    "probe/summation": ("tests/orders", "tests/numbers", "tests/operations"),
+    "probe/comparison": ("tests/orders", "tests/operations"),
     "probe/semantics": ("tests/recording",),
     "probe/ulp.py": ("tests/numbers", "tests/orders"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
 folders of tests that are to notice."""
 
-ALONE = "# speed alone"
+LIBRARIES = (
+    "jax",
+    "litert",
+    "onnx",
+    "opencv",
+    "tensorflow",
+    "torch",
+    "whole",
+    "matrix",
+    "matching",
+)
+"""Words in the names of test files that go through all that a library has: asked with ``--wide``
+alone."""
+
+ALONE = "speed alone"
 
 PATIENCE = 180
 """Seconds without a result, after which a change is taken for one that never ends."""
@@ -97,7 +111,7 @@ def mutations(path: str, source: str) -> Iterator[Mutation]:
     alone = {
         token.start[0]
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and token.string.startswith(ALONE)
+        if token.type == tokenize.COMMENT and ALONE in token.string
     }
     raw = source.encode()
     for node in _computing(tree):
@@ -154,13 +168,11 @@ def _with(node: ast.AST, **fields: object) -> ast.AST:
 
 def _of_texts(node: ast.AST) -> bool:
     """Returns whether texts are put together, or types: ``"a" + name``, ``int | None``."""
-    return any(
-        isinstance(each, ast.JoinedStr)
-        or (isinstance(each, ast.Constant) and (each.value is None or isinstance(each.value, str)))
-        or (isinstance(each, ast.Attribute) and each.attr == "ndarray")
-        for each in ast.walk(node)
-        if each is not node
-    )
+    if isinstance(node, ast.BinOp):
+        return _of_texts(node.left) or _of_texts(node.right)
+    if isinstance(node, ast.Constant):
+        return node.value is None or isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr) or ast.unparse(node).endswith("ndarray")
 
 
 def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
@@ -174,7 +186,7 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     homes = next((MODULES[name] for name in MODULES if path.startswith(name)), ("tests",))
     ranks: dict[str, tuple[int, int]] = {}
     for name, text in texts.items():
-        if not name.startswith(homes):
+        if not name.startswith(homes) or (not wide and any(word in name for word in LIBRARIES)):
             continue
         imports = [line for line in text.splitlines() if line.startswith(("from ", "import "))]
         rank = 3

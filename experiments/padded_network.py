@@ -1,10 +1,11 @@
 """Runs a network on little padding: which outputs change, where, and why?
 
 Eight times a convolution and a max-pool, then one more convolution, made for inputs of 4,096
-positions, in several widths. Contents of 1 to 1,024 positions are padded to the least length that
-has every output which reads them, and compared with the full size, layer by layer; the first
-divergence is explained; the shortest padded lengths that change no bit are found and checked; what
-a difference decides and what each way costs is measured. An hour on two processors.
+positions, in several widths: an ONNX model that is recorded, and replayed on each target. Contents
+of 1 to 1,024 positions are padded to the least length that has every output which reads them, and
+compared with the full size, layer by layer; the first divergence is explained; the shortest padded
+lengths that change no bit are found and checked; what a difference decides and what each way costs
+is measured. An hour on two processors.
 
 Writes results/padded_network/<machine>/*.parquet; notebooks/padded_network.ipynb draws them. What
 is stored already is not measured twice.
@@ -17,7 +18,6 @@ from pathlib import Path
 from rich.text import Text
 
 from lib import frame
-from lib.chains.description import load
 from lib.padding import Measured, Request, measure
 from probe import Store, Target
 from probe.printing import Output
@@ -72,7 +72,7 @@ OTHERS = """
 
 
 def network(width: int, seed: int = 0, padding: str = "valid") -> str:
-    """Returns what ``Network.load`` makes the nine layers from."""
+    """Returns what ``NineLayers.parse`` makes the nine layers from."""
     same = "" if padding == "valid" else f",padding={padding}"
     return f"nine-layers:width={width},seed={seed}{same}"
 
@@ -98,7 +98,7 @@ def main(store: Path, quick: bool) -> bool:
 def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
     """Returns what is measured, target by target; targets that can't run here are left out."""
     if quick:
-        small = Request(load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
+        small = Request(QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(network(width), EVERY) for width in WIDTHS]) for text in MAIN]
@@ -115,13 +115,13 @@ def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
 def wish(source: str, contents: range | tuple[int, ...]) -> Request:
     """One network at every content; decisions at a sixteenth of them where there are many."""
     decided = contents[::16] if len(contents) > 100 else contents
-    return Request(load(source), source, FIXED, contents, 1, decided, True)
+    return Request(source, FIXED, contents, 1, decided, True)
 
 
 def costs(width: int, fixed: int) -> Request:
     """Returns the time that each way of running a network takes."""
     source = f"nine-layers:width={width}"
-    return Request(load(source), source, fixed, (), costs=COST[fixed])
+    return Request(source, fixed, (), costs=COST[fixed])
 
 
 def show(found: Measured) -> None:

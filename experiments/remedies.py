@@ -11,16 +11,18 @@ like below and run it again: what is stored already is not measured twice.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.text import Text
 
 from lib import frame
-from lib.chains.description import nine_layers
-from lib.chains.remedies import measure_network
+from lib.nine_layers import NineLayers
+from lib.padding import content, graph_of, padded
 from probe import Case, Store, Target, schema, shard
 from probe.invariant.mitigated_cases import RemedySessions, measure
+from probe.invariant.mitigated_models import MitigatedGraph
 from probe.invariant.mitigations import Measured, advise, rows
 from probe.printing import Output, table
 
@@ -71,7 +73,7 @@ FAST = (
     *("pad", "layerwise", "chunks=256", "float64", "threads=1", "deterministic=1", "onednn=1"),
     *("mkldnn=0", "isa=avx2", "xla=1", "layerwise,xla=1", "stable,float64,xla=1"),
 )
-"""Of networks: all but ``stable`` one operation after the other, which takes hours."""
+"""Of networks: all but ``stable``, one operation after the other, which takes hours."""
 
 FEW = ("pad", "layerwise", "chunks=256", "threads=1", "onednn=1")
 """Of networks where the others are not there, or take long."""
@@ -83,6 +85,12 @@ class Whole(NamedTuple):
     width: int
     fixed: int
     only: tuple[str, ...] = FAST
+    blocks: int = 8
+
+    @property
+    def network(self) -> NineLayers:
+        """Returns what is run."""
+        return NineLayers(self.width, blocks=self.blocks, fixed=self.fixed)
 
 
 class Batched(NamedTuple):
@@ -116,7 +124,9 @@ QUICK = "reference,algorithm=pairwise,length_switch=9"
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: list[Measured] = []
-    plan: Plan = [(QUICK, [REPORT, Whole(2, 2300, ("pad", "layerwise")), TINY])] if quick else PLAN
+    plan: Plan = (
+        [(QUICK, [REPORT, Whole(2, 160, ("pad", "layerwise"), 3), TINY])] if quick else PLAN
+    )
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
             for number, (target, subjects) in enumerate(shard.each(plan)):
@@ -149,7 +159,7 @@ def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
         return one.id, max(LENGTHS)
     if isinstance(one, Batched):
         return one.case.id, max(BATCHES)
-    return nine_layers(width=one.width, fixed=one.fixed).id, one.fixed
+    return one.network.id, one.fixed
 
 
 def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySessions) -> Measured:
@@ -165,10 +175,23 @@ def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySession
             only=OF_BATCHES,
             sessions=sessions,
         )
-    network = nine_layers(width=one.width, fixed=one.fixed)
-    return measure_network(
-        network, where, CONTENTS, chunks=(256,), only=one.only, sessions=sessions
-    )
+    return of_network(one.network, where, one.only, sessions)
+
+
+def of_network(
+    network: NineLayers, where: Target, only: tuple[str, ...], sessions: RemedySessions
+) -> Measured:
+    """Returns what keeps the bits of a network, whose ONNX model is replayed on the target."""
+    at = max(network.fixed // 10, 1)
+    contents = tuple(sorted({*(one for one in CONTENTS if one < network.fixed), at}))
+    true = network.exact(padded(content(network.fixed), network.fixed)["x"])
+    own = sessions.of(where)
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        graph = graph_of(network, own, Path(folder))
+        work = MitigatedGraph(graph, contents, at, where, sessions, only, true)
+        found = work.measured((256,), None)
+    facts = own.facts, own.variables
+    return Measured(network, where, contents, network.fixed, at, found, *facts)
 
 
 def stored(store: Store) -> set[tuple[str, str, int]]:

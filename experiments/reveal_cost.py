@@ -2,7 +2,8 @@
 
 Calls of the operator and seconds against the number of summands, of filters and of outputs, beside
 the calls that FPRev's algorithm needs for one output of the same call. Every reveal starts from
-nothing; of a few repetitions the fastest is kept.
+nothing; of a few repetitions the fastest is kept. At the end of a run the seconds of a few reveals
+are printed over those of FPRev's one output, called directly in this process on the same core.
 
 Writes results/reveal_cost/<machine>/*.parquet; notebooks/reveal_cost.ipynb draws them.
 Change what you like below and run it again: what is stored already is not measured twice.
@@ -15,12 +16,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from lib import frame
 from probe import Case, Store, Target, shard
 from probe.campaign import case_row, run_row
 from probe.launch import AnySession, open_session
 from probe.printing import Output
-from probe.summation.fprev import fprev_calls
+from probe.summation.fprev import fprev, fprev_calls
 from probe.summation.orders import Orders, reveal
 from probe.summation.tree import Tree
 
@@ -70,6 +73,11 @@ LONG_TARGETS = "torch tensorflow tensorflow,xla=1 jax".split()
 
 QUICK = "reference reference,algorithm=pairwise".split()
 
+BESIDE = tuple(
+    Case("conv1d", *sizes) for sizes in ((5, 8, 8, 40), (5, 64, 64, 40), (9, 64, 64, 40))
+)
+"""40, 320 and 576 summands; ``LARGE`` has 1,536. Of these the seconds are compared with FPRev's."""
+
 REPEATS, ENOUGH = 5, 3.0
 """Repetitions of a reveal, and seconds after which no more are begun."""
 
@@ -109,6 +117,8 @@ def main(store: Path, quick: bool) -> bool:
                         tell(number * len(todo) + done, len(targets) * len(todo), text)
         except KeyboardInterrupt:
             return True
+    if not quick:
+        beside_fprev()
     return False
 
 
@@ -142,6 +152,40 @@ def fastest(session: AnySession, case: Case) -> Orders:
             break
         best = min(best, reveal(session, case), key=lambda found: found.seconds)
     return best
+
+
+def beside_fprev() -> None:
+    """Prints seconds of all outputs over those of FPRev's one, each the fastest of ``REPEATS``."""
+    with open_session(Target.parse(TARGETS[0])).start() as session:
+        for case in (*BESIDE, LARGE):
+            ours = fastest(session, case)
+            theirs = min(seconds_of_one(case, ours.summations[0].tree) for _ in range(REPEATS))
+            ratio, n = ours.seconds / theirs, case.summands
+            print(
+                f"{n:,} summands: all outputs {ours.seconds:.3f} s, {ratio:.2f} times FPRev's one"
+            )
+
+
+def seconds_of_one(case: Case, tree: Tree) -> float:
+    """Returns the seconds that the published algorithm takes for the first output of TensorFlow's
+    conv1d, as its user calls it. RuntimeError: it finds another tree than ``tree``."""
+    import tensorflow as tf
+
+    x = tf.ones(case.input_shape())
+
+    def survivors(i: int, j: int) -> float:
+        weights = np.ones(case.weight_shape, np.float32)
+        weights.reshape(case.summands, -1)[[i, j]] = [[2.0**100], [-(2.0**100)]]
+        return float(tf.nn.conv1d(x, weights, 1, "VALID").numpy()[0, 0, 0])
+
+    started = time.perf_counter()
+    found = fprev(survivors, case.summands)
+    seconds = time.perf_counter() - started
+    if found != tree:
+        raise RuntimeError(
+            f"{case.label}: FPRev finds {found.formula}, and the reveal {tree.formula}"
+        )
+    return seconds
 
 
 _COSTS: dict[Tree, int] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lib import torch_models
+from lib import nine_layers, torch_models
 from lib.invariance import Group, Made, Question, Subject
 from lib.invariance_torch import (
     KINDS,
@@ -59,24 +59,6 @@ def pictures(name: str, build: Build, shape: Sequence[int], sizes: Sequence[int]
         return Made(plain, model, report, read, axes, timed, torch.set_num_threads, exact)
 
     return Subject(name, "torch", "model", "float32", make)
-
-
-def nine_layers(torch: Any) -> Any:
-    """The network of the first report: eight times convolution, ReLU and max-pool, and one more."""
-    from lib.chains.description import load
-
-    nn, parts = torch.nn, []
-    for layer in load("nine-layers").layers:
-        if layer.op == "conv2d":
-            part = nn.Conv2d(layer.in_channels, layer.filters, layer.kernel)
-            w = np.ascontiguousarray(np.transpose(np.array(layer.weights), (3, 2, 0, 1)))
-            part.load_state_dict(
-                {"weight": torch.from_numpy(w), "bias": torch.from_numpy(np.array(layer.bias))}
-            )
-        else:
-            part = nn.ReLU() if layer.op == "activation" else nn.MaxPool2d(layer.kernel)
-        parts.append(part)
-    return nn.Sequential(*parts)
 
 
 def mobilenet(torch: Any) -> Any:
@@ -276,7 +258,7 @@ def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
 def models() -> tuple[list[Subject], list[Subject]]:
     """Returns those that take seconds, and the others."""
     small = [
-        pictures("nine-layers", nine_layers, (1, 1, 2560), EVERY),
+        pictures("nine-layers", lambda torch: nine_layers.torch_module(), (1, 1, 2560), EVERY),
         pictures("residual, LayerNorm", residual, (3, 32, 32), EVERY),
         sentences("TransformerEncoderLayer", encoder, 48),
     ]

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lib.chains import comparison
-from lib.chains.chain import Network
-from lib.chains.checks import differing, kept
-from lib.chains.comparison import Comparer, PaddedComparison
-from lib.chains.layerwise import Layerwise
-from lib.chains.running import Runner, content, padded
-from lib.chains.safe import SafeLengths
-from probe import ulp
+from lib import nine_layers
+from lib.nine_layers import NineLayers
+from probe import floats, ulp
 from probe.campaign import Campaign, CampaignPart, Row, Tally
 from probe.comparison import decisions
 from probe.errors import TargetError
-from probe.launch import AnySession, InlineSession, open_session
+from probe.launch import AnySession, open_session
+from probe.operands import normal
+from probe.padding import between
+from probe.padding.between import Between
+from probe.padding.search import PaddedModel
 from probe.progress import Tell
+from probe.recording.difference import Difference
+from probe.recording.recording import Run
+from probe.recording.replayed import OnTarget, replayed
+from probe.recording.subject import opened
+from probe.recording.walk import compared
 from probe.store import Store, load
 from probe.target import Target
 
@@ -35,7 +40,7 @@ PROGRAM_SEED = 5_000
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure of one network on one target.
+    """What to measure of one network on one target. ``source``: as of ``NineLayers.parse``.
 
     ``contents``: compared, and padded safely. ``checked``: how many fresh sets of operands for
     each. ``decided``: contents of which decisions are taken, on fresh operands; ``layerwise``: also
@@ -43,7 +48,6 @@ class Request:
     turns. A request without ``contents`` is one for costs alone.
     """
 
-    network: Network
     source: str
     fixed: int
     contents: Sequence[int]
@@ -52,6 +56,11 @@ class Request:
     layerwise: bool = False
     costs: Sequence[int] = ()
     turns: int = 15
+
+    @property
+    def network(self) -> NineLayers:
+        """Returns what is run."""
+        return NineLayers.parse(self.source, self.fixed)
 
 
 @dataclass
@@ -100,20 +109,22 @@ class _Measuring(Campaign[Request]):
         part.tell(0, network.name)
         place: Row = {"run_id": part.run_id, "network_id": network.id, "target": part.target.text}
         key, done = tuple(place.values()), (part.run_id, subject(question)) in self.timed
-        rows = _Rows(part.session, question, place, lambda text: part.tell(0, text))
         tables: dict[str, list[Row]] = {}
-        try:
-            if key not in self.stored if question.contents else not done:
-                tables = rows.made()
-            elif question.contents and key not in self.programs:
-                tables = {"programs": rows.programs(self._safe(place))}
-        except TargetError as error:
-            why = f"{network.name}: {error.why}"
-            raise TargetError(error.target, error.kind, why, error.stderr) from None
+        with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+            tell = lambda text: part.tell(0, text)  # noqa: E731
+            rows = _Rows(part.session, question, place, Path(folder), tell)
+            try:
+                if key not in self.stored if question.contents else not done:
+                    tables = rows.made()
+                elif question.contents and key not in self.programs:
+                    tables = {"programs": rows.programs(self._safe(place))}
+            except TargetError as error:
+                why = f"{network.name}: {error.why}"
+                raise TargetError(error.target, error.kind, why, error.stderr) from None
         if not any(tables.values()):
             self.tally.before += 1
             return
-        self.keep("networks", network.row(question.fixed, question.source))
+        self.keep("networks", network.row(question.source))
         for table, made in tables.items():
             self.keep(table, made)
         self._count(rows, tables)
@@ -141,88 +152,185 @@ class _Measuring(Campaign[Request]):
         tally.otherwise += sum(bool(row["differing"]) for row in safe)
 
 
+AXIS = 3
+"""The padded axis: arrays are (1, channels, 1, positions)."""
+
+
+def graph_of(network: NineLayers, session: AnySession, folder: Path) -> PaddedModel:
+    """Returns the network on a target, operation by operation, its input padded.
+
+    ``folder``: for its file. It is recorded unoptimised, so that each layer is an operation.
+    """
+    words = {name: getattr(network, name) for name in ("width", "seed", "blocks", "padding")}
+    path = nine_layers.onnx_model(folder / f"{network.id}.onnx", **words)
+    model = opened(path, switches={"optimisation": "none"})
+    x = {"x": content(network.fixed)}
+    return PaddedModel(OnTarget(model, session), x, {"x": AXIS}, network.fixed, seconds=SECONDS)
+
+
+SECONDS = 3600.0
+"""Seconds for finding the safe sizes of all contents."""
+
+
+def content(length: int, seed: int = 0) -> np.ndarray:
+    """Returns content of that many positions, normal; the prefix of longer content of its seed."""
+    return normal(seed, "x", (1, 1, 1, length)).astype(np.float32)
+
+
+def padded(x: np.ndarray, length: int) -> dict[str, np.ndarray]:
+    """Returns the network's input, content with zeros behind it, up to ``length``."""
+    return {"x": np.pad(x, [(0, 0)] * AXIS + [(0, length - x.shape[AXIS])])}
+
+
 class _Rows:
     """All rows of one network on one target."""
 
     def __init__(
-        self, session: AnySession, request: Request, place: Row, tell: Callable[[str], None]
+        self,
+        session: AnySession,
+        request: Request,
+        place: Row,
+        folder: Path,
+        tell: Callable[[str], None],
     ) -> None:
-        self.session, self.request, self.place = session, request, place
-        self.tell = lambda text: tell(f"{request.network.name} {text}")
-        self.geometry = request.network.geometry(request.fixed)
-        self.lengths = SafeLengths(session, self.geometry)
-        self.exact: Runner | None = None
+        self.request, self.place, self.network = request, place, request.network
+        self.tell = lambda text: tell(f"{self.network.name} {text}")
+        self.graph = graph_of(self.network, session, folder)
+        self.target: OnTarget = self.graph.opened
+        self.plans: dict[int, Between | None] = {}
         self.compared = self.diverging = self.explained = 0
-
-    @cached_property
-    def layerwise(self) -> Layerwise:
-        """Plans that pad every layer."""
-        return Layerwise(self.lengths)
 
     def made(self) -> dict[str, list[Row]]:
         """Rows by table; the padded lengths, which say that the network is done, come last."""
+        safe = {length: self.graph.sized(length).safe for length in self.request.contents}
         found: dict[str, list[Row]] = {"activations": self._activations()}
-        safe = {length: self.lengths.safe(length) for length in self.request.contents}
         found["programs"] = self.programs(safe)
         found["decisions"] = self._decisions()
         found["measurements"] = self._costs()
         found["padded_lengths"] = self._lengths()
         return found
 
+    def kept(self, length: int, output: np.ndarray) -> np.ndarray:
+        """Returns the outputs that are kept: those that read content. They stand at their places
+        in the full run."""
+        (box,) = self.graph.boxes(length)
+        if box is None or not box:
+            return output[..., :0] if box is None else output
+        assert [part.axis for part in box] == [AXIS]
+        return output[..., box[0].start : box[0].stop]
+
+    def plan(self, length: int) -> Between | None:
+        """Returns the way to pad between the layers; None where padding the input takes no more."""
+        if length not in self.plans:
+            self.plans[length] = between.sought(self.graph, length, self.graph.sized(length).safe)
+        return self.plans[length]
+
     def _activations(self) -> list[Row]:
-        comparer, rows = Comparer(self.session, self.geometry), []
-        controlled: set[int] = set()
-        for number, length in enumerate(self.request.contents):
+        rows, controlled = [], set[int]()
+        for length in self.request.contents:
             self.tell(f"valid length {length}")
-            to = self.geometry.least(length)
-            first = to not in controlled
+            to = self.graph.sized(length).least
+            sides = self.graph.side(length, to), self.graph.whole(length)
+            control = [] if to in controlled else self._control(length, sides)
             controlled.add(to)
-            found = comparer.compare(length, control=first, whole=first or number % 16 == 0)
-            self.compared += 1
-            if found.first is not None:
-                self.diverging += 1
-                self.explained += found.explained
-            rows += self._layers(found)
+            rows += self._layers(length, to, compared(*sides), control)
         return rows
 
-    def _layers(self, found: PaddedComparison) -> list[Row]:
-        """Returns the last layer, and every one that differs, or was run again for control."""
-        place = self.place | {"content": found.need.content, "padded": found.padded}
-        place |= {"fixed": found.fixed}
-        same = ("name", "op", "size", "size_fixed", "compared", "other_window", "differing")
+    def _control(self, length: int, sides: tuple[Run, Run]) -> list[str]:
+        """Runs both sides again; of each layer whether it gave the same bits."""
+        same = []
+        for run in sides:
+            again = self.target.side(self.graph.inputs(length, _size(run))).values
+            values = run.values
+            same.append([n for n, one in enumerate(values) if one.digest == again[n].digest])
+        operations = sides[0].operations
         return [
-            place
-            | {name: getattr(at, name) for name in (*same, "max_ulp", "own", "replayed")}
-            | {"layer": at.number, "max_scaled": at.scaled}
-            | {"cause": ", ".join(at.causes) or None, "control": at.control or None}
-            for at in found.layers
-            if at.differing or at.control or at.number == len(found.layers) - 1
+            "equal" if all(set(one.gives) <= set(some) for some in same) else "differs"
+            for one in operations
         ]
+
+    def _layers(self, length: int, to: int, found: Difference, control: list[str]) -> list[Row]:
+        """Returns the last layer, and every one that differs, or was run again for control."""
+        self.compared += 1
+        if any(one.differing for one in found.operations):
+            self.diverging += 1
+            known = [found.causes.get(n) for n in self._own(found)]
+            self.explained += all(one is not None and one.explained for one in known)
+        rows = []
+        for number, one in enumerate(found.operations):
+            last = number == len(found.operations) - 1
+            if not (one.differing or control or last):
+                continue
+            assert one.left is not None and one.right is not None
+            (pair,) = one.gives
+            ours, theirs = (
+                run.array(n) for run, n in ((found.left, pair.left), (found.right, pair.right))
+            )
+            assert ours is not None and theirs is not None
+            cause = found.causes.get(number)
+            own = self._own(found).get(number, 0)
+            row = {
+                "content": length,
+                "padded": to,
+                "fixed": self.request.fixed,
+                "layer": number,
+                "name": one.name,
+                "op": next(each.op for each in self.network.layers if each.name == one.name),
+                "size": ours.shape[AXIS],
+                "size_fixed": theirs.shape[AXIS],
+                "compared": one.compared,
+                "other_window": ours.size - one.compared,
+                "differing": one.differing,
+                "max_ulp": one.max_ulp,
+                "max_scaled": _scaled(pair, ours, theirs) if one.differing else 0.0,
+                "own": own,
+                "replayed": cause.replayed if own and cause is not None else 0,
+                "cause": (one.cause.replace("+", ", ") or "unexplained") if own else None,
+                "control": control[number] if control else None,
+            }
+            rows.append(self.place | row)
+        return rows
+
+    def _own(self, found: Difference) -> dict[int, int]:
+        """Returns how many outputs each layer changes by itself, by its number."""
+        every = enumerate(found.operations)
+        own = {n: one.differing if one.verdict == "source" else one.own or 0 for n, one in every}
+        return {n: count for n, count in own.items() if count}
 
     def _lengths(self) -> list[Row]:
         rows = []
+        asked = self.graph.computing.asked.values()
         for length in self.request.contents:
             self.tell(f"safe length for {length}")
-            need, safe = self.geometry.requirement(length), self.lengths.safe(length)
-            seeds = range(1, 1 + self.request.checked)
-            differ = {
-                to: sum(differing(self.lengths, length, to, seed) for seed in seeds)
-                for to in {need.padded, safe}
-            }
+            sized = self.graph.sized(length)
+            differ = dict.fromkeys((sized.least, sized.safe), 0)
+            for seed in range(1, 1 + self.request.checked):
+                x = content(length, seed)
+                (whole,) = self.target.plain(padded(x, self.request.fixed))
+                for to in differ:
+                    (short,) = self.target.plain(padded(x, to))
+                    differ[to] += self._apart(length, short, whole)
+            (box,) = self.graph.boxes(length)
             row = {
                 "content": length,
                 "fixed": self.request.fixed,
-                "outputs": need.outputs,
-                "kept": need.kept,
-                "least": need.padded,
-                "safe": safe,
-                "unknown": len(self.lengths.by_bits),
-                "differing_least": differ[need.padded],
-                "differing_safe": differ[safe],
+                "outputs": whole.shape[AXIS],
+                "kept": whole.shape[AXIS] if not box else box[0].stop,
+                "least": sized.least,
+                "safe": sized.safe,
+                "unknown": len({one.linked.number for one in asked if one.found.how == "bits"}),
+                "differing_least": differ[sized.least],
+                "differing_safe": differ[sized.safe],
                 "checked": self.request.checked,
             }
             rows.append(self.place | row)
         return rows
+
+    def _apart(self, length: int, short: np.ndarray, whole: np.ndarray) -> int:
+        mine, theirs = self.kept(length, short), self.kept(length, whole)
+        shared = mine.shape[AXIS]
+        apart = ulp.apart(*map(np.ascontiguousarray, (mine, theirs[..., :shared])), "float32")
+        return int(apart.sum()) + theirs[..., shared:].size
 
     def programs(self, safe: dict[int, int]) -> list[Row]:
         """All contents end to end, in one call of the library; none where it has no such call.
@@ -240,131 +348,111 @@ class _Rows:
         return rows
 
     def _end_to_end(self, length: int, safe: int) -> Iterator[Row]:
-        """Rows of ``programs`` for one content; with its layerwise plan where that is asked for.
-
-        Then also how the full run's bits compare with those layer by layer.
-        """
-        geometry, network, runner = self.geometry, self.request.network, self.lengths.runner
-        x = content(network, length, PROGRAM_SEED + length)
-        given = padded(x, geometry.fixed)
-        fixed, _ = runner.end_to_end(given)
+        """Rows of ``programs`` for one content; with padding between its layers where that is asked
+        for. Then also how the full run's bits compare with those layer by layer."""
+        x = content(length, PROGRAM_SEED + length)
+        given = padded(x, self.request.fixed)
+        fixed, _, _ = self.target.end_to_end(given)
         if fixed is None:
             return
-        layerwise = self.request.layerwise and length in self.request.decided
-        runs = [("least", geometry.least(length), runner), ("safe", safe, runner)]
+        ways = {"least": self.graph.sized(length).least, "safe": safe}
         other = None
-        if layerwise:
-            other = int(ulp.apart(fixed, runner.output(given), network.dtype).sum())
-            runs.append(("layerwise", length, Runner(self.session, self.layerwise.plan(length))))
-        for variant, to, one in runs:
-            output, _ = one.end_to_end(padded(x, to))
+        if self.request.layerwise and length in self.request.decided:
+            other = int(ulp.apart(fixed, self.target.plain(given)[0], "float32").sum())
+            ways["layerwise"] = safe
+        for variant, to in ways.items():
+            run, size = self._run(variant, x, to)
+            output, _, _ = self.target.port.end_to_end(run)
             if output is None:
                 continue
-            if variant == "layerwise":
-                theirs = fixed[..., : output.shape[-2], :]
-            else:
-                need = geometry.requirement(length, to)
-                output, theirs = kept(need, output), fixed[..., need.first : need.kept, :]
-            found = ulp.differences(output, theirs, network.dtype)
+            mine, theirs = (np.ascontiguousarray(self.kept(length, one)) for one in (output, fixed))
+            found = ulp.differences(mine, theirs, "float32")
             yield {
                 "content": length,
                 "variant": variant,
-                "padded": to,
-                "fixed": geometry.fixed,
-                "compared": output.size,
+                "padded": size,
+                "fixed": self.request.fixed,
+                "compared": mine.size,
                 "differing": len(found.index),
                 "max_ulp": ulp.largest(found.ulps),
                 "other_than_layers": other,
             }
 
+    def _run(self, variant: str, x: np.ndarray, to: int) -> tuple[Run, int]:
+        """Returns what is run, and to which size its input is padded: ``to``, or where there is
+        padding between the layers, its own."""
+        plan = self.plan(x.shape[AXIS]) if variant == "layerwise" else None
+        if plan is None:
+            return self.target.base(padded(x, to)), to
+        return between.spliced(self.graph, plan, padded(x, plan.size)), plan.size
+
+    def _as_used(self, run: Run) -> np.ndarray:
+        """Computes what users get: all layers in one call, or one by one where none does that."""
+        output, _, _ = self.target.port.end_to_end(run)
+        if output is None:
+            (output,) = replayed(run, self.target.port).results
+        assert output is not None
+        return output
+
     def _decisions(self) -> list[Row]:
-        network, rows = self.request.network, []
+        rows = []
         for length in self.request.decided:
             self.tell(f"decisions at {length}")
-            x, need = content(network, length, 1000 + length), self.geometry.requirement(length)
-            fixed = self.lengths.runner.as_used(padded(x, self.request.fixed))
-            fixed = fixed[..., need.first : need.kept, :]
-            truth = kept(need, self._truth(padded(x, need.padded)))
-            for variant, to, short in self._variants(length, x):
+            x, sized = content(length, 1000 + length), self.graph.sized(length)
+            ways = {"fixed": self.request.fixed, "least": sized.least, "safe": sized.safe}
+            ways |= {"layerwise": sized.safe} if self.request.layerwise else {}
+            found: dict[str, tuple[np.ndarray, int]] = {}
+            for variant, to in ways.items():
+                run, size = self._run(variant, x, to)
+                output = self.kept(length, self._as_used(run))
+                found[variant] = np.moveaxis(output, 1, -1).copy(), size
+            exact = self.network.exact(padded(x, sized.least)["x"])
+            truth = np.moveaxis(self.kept(length, exact), 1, -1).copy()
+            fixed, _ = found.pop("fixed")
+            for variant, (short, to) in found.items():
                 common = self.place | {
                     "content": length,
                     "variant": variant,
                     "padded": to,
-                    "differing": int(ulp.apart(short, fixed, network.dtype).sum()),
-                    "error": decisions.error(short, truth, network.dtype),
-                    "error_fixed": decisions.error(fixed, truth, network.dtype),
+                    "differing": int(ulp.apart(short, fixed, "float32").sum()),
+                    "error": decisions.error(short, truth, "float32"),
+                    "error_fixed": decisions.error(fixed, truth, "float32"),
                 }
-                taken = decisions.decisions(short, fixed, network.dtype)
+                taken = decisions.decisions(short, fixed, "float32")
                 rows += [common | vars(one) for one in taken]
         return rows
 
-    def _truth(self, x: np.ndarray) -> np.ndarray:
-        """Returns the output in float64: the target's own, or NumPy's where it has none."""
-        if self.exact is None:
-            self.exact = Runner(self.session, comparison.as_float64(self.request.network))
-        try:
-            return self.exact.output(x.astype(np.float64))
-        except TargetError as error:
-            if error.kind != "unsupported" or self.exact.session is not self.session:
-                raise
-        reference = InlineSession(Target.parse("reference")).start()
-        self.exact = Runner(reference, self.exact.network)
-        return self.exact.output(x.astype(np.float64))
-
-    def _variants(self, length: int, x: np.ndarray) -> Iterator[tuple[str, int, np.ndarray]]:
-        """(variant, padded length, outputs that are kept) of every way to run the content."""
-        for variant, to in (
-            ("least", self.geometry.least(length)),
-            ("safe", self.lengths.safe(length)),
-        ):
-            output = self.lengths.runner.as_used(padded(x, to))
-            yield variant, to, kept(self.geometry.requirement(length, to), output)
-        if self.request.layerwise:
-            plan = self.layerwise.plan(length)
-            yield "layerwise", length, Runner(self.session, plan).as_used(x)
-
     def _costs(self) -> list[Row]:
-        """Returns seconds of each variant's program, turn by turn."""
+        """Returns seconds of each variant's program, turn by turn: the fastest of ``TIMES`` calls
+        on one input. Padding the content is part of no time."""
         rows: list[Row] = []
         for length in self.request.costs:
             self.tell(f"costs at {length}")
-            for variant, turns in timed(self.lengths, length, self.request.turns).items():
-                rows += [
-                    {
-                        "run_id": self.place["run_id"],
-                        "subject": subject(self.request),
-                        "variant": variant,
-                        "size": length,
-                        "repeat": number,
-                        "value": seconds,
-                        "unit": "s",
-                    }
-                    for number, seconds in enumerate(turns)
-                ]
+            x, sized = content(length), self.graph.sized(length)
+            ways = {"fixed": self.request.fixed, "least": sized.least}
+            ways |= {"safe": sized.safe, "layerwise": sized.safe}
+            runs = {variant: self._run(variant, x, to)[0] for variant, to in ways.items()}
+            for number in range(self.request.turns):
+                for variant, run in runs.items():
+                    _, seconds, _ = self.target.port.end_to_end(run, TIMES)
+                    if seconds:
+                        row = {"subject": subject(self.request), "variant": variant}
+                        row |= {"size": length, "repeat": number, "value": min(seconds)}
+                        rows.append({"run_id": self.place["run_id"]} | row | {"unit": "s"})
         return rows
 
 
-def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float]]:
-    """Seconds of a call by variant, in turns: ``fixed``, ``least``, ``safe`` and ``layerwise``.
+def _size(run: Run) -> int:
+    """Returns the padded size of a run."""
+    return next(one.shape[AXIS] for one in run.values if one.role == "input")
 
-    Each is the fastest of ``TIMES`` calls of the library's own program on one input; empty where
-    the library has none. Padding the content is part of no time.
-    """
-    geometry, network = lengths.geometry, lengths.network
-    x, plan = content(network, length), Layerwise(lengths).plan(length)
-    variants = {
-        "fixed": (lengths.runner, padded(x, geometry.fixed)),
-        "least": (lengths.runner, padded(x, geometry.least(length))),
-        "safe": (lengths.runner, padded(x, lengths.safe(length))),
-        "layerwise": (Runner(lengths.session, plan), x),
-    }
-    found: dict[str, list[float]] = {}
-    for _ in range(turns):
-        for variant, (runner, given) in variants.items():
-            output, seconds = runner.end_to_end(given, TIMES)
-            if output is not None:
-                found.setdefault(variant, []).append(min(seconds))
-    return found
+
+def _scaled(pair: Any, ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Returns the largest difference over eps times the layer's largest activation."""
+    mine, other = pair.selection.taken(ours, 0), pair.selection.taken(theirs, 1)
+    apart = np.abs(mine.astype(float) - other.astype(float)).max()
+    largest = max(float(np.abs(other).max()), 1e-300)
+    return float(apart / (floats.eps("float32") * largest))
 
 
 def subject(request: Request) -> str:

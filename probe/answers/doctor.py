@@ -15,7 +15,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from probe import backends, machine, memory
+from probe import backends, budget, machine, memory
 from probe.answers.order import order
 from probe.case import Case
 from probe.errors import ProbeError, TargetError
@@ -30,6 +30,8 @@ CASES = (
 """The self-test's: fifteen sums of ten products. The second where there are no convolutions."""
 
 PACKAGES = {
+    "pandas": "sweeps, and results that are stored",
+    "pyarrow": "sweeps, and results that are stored",
     "xxhash": "models: probe network, record, diff",
     "jinja2": "bug reports: probe reproduce",
     "matplotlib": "pictures",
@@ -122,7 +124,10 @@ def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None =
     for name, why in lacking.items():
         if tell and why is None:
             tell(here.index(name), len(here), name)
-        checks.append(_library(name, why))
+        late = budget.spent() if why is None else ""
+        checks.append(
+            Check(name, "missing", f"not started: {late}") if late else _library(name, why)
+        )
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return Examined(checks, variables, other_pip())
 
@@ -165,7 +170,7 @@ def _emulators() -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """Yields what ``pip install --no-deps`` left out; one line where nothing is missing."""
+    """Yields what ``probe-numerics-core`` left out; one line where nothing is missing."""
     lacking = {name: adds for name, adds in PACKAGES.items() if util.find_spec(name) is None}
     for name, adds in lacking.items():
         yield Check(name, "missing", f"{name} is not installed here", adds, f"pip install {name}")

@@ -347,6 +347,8 @@ def _parts(
     if explained is not None:
         first, text, told_of = explained
         told("cause", text, told_of)
+    if sides is not None and first.op in FUSED and not first.cause and not budget.spent():
+        walked, first = _unfused(walked, first, sides, tell, told)
     if budget.spent():
         yield budget.spent()
         return
@@ -366,6 +368,40 @@ def _parts(
         told("report", f"{written.path}: {', '.join(written.files)}{_noted(written)}")
     except (NotReproduced, InputError) as error:
         told("report", f"none was written: {error}")
+
+
+FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+"""PyTorch's operations that are a whole layer: what is within has no tests of its own."""
+
+SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
+
+
+def _unfused(
+    walked: Walked, first: Aligned, sides: SizedInputs, tell: Say, told: Told
+) -> tuple[Walked, Aligned]:
+    """Looks into a fused layer by running the model without it, which is another program: what is
+    found is said to be of that. Returns what a report is written of."""
+    mha = import_module("torch").backends.mha
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        tell("looking into the fused layer")
+        runs = [sides.opened.recorder(one) for one in (sides.left, sides.right)]
+        inside = Walked(walk(runs[0], runs[1], False, tell), walked.asked)
+        source = inside.found.first
+        head = f"the layer is one fused operation; without it ({SWITCH})"
+        if source is None:
+            told("cause", f"{head} {inside.ending()[0]}")
+            return walked, first
+        text = f"{head} the first to differ is {_operation(inside, source)}"
+        explained = _explained(inside, tell)
+        if explained is not None:
+            source, why, told_of = explained
+            text, told_of = f"{text}; {why}", told_of | {"without": "fused layers"}
+            told("cause", text, told_of)
+        return (inside, source) if source.cause else (walked, first)
+    finally:
+        mha.set_fastpath_enabled(before)
 
 
 def _noted(written: Any) -> str:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of, targets_of
+from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
 from probe.invariant.mitigated_cases import measure
-from probe.invariant.mitigations import Measured, advise, rows
+from probe.invariant.mitigations import Measured, RemedyResult, advise, rows
 from probe.invariant.mitigations import report as remedies_report
-from probe.progress import Tell
-from probe.store import Store
+from probe.progress import Tell, silent
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Remedied(Answer):
         found = self.found
         told = [f"{one.remedy.name} {one.verdict}{self._cost(one)}" for one in found.found]
         asked = f"{found.label}: {len(found.lengths):,} {found.sizes} against {found.fixed:,}"
-        return f"{asked} on {found.target.text}", "; ".join(told), advise(found).text
+        return f"{asked} on {found.target.text}", advise(found).text, "; ".join(told)
 
     def _cost(self, one: Any) -> str:
         cost = rounded_text(self.found.of_fixed(one))
@@ -184,6 +184,8 @@ def remedies(
     store: str | Path | None = None,
     trust: bool = False,
     progress: Tell | None = None,
+    each: Callable[[RemedyResult], None] = silent,
+    time: str | None = None,
     vary: str | None = None,
     inputs: Mapping[str, np.ndarray] | str | Path | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
@@ -202,14 +204,22 @@ def remedies(
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
     size that content is padded to. ``content``: the length at which costs are reported; about a
-    tenth of the largest if not given. Of a case alone: ``chunks``: outputs of the chunks that are
-    tried. ``only``: names of remedies. ``store``: a folder for the results. ``trust``: read a model
-    file that runs code of its own. Errors: InputError; TargetError where the default can't run.
+    tenth of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``:
+    names of remedies; of a model switches, chunks, float64 and constants between its operations are
+    tried only where they are named. ``store``: of a case, a folder for the results. ``trust``: read
+    a model file that runs code of its own. ``time``: begin nothing new after this long, such as
+    ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
+    as soon as it is judged. Errors: InputError; TargetError where the default can't run.
     """
     where = target_of(target)
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
+    if isinstance(lengths, int):
+        why = "one length has nothing to be compared with"
+        raise InputError(
+            "lengths", lengths, why, f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        )
     values = sorted(set(lengths))
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
     of_model = {name: one for name, one in of_model.items() if not _left_out(one)}
@@ -217,19 +227,24 @@ def remedies(
         of_model |= {} if fixed is None else {"fixed": fixed}
         for name, one in of_model.items():
             raise InputError(name, one, *OF_MODEL[name])
-        found = measure(subject, where, values, vary=vary, content=content, **more)
+        with within(time):
+            found = measure(subject, where, values, vary=vary, content=content, each=each, **more)
         if store is not None:
+            from probe.store import Store  # what keeps nothing needs no pyarrow
+
             with Store.here(Path(store)) as kept:
                 for name, found_rows in rows(found).items():
                     kept.append(name, found_rows)
         return Remedied(found)
     from probe.answers.padded import remedied
 
-    for name, given in (("chunks", chunks), ("only", only), ("store", store)):
-        if given is not None:
-            raise InputError(name, given, "only a case takes it", "leave it out: this is a model")
+    if store is not None:
+        why = "only a case's remedies are stored"
+        raise InputError("store", store, why, "leave it out: this is a model")
     of_model |= {} if vary is None else {"vary": vary}
     tell = None if progress is None else (lambda text: progress(0, 0, text))
     words: dict[str, Any] = {"content": content, "fixed": fixed, "trust": trust} | of_model
     words |= {} if target == DEFAULT_TARGET else {"target": where}
-    return remedied(subject, values, progress=tell, **words)
+    words["only"] = [*(only or ()), *(f"chunks={size}" for size in chunks or ())]
+    with within(time):
+        return remedied(subject, values, progress=tell, **words)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe import memory
+from probe import budget, memory
 from probe.answers.answer import Answer, target_of
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.answers.record import arrays_for, text_of
@@ -22,6 +22,7 @@ from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
 from probe.invariant.mitigated_models import InvariantResult
+from probe.invariant.mitigations import INVARIANT
 from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
@@ -280,24 +281,41 @@ def remedied(
     content: int | None = None,
     fixed: int | None = None,
     table: str | Path | None = None,
+    only: Sequence[str] = (),
     **words: Any,
 ) -> Padded:
     """Does as ``padded``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
-    invariant mode: it is read and checked where it is there, and written."""
+    invariant mode: it is read and checked where it is there, and written. ``only``: no others than
+    these and the default; also those of the target, as of ``mitigated_models.tried``."""
     if table is not None and Path(table).is_dir():
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
         raise InputError("table", table, "there is no such folder", "make it first")
     every = sorted({*lengths, *([] if content is None else [content])})
     found = padded(model, lengths=every, fixed=fixed, **words)
-    at = content or every[len(every) // 2]
-    (words.get("progress") or silent)("the invariant mode")
-    found.invariant = mitigated_models.of_graph(found.graph, found.found, model, table)
-    if table is not None and found.invariant.report is not None:
-        found.written.append(str(table))
-    found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    found.remedies = mitigated_models.judged(found.graph, found.found, at, found.invariant)
+    known = [one.content for one in found.found]
+    at = content if content in known else known[len(known) // 2]
+    if not only or INVARIANT in only:
+        (words.get("progress") or silent)("the invariant mode")
+        try:
+            why = budget.spent()
+            found.invariant = (
+                InvariantResult(f"not tried: {why}")
+                if why
+                else mitigated_models.of_graph(found.graph, found.found, model, table)
+            )
+        except KeyboardInterrupt:  # what padding came to stays, and is timed
+            found.invariant = InvariantResult("not tried to the end: interrupted")
+        if table is not None and found.invariant.report is not None:
+            found.written.append(str(table))
+        found.notes += [f"invariant: {one}" for one in found.invariant.notes]
+    every_way = mitigated_models.judged(found.graph, found.found, at, found.invariant)
+    found.remedies = [one for one in every_way if not only or one["name"] in ("default", *only)]
+    others = [name for name in only if name not in {one["name"] for one in every_way}]
+    if others and not budget.spent():
+        (words.get("progress") or silent)(f"trying {', '.join(others)}")
+        found.remedies += mitigated_models.tried(found.graph, found.found, at, others)
     return found
 
 
@@ -344,8 +362,8 @@ def padded(
     try:
         notes = _started(graph, model, contents[0], target, trust, running)
         answer = _answered(graph, model, vary, contents, to, safe, explain, tell)
-        answer.notes = notes
-        if plan is not None or safe:
+        answer.notes = [*notes, *answer.notes]
+        if plan is not None or (safe and not budget.spent()):
             tell("checking the plan")
             every = contents if plan is None else range(1, contents[-1] + 1)
             answer.plan = graph_plan.make(graph, every, name_of(model), tell)
@@ -408,8 +426,10 @@ def _answered(
     tell: Say,
 ) -> Padded:
     """Returns the results for every valid length, with the first difference explained."""
-    found = []
+    found, why = list[SafeSize](), ""
     for content in contents:
+        if found and (why := budget.spent()):
+            break
         graph.checked(content)
         tell(f"{vary} {content:,} of {graph.fixed:,}")
         if to is not None or not safe:
@@ -417,6 +437,9 @@ def _answered(
         else:
             found.append(graph.sized(content))
     answer = Padded(found, name_of(model), graph, vary)
+    if len(found) < len(contents):
+        left = f"valid sizes from {contents[len(found)]:,} on were not looked at: {why}"
+        answer.notes.append(left)
     answer.walked = _walked(answer, explain, tell)
     return answer
 

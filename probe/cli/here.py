@@ -51,8 +51,9 @@ def machine(out: Output) -> None:
 
 
 @click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
+@option("--time limit", "2m", "Start no further library after 2m (90s, 1h30m).")
 @output_options
-def doctor(out: Output) -> int:
+def doctor(limit: str | None, out: Output) -> int:
     """Examines this machine: Python, libraries, old releases, emulators, memory, disk, variables.
 
     For every installed library it reveals and replays the order of one small convolution. For each
@@ -60,9 +61,10 @@ def doctor(out: Output) -> int:
     status 3 if an installed part does not work.
     """
     from probe.answers.doctor import examine
+    from probe.budget import within
     from probe.cli.show import facts
 
-    with out.progress("examine") as tell:
+    with within(limit), out.progress("examine") as tell:
         found = examine(tell=tell)
     out.give(found.to_json(), lambda: facts.examined(found))
     return 0 if found.healthy else TargetError.exit_code

@@ -315,7 +315,7 @@ def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Outp
         return given(found.walked, report, fail_on, out)
     with of_user():
         told = found.report()
-    out.give(told, lambda: show.padded(found))
+    out.give(told, lambda: show.padded(found, out.verbose))
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
     return int(bool(fail_on) and found.finding)
@@ -331,6 +331,7 @@ TABLE = (
     "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
     "those that do not hold are found anew, and the file is written."
 )
+LIMIT = "Begin nothing new after 5m (90s, 2h, 1h30m): what was found by then is printed."
 AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
 
 
@@ -346,6 +347,7 @@ AT = "The valid length at which costs are measured; about a tenth of the largest
 @option("--inputs", "FILE", f"Of a model: {INPUTS}", type=PATH)
 @option("--shape shapes", "X=1x64", f"Of a model: {SHAPE}", multiple=True)
 @option("--table", "FILE", TABLE, type=PATH)
+@option("--time", "5m", LIMIT)
 @target_option()
 @option(
     *("--store", "DIR", "Store the results in DIR/<machine>; nothing is stored if not given."),
@@ -371,7 +373,8 @@ def remedies(
     of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
     length, chunks of one size, float64, one thread, the library's switches, probe.stable. Of MODEL
     (see `probe network`) padding is compared with probe.stable.invariant, whose classes of sizes
-    --table keeps.
+    --table keeps; with --only also switches, chunks, float64 and constants between its operations
+    (layerwise), on the model recorded and replayed operation by operation.
 
     \b
       probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
@@ -390,31 +393,36 @@ def remedies(
     values, chunks, only = numbers("lengths", lengths), given["chunks"], given["only"]
     given["content"] = number("content", given["content"])
     given["chunks"] = None if chunks is None else numbers("chunks", chunks)
-    given["only"] = None if only is None else _names(only, where)
+    given["only"] = None if only is None else _names(only, where if model is None else None)
     given["fixed"] = number("fixed", given["fixed"])
     given["shapes"] = shapes_of(given["shapes"])
     if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
+
+    def come(one: Any) -> None:  # each as soon as it is judged; the table has all, with costs
+        if not out.as_json:
+            out.note(f"{one.remedy.name}: {one.verdict}")
+
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
         on = where if model is None or _given("target") else DEFAULT_TARGET
         with of_user():
-            found = remedied(subject, values, on, progress=tell, **given)
+            found = remedied(subject, values, on, progress=tell, each=come, **given)
     if not isinstance(found, Remedied):
         return given_padded(found, None, None, out)
     told = found.report()
-    out.give(told, lambda: show.remedies(found.found))
+    out.give(told, lambda: show.remedies(found.found, out.verbose))
     return int(bool(fail_on) and told["recommended"] is None)
 
 
-def _names(text: str, where: Target) -> list[str]:
+def _names(text: str, where: Target | None) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
     from probe.invariant.mitigations import NAMES, candidates
 
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
-    known = [*(one.name for one in candidates(where)), *NAMES]
-    for word in words:
+    known = [] if where is None else [*(one.name for one in candidates(where)), *NAMES]
+    for word in words if where is not None else ():  # of a model its own target says
         if word not in known and not word.startswith("chunks="):
             raise InputError("only", word, "there is no such remedy", f"use {', '.join(known)}")
     return words

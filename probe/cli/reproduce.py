@@ -17,7 +17,6 @@ from probe.cli.options import (
     case_options,
     fail_on_option,
     finding_of,
-    kernels_option,
     number,
     option,
     output_options,
@@ -28,12 +27,16 @@ from probe.cli.options import (
     targets_of,
 )
 from probe.errors import INTERRUPTED, InputError
+from probe.options import OPTIONS
 
 if TYPE_CHECKING:
     from probe.comparison import Finding
     from probe.printing import Output
     from probe.reproduction.content import FurtherTarget
     from probe.target import Target
+
+
+KERNELS = f"Which kernels to name in the report. {OPTIONS['kernels'].help}"
 
 
 @click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
@@ -85,6 +88,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     type=PATH,
 )
 @option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
+@option("--time limit", "5m", "Reduce no further and try no switch after 5m (90s, 2h, 1h30m).")
 @option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
 @option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
 @option("--also", "T", ALSO, multiple=True)
@@ -93,7 +97,13 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     default="3",
     show_default=True,
 )
-@kernels_option("all", "Which kernels to name in the report")
+@option(
+    "--kernels",
+    "WHICH",
+    f"Which kernels to name in the report. {OPTIONS['kernels'].help}",
+    default="all",
+    show_default=True,
+)
 @output_options
 def reproduce(
     words: dict[str, str],
@@ -108,6 +118,7 @@ def reproduce(
     also: tuple[str, ...],
     times: str,
     kernels: str,
+    limit: str | None,
     out: Output,
     **given: Any,
 ) -> None:
@@ -119,6 +130,7 @@ def reproduce(
     confirms the script.
     """
     from probe.answers.reproduce import written
+    from probe.budget import within
     from probe.cli.show import reproductions as show
     from probe.explaining.evidence import checked
     from probe.reproduction import folder as room
@@ -130,7 +142,7 @@ def reproduce(
     finding, (left, right), others = _finding(words, target, sides, store, row)
     form_of(left, form)
     given |= {"most": number("most", most) or 0, "times": count}
-    with out.working(f"reproducing {finding.label}") as tell:
+    with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
             elsewhere=others,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from probe import campaign, floats, ulp
+from probe import budget, campaign, floats, ulp
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.invariant import LIBRARIES
@@ -150,8 +150,9 @@ class Work(ABC):
         """Yields what can be done on top of a remedy that was judged."""
 
     @abstractmethod
-    def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
-        """Returns exact outputs at the full length, and what errors are divided by, times eps."""
+    def exact(self) -> tuple[np.ndarray, np.ndarray | float] | None:
+        """Returns exact outputs at the full length, and what errors are divided by, times eps; None
+        where they are not known."""
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
@@ -169,14 +170,43 @@ class Work(ABC):
         """Returns what is tried, the default first."""
         return candidates(self.where, chunks)
 
-    def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[RemedyResult]:
-        """Judges and times every remedy that is asked for, and compares it with exact outputs."""
-        tell, found = progress or silent, []
+    def measured(
+        self,
+        chunks: Sequence[int],
+        progress: Tell | None,
+        each: Callable[[RemedyResult], None] = silent,
+    ) -> list[RemedyResult]:
+        """Judges and times every remedy that is asked for, and compares it with exact outputs.
+
+        ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
+        interrupts after the default was judged, the rest has that as its refusal; what was judged
+        before is timed all the same, but for after Ctrl-C.
+        """
+        tell, found = progress or silent, list[RemedyResult]()
         todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
+        if budget.current() is not None:  # what starts no further process first, as time may end
+            todo.sort(key=lambda one: one.where != self.where)
+        ended = ""
         for number, remedy in enumerate(todo):
+            ended = ended or (budget.spent() if found else "")
+            if ended:
+                found.append(RemedyResult(remedy, refusal=f"not tried: {ended}"))
+                continue
             tell(number, len(todo) + 1, remedy.name)
-            found.append(self.judged(remedy))
-            found += self.more(found[-1])
+            some: list[RemedyResult] = []
+            try:
+                some.append(self.judged(remedy))
+                some += self.more(some[0])
+            except KeyboardInterrupt:
+                if not found and not some:
+                    raise
+                ended = "interrupted"
+                some = some or [RemedyResult(remedy, refusal=f"not tried: {ended}")]
+            for one in some:
+                found.append(one)
+                each(one)
+        if ended == "interrupted":  # its processes got Ctrl-C too
+            return found
         tell(len(todo), len(todo) + 1, "cost")
         self._check(found)
         ready = [one for one in found if one.keeps is not None]
@@ -205,7 +235,7 @@ class Work(ABC):
 
     def _check(self, found: Sequence[RemedyResult]) -> None:
         """Each remedy's distance from the exact outputs at the full length, and whose bits."""
-        exact, scale = self.exact()
+        true = self.exact()
         own: np.ndarray | None = None
         for one in found:
             if one.compared is None:
@@ -217,15 +247,21 @@ class Work(ABC):
                 continue
             own = y if own is None else own
             one.keeps = bool(ulp.equal(y, own, self.dtype))
-            with np.errstate(all="ignore"):
-                unit = floats.eps(self.dtype) * scale
-                errors = np.abs(floats.widen(y, self.dtype) - exact) / unit
-            errors = errors[np.isfinite(errors)]
-            if errors.size:
-                one.error_rms = float(np.sqrt(np.mean(errors**2)))
-                one.error_max = float(errors.max())
+            if true is not None:
+                self._errors(one, y, *true)
             if one.verdict == "exact":
                 one.differing = self.other_bits(one)
+
+    def _errors(
+        self, one: RemedyResult, y: np.ndarray, exact: np.ndarray, scale: np.ndarray | float
+    ) -> None:
+        with np.errstate(all="ignore"):
+            unit = floats.eps(self.dtype) * scale
+            errors = np.abs(floats.widen(y, self.dtype) - exact) / unit
+        errors = errors[np.isfinite(errors)]
+        if errors.size:
+            one.error_rms = float(np.sqrt(np.mean(errors**2)))
+            one.error_max = float(errors.max())
 
 
 def measure(
@@ -238,6 +274,7 @@ def measure(
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
     progress: Tell | None = None,
+    each: Callable[[RemedyResult], None] = silent,
     sessions: RemedySessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for ``case`` on ``where``.
@@ -246,6 +283,7 @@ def measure(
     dense layer the batch. ``lengths``: two or more; every one is compared by order with the
     largest. ``content``: the length whose cost is reported; the first of the lengths that is a
     tenth of the largest if not given. ``only``: names of remedies, the default always being one.
+    ``each``: called with a remedy as soon as it is judged, before it is timed.
     ``sessions``: processes that are used and left running; new ones if not given. What can't run
     says why; TargetError only where the default can't. InputError: a case without remedies.
     """
@@ -256,7 +294,7 @@ def measure(
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else RemedySessions() as running:
         work = _OfCase(case, vary, lengths, content, where, running, only)
-        found, own = work.measured(chunks, progress), running.of(where)
+        found, own = work.measured(chunks, progress, each), running.of(where)
         known = found, own.facts, own.variables, vary
         return Measured(case, where, lengths[:-1], fixed, content, *known)
 

@@ -10,19 +10,36 @@ rests on what the mode checked itself: see its report.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probe.errors import InputError, ProbeError
-from probe.invariant.mitigations import DOC, INVARIANT
-from probe.padding.kept import apart
+from probe import ulp
+from probe.arguments import count
+from probe.errors import InputError, ProbeError, TargetError
+from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few
+from probe.invariant.mitigations import (
+    DOC,
+    INVARIANT,
+    NAMES,
+    Measured,
+    Remedy,
+    RemedyResult,
+    candidates,
+)
+from probe.padding import between
+from probe.padding.between import Between
+from probe.padding.kept import apart, index
 from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
+from probe.progress import Tell
+from probe.recording.recording import Run
+from probe.recording.replayed import OnTarget, Port, replayed
 from probe.recording.subject import FunctionSubject, leaves, of_function
+from probe.target import Target
 
 APART = "the model runs in a process of its own"
 
@@ -333,3 +350,213 @@ def timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
             run()
             took[name].append(time.perf_counter() - begun)
     return {name: float(np.median(times)) for name, times in took.items()}
+
+
+def tried(
+    graph: PaddedModel,
+    sizes: Sequence[SafeSize],
+    at: int,
+    names: Sequence[str],
+    tell: Tell | None = None,
+) -> list[dict[str, Any]]:
+    """Judges and times mitigations by name, as of ``judged``: switches of the target, chunks,
+    float64, constants between the operations. The model is recorded and replayed with each.
+
+    InputError: a name is none of the target's.
+    """
+    where = Target.parse(graph.whole(sizes[0].content).target)
+    chunks = [count("chunks", n[7:]) for n in names if n.startswith("chunks=")]
+    known = [*(one.name for one in candidates(where, chunks)), *NAMES[1:3]]
+    for name in names:
+        if name not in known:
+            todo = f"use {', '.join(known)}"
+            raise InputError("only", name, f"there is no such remedy of {where.text}", todo)
+    with RemedySessions() as sessions:
+        contents = tuple(one.content for one in sizes)
+        work = MitigatedGraph(graph, contents, at, where, sessions, names)
+        found = work.measured(chunks, tell)
+    told = Measured(graph, where, contents, graph.fixed, at, found)  # type: ignore[arg-type]
+    return [
+        {
+            "name": one.remedy.name,
+            "doc": one.remedy.doc,
+            "verdict": one.verdict,
+            "certified": one.certified,
+            "refusal": one.refusal or None,
+            "sizes": list(one.sizes),
+            "keeps": one.keeps,
+            "of_fixed": told.of_fixed(one),
+            "ratio": told.ratio(one, at),
+        }
+        for one in found
+        if one.remedy.name in names
+    ]
+
+
+class MitigatedGraph(Work):
+    """What is done with each mitigation of a model, which is replayed on its target: calls of
+    convolutions are changed in its place. ``graph``: of the model; ``at``: as of ``measure``.
+    ``true``: the full run's outputs in float64, None where they aren't known."""
+
+    def __init__(
+        self,
+        graph: PaddedModel,
+        contents: tuple[int, ...],
+        at: int,
+        where: Target,
+        sessions: RemedySessions,
+        only: Iterable[str] | None,
+        true: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(where, sessions, only)
+        if self.wants("layerwise,xla=1") and self.wanted is not None:
+            self.wanted.add("xla=1")
+        self.given, self.contents, self.at, self.true = graph, contents, at, true
+        run = graph.whole(contents[0])
+        self.dtype = run.values[run.outputs[0]].dtype
+        base = graph.opened
+        self.base = base.opened if isinstance(base, OnTarget) else base
+        self.graphs: dict[str, PaddedModel] = {}
+        self.plans: dict[tuple[str, int], Between] = {}
+        self.least = tuple(self.of(Remedy("default", where, "")).sized(n).least for n in contents)
+
+    def of(self, remedy: Remedy) -> PaddedModel:
+        """Returns the model with a mitigation."""
+        name = remedy.name.removeprefix("layerwise").strip(",") or "default"
+        name = "default" if name == "pad" else name
+        if name not in self.graphs:
+            session = self.sessions.with_remedy(remedy, convolutions=True)
+            one = self.given
+            words = one.arrays, one.along, one.fixed, one.value, one.seconds
+            self.graphs[name] = PaddedModel(OnTarget(self.base, session), *words)
+        return self.graphs[name]
+
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
+        """Returns one remedy at the least padded sizes."""
+        return super().judged(remedy, sizes=self.least, **known)
+
+    def judge(self, found: RemedyResult) -> None:
+        """Counts the contents that the least padding changes."""
+        both = zip(self.contents, self.least, strict=True)
+        try:
+            graph = self.of(found.remedy)
+            self._told(found, [graph.serves(content, size) for content, size in both])
+        except InputError as error:
+            where = found.remedy.where.text
+            raise TargetError(where, "unsupported", f"{error.value}: {error.why}") from None
+
+    def _told(self, found: RemedyResult, told: Sequence[Serves]) -> None:
+        words = [_verdict(one) for one in told]
+        found.compared, found.differing = len(told), words.count("differs")
+        found.unknown = words.count("not known")
+        found.certified = all(one.certified for one in told)
+        doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) == "not known"]
+        found.refusal = doubts[0] if doubts else ""
+
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+        """Yields padding to safe sizes and between the operations, the latter compiled as well."""
+        names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
+        for name in names.get(found.remedy.name, ()):
+            if found.compared is None or not self.wants(name):
+                continue
+            graph = self.of(found.remedy)
+            sized = [graph.sized(one) for one in self.contents]
+            sizes = tuple(one.safe for one in sized)
+            doc = f"zeros up to {few(sizes)} positions"
+            if name == "pad":
+                made = RemedyResult(Remedy("pad", self.where, doc), sizes=sizes)
+                self._told(made, [one.at_safe for one in sized])
+            else:
+                made = self._layerwise(replace(found.remedy, name=name), graph, sized)
+            yield made
+
+    def _layerwise(
+        self, remedy: Remedy, graph: PaddedModel, sized: Sequence[SafeSize]
+    ) -> RemedyResult:
+        doc = "constants inserted behind operations, the input padded as far as they need"
+        made = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
+        sizes = []
+        for one in sized:
+            plan = between.sought(graph, one.content, one.safe)
+            sizes.append(one.safe if plan is None else plan.size)
+            told = one.at_safe if plan is None else plan
+            made.certified &= told.certified
+            if told.by_order != "same":
+                made.unknown += 1
+                made.refusal = f"{getattr(told, 'in_the_way', '') or told.why}"
+            if plan is not None:
+                self.plans[remedy.name, one.content] = plan
+        made.sizes = tuple(sizes)
+        return made
+
+    def exact(self) -> tuple[np.ndarray, float] | None:
+        """Returns the true outputs and the largest, where they are known."""
+        return None if self.true is None else (self.true, float(np.abs(self.true).max()))
+
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """Returns the first output of the full run."""
+        graph = self.of(remedy)
+        return self._as_used(graph, self._run(remedy, graph.fixed, graph.fixed))
+
+    def other_bits(self, found: RemedyResult) -> int:
+        """Runs all contents on fresh operands."""
+        count = 0
+        for one, size in zip(self.contents, found.sizes, strict=True):
+            graph = self.of(found.remedy)
+            box = graph.boxes(one)[0]
+            if box is None:
+                continue
+            short, whole = (
+                self._as_used(graph, self._run(found.remedy, one, to, one))
+                for to in (size, graph.fixed)
+            )
+            mine, theirs = (
+                np.ascontiguousarray(y[index(box, not full, y.ndim)])
+                for full, y in enumerate((short, whole))
+            )
+            count += mine.shape != theirs.shape or not ulp.equal(mine, theirs, self.dtype)
+        return count
+
+    def _run(self, remedy: Remedy, content: int, size: int, seed: int = 0) -> Run:
+        """Returns what is run for content, by its plan where it has one and is not padded in
+        full."""
+        graph = self.of(remedy)
+        plan = self.plans.get((remedy.name, content)) if size < graph.fixed else None
+        given = graph.inputs(content, size, seed)
+        return graph.opened.base(given) if plan is None else between.spliced(graph, plan, given)
+
+    def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
+        output, _, _ = graph.opened.port.end_to_end(run)
+        if output is None:
+            output = replayed(run, graph.opened.port).results[0]
+        assert output is not None
+        return output
+
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
+        """Returns whole programs: content at its padded size, and full runs; where the target has
+        no program of the whole, all operations one by one."""
+        calls = {}
+        for number, one in enumerate(ready):
+            graph, size = self.of(one.remedy), one.sizes[self.contents.index(self.at)]
+            for key, to in ((self.at, size), (graph.fixed, graph.fixed)):
+                run = self._run(one.remedy, self.at, to)
+                calls[number, key] = _calls(graph.opened.port, run)
+        return calls
+
+
+def _calls(port: Port, run: Run) -> Callable[[float], Sequence[float]]:
+    """Returns calls of a program, as of ``in_turns``."""
+    took = 0.0
+
+    def call(limit: float) -> Sequence[float]:
+        nonlocal took
+        times = int(min(max(limit / took, 1), 1000)) if took else 1
+        output, seconds, _ = port.end_to_end(run, times)
+        if output is None:
+            begun = time.perf_counter()
+            replayed(run, port)
+            seconds = [time.perf_counter() - begun]
+        took = float(np.median(seconds))
+        return seconds
+
+    return call

@@ -14,7 +14,7 @@ from probe.campaign import Row, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
-from probe.layout import CONTIGUOUS, TRANSPOSED, kept
+from probe.layout import CONTIGUOUS
 from probe.switch_points.switches import threads_of
 from probe.target import Target
 
@@ -143,19 +143,13 @@ class RemedyResult:
 
 
 class Described(Protocol):
-    """What an experiment measures that is no case: a chain of layers. ``row``: of ``networks``."""
+    """What an experiment measures that is no case: a network. ``row``: of ``networks``."""
 
     @property
     def name(self) -> str: ...
     @property
     def id(self) -> str: ...
-    def row(self, fixed: int) -> dict[str, Any]: ...
-
-
-def examined(where: Target) -> tuple[str, ...]:
-    """Returns the layouts of a network's input for which safe lengths hold on a target."""
-    reached = kept(TRANSPOSED, backends.get(where.name).layouts)
-    return (CONTIGUOUS, TRANSPOSED) if reached else (CONTIGUOUS,)
+    def row(self) -> dict[str, Any]: ...
 
 
 @dataclass
@@ -192,7 +186,7 @@ class Measured:
         """How the input lies in memory where the verdicts hold, words of :mod:`probe.layout`."""
         if isinstance(self.subject, Case):
             return [self.subject.layout]
-        return list(examined(self.target))
+        return [CONTIGUOUS]
 
     @property
     def threads(self) -> int | None:
@@ -295,7 +289,7 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
-        "networks": [] if isinstance(subject, Case) else [subject.row(measured.fixed)],
+        "networks": [] if isinstance(subject, Case) else [subject.row()],
         "remedies": told,
         "measurements": [
             {

@@ -1,46 +1,51 @@
 """Puts constants in behind operations, where only padding would be computed.
 
-Behind an operation whose windows mix, a short run has other numbers in its last entries than the
-full run, since it meets its own edge there. Those of them that read padding alone are constants:
-they are known from one run of padding alone. Where they are put in behind every such operation, on
-every branch, the next one reads what it reads in the full run, and a size serves that is shorter
-than padding the inputs alone would take. What a plan says is run operation by operation, with the
-constants put in, and has to give the full run's bits.
+A network's receptive field may be much longer than the content: padding the inputs then computes
+mostly what padding alone gives. Those entries are constants, known from one run of padding alone at
+the full size. So each operation is run by itself on what may read content, with as many constants
+behind as it takes to compute the entries that are kept as in the full run; what it gives is cut
+there, and gets constants behind it for the operations that read it. Cuts cost calls and save work:
+where an operation computes few further entries that are right, it is left to do so. What a plan
+says is run operation by operation and has to give the full run's bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from probe.errors import InputError
-from probe.padding.computing import SizedOperation
-from probe.padding.kept import Box, apart, index, where_kept
-from probe.padding.positions import NotDerived
+from probe.padding.kept import Box, apart, index
+from probe.padding.positions import At, Linked, NotDerived
 from probe.padding.search import PaddedModel
-from probe.recording.judging import Judged, aligned, judged, marked, reading, relabelled, settled
-from probe.recording.matching import labels_of
-from probe.recording.recording import Run
-from probe.recording.store import digest
-from probe.semantics.labels import Labels, told_apart
+from probe.recording.contract import CONSTANT, Operation
+from probe.recording.recording import Run, Value
+from probe.recording.store import ProcessStore, digest
+from probe.semantics import Joins, Picks, Step, Steps
 
 SETS = 3
 """Contents on which a plan is run, the first one as it was recorded."""
 
+CUT = 500_000
+"""Products that a cut has to save: it takes two calls of a library, some 30 microseconds."""
+
 
 @dataclass(frozen=True)
 class Splice:
-    """Behind an ``operation``, in its ``output`` of that number: entries from ``start`` on along
-    ``axis`` are constants. ``value``: the number of the value in the short run."""
+    """Behind an ``operation``, in its ``output`` of that number: along ``axis`` its entries up to
+    ``start`` are kept, and constants put behind them, up to ``size``. ``value``: its number in the
+    full run."""
 
     operation: str
     op: str
     output: int
     axis: int
     start: int
+    size: int
     value: int
 
 
@@ -50,6 +55,7 @@ class Between:
 
     ``by_order``, ``in_the_way``, ``why``, ``certified``: as of ``search.Serves``. ``proved``:
     contents on which it gave the full run's bits. ``constants``: by place in ``splices``.
+    ``sizes``: of the values along the padded axis, behind their splices.
     """
 
     content: int
@@ -62,10 +68,12 @@ class Between:
     certified: bool = True
     proved: int = 0
     constants: list[np.ndarray] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain numbers and texts, without the constants."""
-        found = {name: one for name, one in vars(self).items() if name != "constants"}
+        found = dict(vars(self))
+        del found["constants"], found["sizes"]
         found["boxes"] = [None if box is None else [vars(p) for p in box] for box in self.boxes]
         found["kept"] = found.pop("boxes")
         found["splices"] = [
@@ -75,214 +83,288 @@ class Between:
         return found
 
 
-def sought(graph: PaddedModel, content: int, below: int) -> Between | None:
-    """Returns the shortest size under ``below`` that serves content with constants put in; None:
-    there is none, or it can't be run so. Errors as of ``PaddedModel``."""
-    for size in range(content, below):
-        if graph.over():
-            return None
-        if graph.positions is not None:
-            if graph.refused.get(size, graph.fixed + 1) <= content:
-                continue  # what fails for shorter content fails for this
-            try:
-                derived = _derived(graph, content, size)
-            except (NotDerived, InputError):
-                derived = None
-            if derived is None:
-                graph.refused[size] = content
-            elif derived.splices and _proved(graph, graph.side(content, size), derived):
-                return derived
-            continue
+def sought(graph: PaddedModel, content: int, below: int, cut: float = CUT) -> Between | None:
+    """Returns a cheap way to run content with constants put in, whose inputs take less than
+    ``below``; None: there is none. ``cut``: as of ``CUT``. Errors as of ``PaddedModel``."""
+    if graph.positions is None:
+        return None
+    for each in dict.fromkeys((cut, 0)):  # no saving is worth a cut of small models
         try:
-            side = graph.side(content, size)
-        except InputError:
-            continue
-        found = _Followed(graph, content, size, side).between(judge=False)
-        if found is None or not found.splices:
-            continue
-        found = _Followed(graph, content, size, side).between(judge=True)
-        if found is not None and _proved(graph, side, found):
-            return found
+            found = _Sizes(graph, content, each).between()
+        except (NotDerived, InputError):
+            return None
+        if found is not None and found.splices and found.size < below:
+            return found if _proved(graph, found) else None
     return None
 
 
-def _derived(graph: PaddedModel, content: int, size: int) -> Between | None:
-    """Follows a size by what its operations read, with constants put in behind each."""
-    assert graph.positions is not None
-    positions, reads = graph.positions, graph.read
-    run, at = positions.run, positions.at(size)
-    if any(at.sizes.get(n, 0) < 1 for n in graph.wanted):
-        return None
-    kept = {n: int((np.flatnonzero(one < content)[-1:] + 1).sum()) for n, one in reads.items()}
-    leading, first = dict.fromkeys(positions.inputs, size), dict[int, int]()
-    for one in positions.linked:
-        found = positions.behind(one, at, leading)
-        if any(found[n] < kept[n] for n in one.gives):
-            return None
-        first |= found
-        leading |= {n: at.sizes[n] for n in one.gives}  # constants behind
-    told: dict[int, SizedOperation] = {}
-    for one in reversed(graph.computing.deciding):  # the last ones have few sizes
-        asked = graph.computing.at(one, at, size)
-        if asked is None:
-            continue
-        told[one.number] = asked
-        if any(some[: kept[n]].any() for n, some in asked.apart.items()):
-            return None
-    made, doubts = Between(content, size, [], graph.boxes(content)), []
-    for one in positions.linked:
-        asked, operation = told.get(one.number), run.operations[one.number]
-        for n in one.gives:
-            bad = [] if asked is None else np.flatnonzero(asked.apart.get(n, ())).tolist()
-            start = min([first[n], *bad[:1]])
-            if start < at.sizes[n] and (axis := positions.axis(n)) is not None:
-                output = list(operation.gives).index(n)
-                made.splices.append(Splice(operation.name, operation.op, output, axis, start, n))
-        if asked is not None:
-            doubts += [(asked.name, asked.found.why)] if asked.found.why else []
-            made.certified &= asked.found.certified or asked.found.how == "exact"
-    if doubts:
-        made.by_order, made.certified = "unknown", False
-        made.in_the_way, made.why = doubts[0]
-    return made
+class _Sizes:
+    """The sizes of all values for content: see ``between``."""
 
+    def __init__(self, graph: PaddedModel, content: int, cut: float) -> None:
+        assert graph.positions is not None
+        self.graph, self.content, self.cut = graph, content, cut
+        self.positions, self.operations = graph.positions, graph.positions.full.operations
+        self.sizes: dict[int, int] = {}
+        self.kept = {
+            n: int((np.flatnonzero((one < content) & (graph.weights[n] < content))[-1:] + 1).sum())
+            for n, one in graph.read.items()
+        }
+        self.readers: dict[int, list[Linked]] = {}
+        for one in self.positions.linked:
+            for n in one.operands:
+                self.readers.setdefault(n, []).append(one)
 
-class _Followed:
-    """One size: labels of the short run, with those of the full one where constants are put in."""
-
-    def __init__(self, graph: PaddedModel, content: int, size: int, side: Run) -> None:
-        self.graph, self.content, self.size, self.side = graph, content, size, side
-        self.whole = graph.whole(content)
-        self.left, self.right = labels_of(side, self.whole)
-        self.told = labels_of(self.whole, graph.nothing)
-        self.splices: list[Splice] = []
-        self.judged: list[tuple[str, Judged]] = []
-
-    def between(self, judge: bool) -> Between | None:
-        ours, theirs = self.side, self.whole
-        if [one.op for one in ours.operations] != [one.op for one in theirs.operations]:
-            return None
-        changed: set[int] = set()
-        for mine, other in zip(ours.operations, theirs.operations, strict=True):
-            if changed.intersection(mine.reads):
-                relabelled(ours, mine, self.left, changed)
-            if judge and not settled(mine.meaning):
-                self._judge(mine.number, other.number, changed)
-            for output, (n, m) in enumerate(zip(mine.gives, other.gives, strict=True)):
-                if self._spliced(mine, output, n, m):
-                    changed.add(n)
-        boxes = where_kept(
+    def between(self) -> Between | None:
+        """Returns the splices; None where what an operation reads can't be cut."""
+        together = self._together()
+        for one in reversed(self.positions.linked):  # its readers come before an operation
+            for n in (*one.gives, *one.operands):
+                if n in self.readers and n not in self.sizes:
+                    group = together[n]
+                    size = self._size(group)
+                    self.sizes.update(dict.fromkeys(group, size))
+        made = Between(
+            self.content,
+            max(self.sizes[n] for n in self.positions.inputs if n in self.sizes),
+            [],
             self.graph.boxes(self.content),
-            [
-                (self.left[n], self.right[m])
-                for n, m in zip(ours.outputs, theirs.outputs, strict=True)
-            ],
         )
-        if boxes is None:
-            return None
-        return self._made(boxes)
-
-    def _made(self, boxes: tuple[Box | None, ...]) -> Between:
-        made = Between(self.content, self.size, self.splices, boxes)
-        doubts = [(name, one.why) for name, one in self.judged if one.why]
+        doubts: list[tuple[str, str]] = []
+        for one in self.positions.linked:
+            right, natural, doubt = self._right(one, [self.sizes[n] for n in one.operands])
+            if any(right[n] < self.kept[n] for n in one.gives):
+                return None
+            for name, why, certified in doubt:
+                doubts += [(name, why)] * bool(why)
+                made.certified &= certified
+            self._splice(made, one, right, natural)
+        made.sizes = self.sizes
         if doubts:
             made.by_order, made.certified = "unknown", False
             made.in_the_way, made.why = doubts[0]
-        made.certified &= all(one.certified for _, one in self.judged if one.how != "exact")
         return made
 
-    def _judge(self, mine: int, other: int, changed: set[int]) -> None:
-        runs = self.side, self.whole
-        one = aligned(runs, (self.left, self.right), mine, other)
-        if not any(pair.compared for pair in one.gives):
-            return
-        told = judged(one, self.side, self.whole, self.graph.known)
-        self.judged.append((one.name, told))
-        for pair, some in zip(one.gives, told.apart, strict=False):
-            if some is not None and some.any():
-                self.left[pair.left] = marked(self.left[pair.left], pair, some, mine)
-                changed.add(pair.left)
+    def _splice(
+        self, made: Between, one: Linked, right: dict[int, int], natural: dict[int, int]
+    ) -> None:
+        operation = self.operations[one.number]
+        for n in one.gives:
+            axis, size = self.positions.axis(n), self.sizes.get(n)
+            if axis is None or size is None or (natural[n] == size and right[n] >= size):
+                continue
+            start, output = min(right[n], size), list(operation.gives).index(n)
+            made.splices.append(Splice(operation.name, operation.op, output, axis, start, size, n))
 
-    def _spliced(self, one: Any, output: int, n: int, m: int) -> bool:
-        """Puts the full run's labels in where the short run's last entries are constants."""
-        left, right = self.left[n], self.right[m]
-        if len(left.shape) != len(right.shape):
-            return False
-        axes = [a for a, (k, j) in enumerate(zip(left.shape, right.shape, strict=True)) if k != j]
-        if len(axes) != 1 or left.shape[axes[0]] > right.shape[axes[0]]:
-            return False
-        axis, size = axes[0], left.shape[axes[0]]
-        named = told_apart(left, right)
-        ours = left.full(named)
-        theirs = right.full(named).take(range(size), axis)
-        others = tuple(a for a in range(ours.ndim) if a != axis)
-        differs = np.asarray(ours != theirs).any(axis=others)
-        content = np.asarray(reading(self.told[0][m], self.told[1][m]).any(axis=others))[:size]
-        start = int(np.flatnonzero(content)[-1]) + 1 if content.any() else 0
-        start = max(start, int(np.flatnonzero(differs)[0])) if differs.any() else size
-        if start >= size:
-            return False
-        place = np.arange(size).reshape([-1 if a == axis else 1 for a in range(ours.ndim)])
-        found = np.where(place >= start, theirs, ours)
-        names = tuple(map(right.name, range(len(right.shape))))
-        self.left[n] = Labels(left.shape, found, left.known, names)
-        self.splices.append(Splice(one.name, one.op, output, axis, start, n))
-        return True
+    def _together(self) -> dict[int, set[int]]:
+        """Returns of each value those that have its size: operands of one operation have, and the
+        inputs, which are padded to one."""
+        found = {n: {n} for n in self.readers}
+        groups = [[n for n in self.positions.inputs if n in found]]
+        for one in self.positions.linked:
+            if len({self.positions.length(n) for n in one.operands}) > 1:
+                raise NotDerived("an operation reads arrays of several lengths")
+            groups.append(list(one.operands))
+        for some in groups:
+            joined = set().union(*(found[n] for n in some))
+            found.update(dict.fromkeys(joined, joined))
+        return found
+
+    def _size(self, group: set[int]) -> int:
+        """Returns the least size at which each operation that reads one of these gives what is kept
+        of its results, or, where that saves a cut, all that is read of them."""
+        readers = list({one.number: one for n in group for one in self.readers[n]}.values())
+        full = self.positions.length(next(iter(group)))
+        least = max([1, *(self.kept[n] for n in group)])
+        needed = least
+        for one in readers:
+            own = self._least(one, full, least, dict(self.kept))
+            wanted = {n: self.sizes.get(n, self.kept[n]) for n in one.gives}
+            more = self._least(one, full, own, self.kept | wanted)
+            saved = (more - own) * self._products(one) <= self.cut
+            needed = max(needed, more if saved else own)
+        for size in range(needed, full):
+            if all(self._serves(one, size, self.kept) for one in readers):
+                return size
+        return full
+
+    def _least(self, one: Linked, full: int, start: int, wanted: dict[int, int]) -> int:
+        ends = [0]
+        for operand in one.operands:
+            for n in one.gives:
+                reach = one.reads[operand][n].reach[: wanted[n]]
+                ends.append(int(reach[-1]) + 1 if len(reach) else 0)
+        sizes = range(max(start, *ends), full)
+        return next((size for size in sizes if self._serves(one, size, wanted)), full)
+
+    def _serves(self, one: Linked, size: int, wanted: dict[int, int]) -> bool:
+        right, _, _ = self._right(one, [size] * len(one.operands), wanted)
+        return all(right[n] >= wanted[n] for n in one.gives)
+
+    def _right(
+        self, one: Linked, sizes: Sequence[int], wanted: dict[int, int] | None = None
+    ) -> tuple[dict[int, int], dict[int, int], list[tuple[str, str, bool]]]:
+        """Returns how many of an operation's first results are the full run's where its operands
+        are that run's first entries, how many it gives, and what is known of how it computes them.
+        ``wanted``: nothing is asked of it where there are fewer anyway."""
+        positions = self.positions
+        every = {n: positions.length(n) for n in one.gives}
+        if list(sizes) == [positions.length(n) for n in one.operands]:
+            return every, every, []
+        met = one.met.get(one.remainders(sizes))
+        gives = positions._sizes(one, met, sizes) if met else ()
+        if met is None or min(gives) < 1:
+            return dict.fromkeys(one.gives, -1), every, []
+        given = dict(zip((*one.operands, *one.gives), (*sizes, *gives), strict=True))
+        natural = {n: given[n] for n in one.gives}
+        right = positions.leading(one, given)
+        if wanted is not None and any(right[n] < wanted[n] for n in one.gives):
+            return right, natural, []
+        asked = None
+        if any(one is each for each in self.graph.computing.deciding):
+            asked = self.graph.computing.at(one, At(given, given), None)
+        if asked is None:
+            return right, natural, []
+        if not asked.found.how:  # it could not be asked
+            return dict.fromkeys(one.gives, -1), natural, []
+        for n, some in asked.apart.items():
+            right[n] = min([right[n], *np.flatnonzero(some)[:1].tolist()])
+        told = asked.found
+        return right, natural, [(asked.name, told.why, told.certified or told.how == "exact")]
+
+    def _products(self, one: Linked) -> float:
+        """Returns about how many products an operation takes for one more position."""
+        run, operation = self.positions.full, self.operations[one.number]
+        axes = self.positions.axes
+        weights = [prod(run.values[n].shape) for n in operation.reads if n not in axes]
+        given = [prod(run.values[n].shape) / max(self.positions.length(n), 1) for n in one.gives]
+        return float(max([*weights, *given]))
 
 
-def _proved(graph: PaddedModel, side: Run, found: Between) -> bool:
-    """Runs the short run operation by operation with the constants put in, on several contents."""
-    nothing = graph.nothing
-    operations = zip(side.operations, nothing.operations, strict=True)
-    numbers = {
-        n: m for mine, other in operations for n, m in zip(mine.gives, other.gives, strict=True)
-    }
-    values = nothing.arrays({numbers[one.value] for one in found.splices})
-    constants = {}
-    for one in found.splices:
-        whole = values[numbers[one.value]]
-        size = side.values[one.value].shape[one.axis]
-        constants[one.value] = np.take(whole, range(one.start, size), one.axis)
-    found.constants = [constants[one.value] for one in found.splices]
-    agains = {one.number: one.again for one in side.operations}
-    if any(agains.get(one.number) is None for one in side.operations):
-        return False
+def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray]) -> Run:
+    """Runs content with the constants put in, operation by operation; what was run, of which each
+    splice is an operation. ``given``: content padded to the size, by inputs' names. Errors: what an
+    operation raises."""
+    assert graph.positions is not None
+    full, positions = graph.positions.full, graph.positions
+    run, store = full, ProcessStore(full.store)
+    values, operations = list(run.values), list[Operation]()
+    arrays: dict[int, np.ndarray] = {}
+    named = {digest(array): name for name, array in graph.inputs(graph.fixed, graph.fixed).items()}
+    for n in positions.inputs:
+        arrays[n] = given[named[run.values[n].digest]]
+        values[n] = _valued(run.values[n], arrays[n], store, -1)
+    now = {n: n for n in range(len(values))}  # the number that a value has behind its splice
+    linked = {one.number: one for one in positions.linked}
+    splices = {one.value: (one, a) for one, a in zip(found.splices, found.constants, strict=True)}
+    for operation in run.operations:
+        own = operation
+        reads = tuple(now[n] for n in operation.reads)
+        if (one := linked.get(operation.number)) is not None:
+            sizes = {n: found.sizes[n] for n in one.operands}
+            own = graph.computing.resized(one, sizes | _given(graph, one, sizes))[1]
+            before = [arrays[n] if n in arrays else _array(full, n) for n in reads]
+            assert own.again is not None
+            with np.errstate(all="ignore"):
+                gives = own.again([np.array(array, order="C") for array in before])
+            for n, array in zip(operation.gives, gives, strict=False):
+                arrays[n] = np.ascontiguousarray(array)
+                values[n] = _valued(run.values[n], arrays[n], store, len(operations))
+        operations.append(replace(own, reads=reads, number=len(operations)))
+        for n in operation.gives:
+            if n in splices:
+                made, constants = splices[n]
+                now[n] = _put(made, constants, arrays, values, operations, store)
+    outputs = tuple(now[n] for n in run.outputs)
+    return replace(
+        full, values=values, operations=operations, outputs=outputs, store=store, alone=None
+    )
+
+
+def _given(graph: PaddedModel, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
+    assert graph.positions is not None
+    own = [sizes[n] for n in one.operands]
+    if own == [graph.positions.length(n) for n in one.operands]:
+        return {n: graph.positions.length(n) for n in one.gives}
+    met = one.met[one.remainders(own)]
+    return dict(zip(one.gives, graph.positions._sizes(one, met, own), strict=True))
+
+
+def _array(full: Run, number: int) -> np.ndarray:
+    array = full.array(number)
+    if array is None:
+        raise InputError("recording", number, "what an operation reads was left out", "")
+    return array
+
+
+def _cut(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def _valued(value: Value, array: np.ndarray, store: ProcessStore, given: int) -> Value:
+    return replace(
+        value,
+        shape=array.shape,
+        digest=store.put(np.ascontiguousarray(array)),
+        given=given,
+        content=None,
+        zeros=None,
+        address=None,
+    )
+
+
+def _put(
+    one: Splice,
+    constants: np.ndarray,
+    arrays: dict[int, np.ndarray],
+    values: list[Value],
+    operations: list[Operation],
+    store: ProcessStore,
+) -> int:
+    """Adds a splice as an operation that reads the value and the constants; the result's number."""
+    before, axis = arrays[one.value], one.axis
+    picks, joins = Picks(axis=axis, index=np.arange(one.start)), Joins(axis)
+    kept = _cut(before.shape, axis, one.start)
+    whole = np.concatenate([np.take(before, range(one.start), axis), constants], axis)
+    meaning = Steps((Step(picks, (0,), kept), Step(joins, (2, 1), whole.shape)))
+    tail, number = len(values), len(values) + 1
+    values.append(replace(_valued(values[one.value], constants, store, -1), role=CONSTANT))
+    values.append(_valued(values[one.value], whole, store, len(operations)))
+    arrays[number], name = whole, f"splice behind {one.operation}"
+    operations.append(
+        Operation(
+            *("splice", "", (one.value, tail), (number,), meaning),
+            again=_spliced(one.start, axis),
+            name=name,
+            number=len(operations),
+        )
+    )
+    return number
+
+
+def _spliced(start: int, axis: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    def again(reads: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.concatenate([np.take(reads[0], range(start), axis), reads[1]], axis)]
+
+    return again
+
+
+def _proved(graph: PaddedModel, found: Between) -> bool:
+    """Runs it on several contents: whether each gives the full run's bits."""
+    numbers = [one.value for one in found.splices]
+    padding = graph.nothing.arrays(numbers)
+    found.constants = [
+        np.take(padding[one.value], range(one.start, one.size), one.axis) for one in found.splices
+    ]
     for seed in range(SETS):
-        short = _interpreted(graph, side, found, agains, constants, seed)
-        if short is None or not _agrees(graph, found, short, seed):
+        try:
+            short = spliced(graph, found, graph.inputs(found.content, found.size, seed)).results
+        except Exception:  # a library says no as it likes
+            return False
+        if not _agrees(graph, found, [np.asarray(one) for one in short], seed):
             return False
         found.proved += 1
     return True
-
-
-def _interpreted(
-    graph: PaddedModel,
-    run: Run,
-    found: Between,
-    agains: Mapping[int, Any],
-    constants: Mapping[int, np.ndarray],
-    seed: int,
-) -> list[np.ndarray] | None:
-    given = {n for n, value in enumerate(run.values) if value.given < 0}
-    values = dict(run.arrays(given))
-    recorded = graph.inputs(found.content, found.size)
-    moved = graph.inputs(found.content, found.size, seed)
-    fresh = {digest(array): moved[name] for name, array in recorded.items()}
-    for n in given:
-        if (array := fresh.get(run.values[n].digest)) is not None:
-            values[n] = np.ascontiguousarray(array).reshape(values[n].shape)
-    splices = {one.value: one for one in found.splices}
-    for one in run.operations:
-        try:
-            gives = agains[one.number]([np.array(values[n], order="C") for n in one.reads])
-        except Exception:  # a library says no as it likes
-            return None
-        for n, array in zip(one.gives, gives, strict=False):
-            values[n] = np.array(array)
-            if n in splices:
-                at = (slice(None),) * splices[n].axis + (slice(splices[n].start, None),)
-                values[n][at] = constants[n]
-    return [values[n] for n in run.outputs]
 
 
 def _agrees(graph: PaddedModel, found: Between, short: list[np.ndarray], seed: int) -> bool:

@@ -24,7 +24,7 @@ from probe.recording.alone import Alone, same
 from probe.recording.difference import Aligned, Pair
 from probe.recording.judging import Judged, judged, settled, weighted
 from probe.recording.ported import Ports, TargetCall
-from probe.recording.recording import Run
+from probe.recording.recording import Operation, Run
 from probe.recording.replayed import There
 from probe.recording.store import ProcessStore
 from probe.semantics import Meaning, Steps
@@ -60,18 +60,22 @@ class Computing:
             one for one in positions.linked if not settled(operations[one.number].meaning)
         ]
 
-    def at(self, one: Linked, at: At, size: int) -> SizedOperation | None:
+    def at(self, one: Linked, at: At, size: int | None) -> SizedOperation | None:
         """Returns what an operation computes in a run of ``size``; None where that is the very call
-        of the full run."""
+        of the full run. ``size`` None: no run of the model has these sizes, it is asked by
+        itself."""
         sizes = tuple(at.sizes[n] for n in one.operands)
         if sizes == tuple(map(self.positions.length, one.operands)):
             return None
         key = one.number, sizes
         if key not in self.asked:
-            self.asked[key] = self._ask(one, at, size)
+            asked = self._ask(one, at, size)
+            if size is None and not asked.found.how:
+                return asked
+            self.asked[key] = asked
         return self.asked[key]
 
-    def _ask(self, one: Linked, at: At, size: int) -> SizedOperation:
+    def _ask(self, one: Linked, at: At, size: int | None) -> SizedOperation:
         operation = self.full.operations[one.number]
         sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
         if not sizes or min(sizes.values()) < 1:
@@ -86,7 +90,9 @@ class Computing:
             except Exception:  # a library refuses a shape as it likes
                 short = None
         try:
-            short = short or self.positions.recording(size)
+            if short is None and size is None:
+                raise InputError("operation", operation.name, "it does not run alone at it", "")
+            short = short or self.positions.recording(size or 0)
         except InputError as error:
             return SizedOperation(
                 one, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
@@ -145,15 +151,14 @@ class Computing:
                 self.revealed[number, output] = adds
         return self.revealed[number, output]
 
-    def _alone(self, one: Linked, sizes: dict[int, int]) -> Run:
-        """Returns the full run with one operation's operands cut to size, and what it makes of
-        them."""
+    def resized(self, one: Linked, sizes: Mapping[int, int]) -> tuple[Run, Operation]:
+        """Returns the full run with an operation whose operands and results have these sizes, and
+        that operation, which can be run by itself. ValueError: it can't."""
         run, positions = self.full, self.positions
         operation = run.operations[one.number]
         if operation.again is None:
             raise ValueError("it can't be run alone")
-        store, values, reads = ProcessStore(self.full.store), list(run.values), []
-        shapes = {}
+        values, shapes = list(run.values), {}
         for n in (*operation.reads, *operation.gives):
             shape, axis = run.values[n].shape, positions.axes.get(n)
             if axis is not None:  # positions that are numbered, too, go with what is read there
@@ -164,29 +169,36 @@ class Computing:
                 )
         meaning = resized(operation.meaning, shapes)
         operations = list(run.operations)
-        made = replace(run, values=values, operations=operations, store=store)
+        made = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
         again: Any = operation.again
         if isinstance(again, There):  # the target is told of the other sizes
             again = replace(again, ports=Ports(made), one=replace(operation, meaning=meaning))
         operations[one.number] = replace(operation, meaning=meaning, again=again)
+        return made, operations[one.number]
+
+    def _alone(self, one: Linked, sizes: dict[int, int]) -> Run:
+        """Returns the full run with one operation's operands cut to size, and what it makes of
+        them."""
+        made, operation = self.resized(one, sizes)
+        axes, values, reads, store = self.positions.axes, list(made.values), [], made.store
         for n in operation.reads:
             array = self.full.array(n)
             if array is None:
                 raise ValueError("what it reads was left out")
-            if n in positions.axes:
-                axis = positions.axes[n]
-                array = np.take(array, range(values[n].shape[axis]), axis)
+            if n in axes:
+                array = np.take(array, range(values[n].shape[axes[n]]), axes[n])
                 values[n] = replace(values[n], digest=store.put(np.ascontiguousarray(array)))
             reads.append(np.array(array, order="C"))
+        assert operation.again is not None
         with np.errstate(all="ignore"):
-            gives = [np.asarray(each) for each in again(reads)]
+            gives = [np.asarray(each) for each in operation.again(reads)]
         for n, array in zip(operation.gives, gives, strict=False):
             if n in one.gives and array.shape != values[n].shape:
                 raise ValueError("it gives another shape alone")
             values[n] = replace(
                 values[n], shape=array.shape, digest=store.put(np.ascontiguousarray(array))
             )
-        return made
+        return replace(made, values=values)
 
     def _aligned(self, one: Linked, sizes: dict[int, int]) -> tuple[Aligned, dict[int, int]]:
         """Returns the operation in both runs, with its first positions that must agree."""

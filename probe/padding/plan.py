@@ -284,10 +284,11 @@ def complete(outputs, content, constant=CONSTANT):
 
 
 def between(content):
-    """What to write behind operations in a run padded to PLAN's "between" size for this content.
+    """What to do behind operations in a run padded to PLAN's "between" size for this content.
 
-    (operation, number of its output, axis, start, constants from there on) for each. KeyError: the
-    plan has none for this content.
+    (operation, number of its output, axis, start, constants) for each: keep the output's entries
+    before start along the axis, and put the constants behind them. KeyError: the plan has none for
+    this content.
     """
     for one in PLAN["between"]:
         if one["content"] == content:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats
+from probe import budget, floats
 from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
 from probe.padding.computing import Computing, SizedOperation
@@ -137,7 +137,6 @@ class PaddedModel:
         self._agreed: dict[int, int] = {}
         self._told: set[int] = set()
         self.no_program = ""
-        self.refused: dict[int, int] = {}  # by size, content that constants between don't help
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """Makes inputs with so many entries of content, padded to a size; other numbers by seed."""
@@ -399,7 +398,7 @@ class PaddedModel:
             return SafeSize(content, self.fixed, self.fixed, why, self.own(content))
         for size in range(max(content, start), self.fixed):
             if self.over():
-                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                over = f"{budget.spent() or self.limit} at size {size:,}"
                 break
             told = self.serves(content, size, named=at_least is None)
             if told.lacking:
@@ -428,7 +427,7 @@ class PaddedModel:
             if self._capacity(size) < content:
                 continue
             if self.over():
-                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                over = f"{budget.spent() or self.limit} at size {size:,}"
                 break
             told = self._derived(content, size, named=False)
             if told.serves:
@@ -451,7 +450,12 @@ class PaddedModel:
     def over(self) -> bool:
         """Returns whether the time is over that searching may take."""
         self.begun = self.begun or time.monotonic()
-        return time.monotonic() - self.begun > self.seconds
+        return bool(budget.spent()) or time.monotonic() - self.begun > self.seconds
+
+    @property
+    def limit(self) -> str:
+        """Returns the limit of searching, in words."""
+        return f"{self.seconds:.0f} seconds were over"
 
     def own(self, content: int) -> Serves:
         """Returns the full run serves itself."""

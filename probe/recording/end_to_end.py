@@ -17,10 +17,11 @@ import numpy as np
 from probe.activations import ACTIVATIONS
 from probe.case import Case
 from probe.errors import InputError
+from probe.operation import SPLICE
 from probe.recording.ported import Ports, Stage, TargetCall, activation
-from probe.recording.recording import Run
+from probe.recording.recording import Run, container
 from probe.recording.sums import Shape
-from probe.semantics import Each, Joins, Pads
+from probe.semantics import Each, Joins, Pads, Picks
 
 Key = Hashable
 """Of a value: its number in the recording, or of one inside of an operation."""
@@ -167,6 +168,10 @@ class _Joined:
             self.call(stage.does, keys, key)
         elif isinstance(stage.meaning, Each):
             self.each(stage.meaning, keys, key)
+        elif isinstance(stage.meaning, Picks) and self.first(stage.meaning):
+            self.splice(stage.meaning.axis, keys[0], key, None)
+        elif isinstance(stage.meaning, Joins) and len(keys) == 2 and keys[1] in self.fixed:
+            self.splice(stage.meaning.axis, keys[0], key, self.fixed[keys[1]])
         elif isinstance(stage.meaning, Joins):
             self.join(stage.meaning, keys, key)
         elif isinstance(stage.meaning, Pads):
@@ -281,6 +286,38 @@ class _Joined:
         forms = [part.reshape(-1)[self.form(one)] for part, one in both]
         spec = {"op": "concat", "axis": axis, "dtype": self.dtype(), "parameters": {}}
         self.add(key, spec, keys, np.concatenate(forms, axis))
+
+    def first(self, meaning: Picks) -> bool:
+        """Returns whether the first entries along an axis are picked."""
+        picked = np.asarray(meaning.index)
+        return picked.ndim == 1 and np.array_equal(picked, np.arange(picked.size))
+
+    def splice(self, axis: int, one: Key, key: Key, behind: np.ndarray | None) -> None:
+        """Adds the first entries of a value with constants behind them, where they lie along the
+        last spatial axis; cutting and putting behind are one step."""
+        form, to = self.form(one), self.shapes[key]
+        place = form.ndim - 2
+        if self.axis(one, axis) != place:
+            raise self.refused("what it cuts or lengthens is not the program's length")
+        order, axis = self.order(one), axis % len(to)
+        sizes = [*form.shape[:place], to[axis], form.shape[-1]]
+        whole_form = _index(to).transpose(order).reshape(sizes)
+        count = 0 if behind is None else behind.shape[axis]
+        step, kept = self.forms[one][0], to[axis] - count
+        spec: dict[str, Any] = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
+        spec |= {"dtype": self.dtype(), "channels": form.shape[-1]}
+        tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container(self.dtype()))
+        if behind is not None:
+            tail[(slice(None),) * axis + (slice(kept, None),)] = behind
+        tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., kept:, :])
+        if behind is not None and step >= 0 and self.specs[step].get("behind") == 0:
+            (before,) = self.reads[step]  # what was cut is read itself
+            self.specs.append(spec)
+            self.reads.append([before])
+            self.operands.append({"tail": tail})
+            self.forms[key] = len(self.specs) - 1, whole_form
+            return
+        self.add(key, spec, [one], whole_form, {"tail": tail})
 
     def pad(self, meaning: Pads, one: Key, key: Key) -> None:
         form, shape, to = self.form(one), self.shapes[one], self.shapes[key]

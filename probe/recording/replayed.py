@@ -323,9 +323,16 @@ class OnTarget:
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
 
+    def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        """Records the model with these inputs: in this process, or where it is opened in another
+        one, there."""
+        elsewhere = getattr(self.opened, "side", None)
+        found: Run = elsewhere(arrays) if elsewhere else recorded(self.opened.recorder(arrays))
+        return found
+
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
-        return replayed(recorded(self.opened.recorder(arrays)), self.port)
+        return replayed(self.base(arrays), self.port)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
@@ -336,7 +343,7 @@ class OnTarget:
         self, arrays: Mapping[str, np.ndarray], times: int = 1
     ) -> tuple[np.ndarray | None, list[float], str]:
         """Runs it as one program of the library: as of ``Port.end_to_end``."""
-        return self.port.end_to_end(recorded(self.opened.recorder(arrays)), times)
+        return self.port.end_to_end(self.base(arrays), times)
 
 
 class RunnableRecording(Trusted):

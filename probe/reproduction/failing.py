@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import backends, floats, target, ulp
+from probe import backends, budget, floats, target, ulp
 from probe.arguments import choice
 from probe.case import Case
 from probe.comparison import Comparison, Finding, Revealer, classes_of, compared, outputs
@@ -384,6 +384,8 @@ def by_switches(
     """Returns which other settings of the target give both sides of both cases the same sums."""
     found = []
     for other in _others(where):
+        if budget.spent():
+            break
         tell(f"trying {other.text}")
         try:
             with failing(other) as failed:

@@ -233,6 +233,8 @@ def ask(
 
     ``question(masks, leaves)`` answers (calls, positions, filters) for leaves (calls, filters, m).
     """
+    if not any(len(one.rows) for one in wanted):  # speed alone: half of what is asked of short sums
+        return [np.zeros((0, len(one.positions)), np.int32) for one in wanted]
     alike: dict[bytes, list[int]] = {}
     for number, one in enumerate(wanted):
         alike.setdefault(one.filters.tobytes(), []).append(number)
@@ -240,7 +242,9 @@ def ask(
     places: list[tuple[int, np.ndarray]] = []
     for members in alike.values():
         stacked = np.concatenate([wanted[n].rows for n in members])
-        queue, where = np.unique(stacked, axis=0, return_inverse=True)
+        queue, where = stacked, np.zeros(1, int)
+        if len(stacked) > 1:
+            queue, where = np.unique(stacked, axis=0, return_inverse=True)
         queues.append(queue)
         ends = np.cumsum([len(wanted[n].rows) for n in members])
         places += zip(members, np.split(where.reshape(-1), ends[:-1]), strict=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import backends, window
+from probe import backends, budget, window
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
@@ -143,6 +143,8 @@ class _Search:
         self.session, self.vary, self.progress = session, vary, progress
         self.stage = ""
         self.begun, self.limit = time.monotonic(), seconds
+        if (given := budget.current()) is not None:
+            self.limit = given.left if seconds is None else min(seconds, given.left)
         if vary == "batch":
             self.case = _checked(case).with_(batch=1)
             self.known: Recogniser = OfSamples(session, self.case)

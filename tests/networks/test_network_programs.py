@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
 
 import numpy as np
 import pytest
 
-from lib.chains.chain import Layer
-from lib.chains.comparison import Comparer
-from lib.chains.description import from_json
-from lib.chains.running import Runner, content
-from probe import Target, backends, ulp
+from probe import Target, arguments, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
@@ -48,20 +44,91 @@ LAYERS = {
 }
 
 
+class Program:
+    """Layers as requests say them, over spatial sizes before the length; weights are drawn.
+
+    ``turned``: the length is the model's first axis.
+    """
+
+    def __init__(
+        self, layers, height=(), in_channels=4, dtype="float32", turned=False, own=()
+    ) -> None:
+        self.height, self.in_channels, self.dtype = height, in_channels, dtype
+        self.specs, self.arrays, channels = [], {}, in_channels
+        for number, words in enumerate(layers):
+            spec, arrays, channels = self.layer(number, dict(words), channels)
+            product = spec["op"] in ("matmul", "dense")
+            self.specs.append(spec | ({"turned": True} if turned and not product else {}))
+            self.arrays |= {f"{number}.{name}": array for name, array in arrays.items()}
+        self.arrays |= dict(own)
+
+    def layer(self, number, words, channels):
+        op, random = words.pop("op"), np.random.default_rng(number)
+
+        def drawn(*shape, scale=0.3):
+            return (scale * random.standard_normal(shape)).astype(self.dtype)
+
+        plain = {"op": op, "dtype": self.dtype, "channels": channels, "parameters": {}}
+        if op == "bias":
+            return plain, {"b": drawn(channels)}, channels
+        if op == "normalisation":
+            arrays = {"scale": 1 + drawn(channels), "shift": drawn(channels)}
+            return plain, arrays, channels
+        if op == "pad":
+            pairs = arguments.padding(words.pop("padding"), len(self.height) + 1)
+            return plain | words | {"padding": [list(one) for one in pairs]}, {}, channels
+        if op in ("activation", "extend"):
+            arrays = {"tail": words.pop("tail")} if op == "extend" else {}
+            return plain | words, arrays, channels
+        kernel = words.pop("kernel", None)
+        if "pool" in op:
+            words = {"stride": kernel, "pad_with": "nothing"} | words
+        words |= {"bias": "normal"} if words.get("bias") else {}
+        op = "matmul" if op == "dense" else op
+        case = Case(op, kernel, in_channels=channels, dtype=self.dtype, **words)
+        arrays = {"w": np.ones(case.weight_shape, self.dtype) if case.pool else None}
+        if not case.pool:
+            arrays["w"] = drawn(*case.weight_shape)
+            arrays |= {"b": drawn(case.filters)} if case.bias else {}
+        return case.spec(), arrays, case.filters
+
+    def on(self, session):
+        """Sends it, and returns what asks for it: f(do, x, ...) gives header and arrays."""
+        key = f"program-{next(KEYS)}"
+        session.request({"do": "network", "key": key, "specs": self.specs}, self.arrays)
+        return lambda do, x, **more: session.request({"do": do, "key": key, **more}, {"x": x})
+
+    def layers(self, session, x):
+        """Returns what comes out behind the last layer, one layer after the other."""
+        return self.on(session)("through", x, only_last=True)[1]["y0"]
+
+    def whole(self, session, x, times=1):
+        """Returns the output of the program, seconds, and why there is none."""
+        header, found = self.on(session)("whole", x, times=times, layout="contiguous")
+        return found.get("y"), header.get("seconds", []), header["why"]
+
+    def content(self, length):
+        shape = (1, *self.height, length, self.in_channels)
+        return np.random.default_rng(9).standard_normal(shape).astype(self.dtype)
+
+
+KEYS = itertools.count()
+
+
 def described(layers, **words):
-    """A network over a height of 4."""
-    return from_json({"rank": 2, "height": [4], "in_channels": 4, "layers": layers, **words})
+    """A program over a height of 4."""
+    return Program(layers, (4,), **words)
 
 
 def agree(session, network, length, tolerance=2e-6):
     """Whether the program gives the layers' numbers, and they NumPy's; both are returned."""
-    runner, x = Runner(session, network), content(network, length)
-    whole, seconds = runner.end_to_end(x, 3)
-    assert whole is not None, runner.no_program
-    assert len(seconds) == 3 and whole.flags.c_contiguous and runner.no_program == ""
+    x = network.content(length)
+    whole, seconds, why = network.whole(session, x, 3)
+    assert whole is not None, why
+    assert len(seconds) == 3 and whole.flags.c_contiguous and why == ""
     with InlineSession(Target.parse("reference")) as exact:
-        truth = Runner(exact, network).output(x)
-    layers = runner.output(x)
+        truth = network.layers(exact, x)
+    layers = network.layers(session, x)
     np.testing.assert_allclose(whole, truth, rtol=10 * tolerance, atol=10 * tolerance)
     np.testing.assert_allclose(whole, layers, rtol=10 * tolerance, atol=10 * tolerance)
     return whole, layers
@@ -88,10 +155,10 @@ def test_a_program_has_the_models_own_axes(started, text):
 def test_an_activation_is_the_librarys_own(started, text, activation):
     for alpha in (1.0, 0.25) if activation in ("elu", "leaky_relu") else (1.0,):
         words = {"activation": activation, "parameters": {"alpha": alpha}}
-        network = from_json({"in_channels": 5, "layers": [{"op": "activation", **words}]})
-        x = 3 * content(network, 23)
-        truth = elementwise.function(network.layers[0].spec("float32"), {})(x.astype(float))
-        whole, _ = Runner(started(text), network).end_to_end(x)
+        network = Program([{"op": "activation", **words}], in_channels=5)
+        x = 3 * network.content(23)
+        truth = elementwise.function(network.specs[0], {})(x.astype(float))
+        whole, _, _ = network.whole(started(text), x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
 
 
@@ -113,17 +180,14 @@ def imports(target):
 @pytest.mark.parametrize("axis", ["last", "first"])
 @pytest.mark.parametrize("text", TARGETS)
 def test_extend_keeps_the_first_positions_and_puts_constants_behind(started, text, axis):
-    network = described(
-        [{"op": "max_pool2d", "kernel": "1x2", "stride": "1x2"}], turned=axis == "first"
-    )
-    pool = network.layers[0]
+    turned = axis == "first"
+    pool = {"op": "max_pool2d", "kernel": "1x2", "stride": "1x2"}
     tail = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
     for kept, behind in ((5, tail), (7, tail), (2, tail[..., :0, :]), (7, tail[..., :0, :])):
-        extend = Layer("extend", "extend", 4, 4, tail=behind, kept=kept)
-        longer = network.with_(layers=(pool, extend, pool))
-        agree(started(text), longer, 14)
-        alone = network.with_(layers=(extend,))
-        whole, _ = Runner(started(text), alone).end_to_end(x := content(alone, 7))
+        extend = {"op": "extend", "kept": kept, "behind": behind.shape[-2], "tail": behind}
+        agree(started(text), described([pool, extend, pool], turned=turned), 14)
+        alone = described([extend], turned=turned)
+        whole, _, _ = alone.whole(started(text), x := alone.content(7))
         assert (whole == np.concatenate([x[..., :kept, :], behind], axis=-2)).all()
 
 
@@ -135,14 +199,13 @@ def test_one_and_three_spatial_axes(started, text):
         {"op": "avg_pool1d", "kernel": 2},
         {"op": "dense", "filters": 3, "bias": True},
     ]
-    agree(started(text), from_json({"in_channels": 3, "layers": one}), 21)
+    agree(started(text), Program(one, in_channels=3), 21)
     three = [
         {"op": "conv3d", "kernel": "2x2x3", "filters": 4, "bias": True, "padding": "same"},
         {"op": "activation", "activation": "elu"},
         {"op": "dense", "filters": 2},
     ]
-    words = {"rank": 3, "height": [3, 2], "in_channels": 2, "layers": three}
-    agree(started(text), from_json(words), 9)
+    agree(started(text), Program(three, (3, 2), 2), 9)
 
 
 @pytest.mark.parametrize("shape", [(1, 9, 4), (1, 3, 9, 4)], ids=["one axis", "two axes"])
@@ -180,14 +243,14 @@ def test_a_fused_activation_changes_no_bit_of_literts_convolution(started):
 
 def test_opencv_multiplies_a_scale_into_the_weights_before_it(started):
     conv = {"op": "conv1d", "kernel": 3, "filters": 8, "bias": True}
-    network = from_json({"in_channels": 8, "layers": [conv, {"op": "normalisation"}]})
+    network = Program([conv, {"op": "normalisation"}], in_channels=8)
     whole, layerwise = agree(started("opencv"), network, 105)
-    one, scale = network.layers
-    bias = one.bias * scale.scale + scale.shift
-    folded = network.with_(layers=(replace(one, weights=one.weights * scale.scale, bias=bias),))
-    x = content(network, 105)
+    w, b, scale, shift = (network.arrays[n] for n in ("0.w", "0.b", "1.scale", "1.shift"))
+    own = {"0.w": w * scale, "0.b": b * scale + shift}
+    folded = Program([conv], in_channels=8, own=own.items())
+    x = network.content(105)
     assert not ulp.equal(whole, layerwise, "float32")
-    assert ulp.equal(whole, Runner(started("opencv"), folded).output(x), "float32")
+    assert ulp.equal(whole, folded.layers(started("opencv"), x), "float32")
 
 
 REFUSED = [
@@ -201,16 +264,8 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "dtype", "layers", "why"), REFUSED)
 def test_where_there_is_no_program_the_user_is_told_why(started, text, dtype, layers, why):
     network = described([{"op": "bias"}, *layers], dtype=dtype)
-    runner = Runner(started(text), network)
-    assert runner.end_to_end(content(network, 9)) == (None, [])
-    assert why in runner.no_program
-
-
-@pytest.mark.parametrize("text", ["litert", "opencv"])
-def test_a_network_is_compared_end_to_end(started, text):
-    network = described(LAYERS["same, dilated, fused"])
-    found = Comparer(started(text), network.geometry(40)).compare(6)
-    assert found.end_to_end is not None and found.no_program == ""
+    found, seconds, said = network.whole(started(text), network.content(9))
+    assert found is None and not seconds and why in said
 
 
 @pytest.mark.parametrize("text", TARGETS)
@@ -221,7 +276,7 @@ def test_operators_with_a_remedy_stand_between_programs(started, text):
         network = described(LAYERS["groups, uneven padding, bias"], **words)
         agree(session, network, 17)
     flat = [{"op": "conv1d", "kernel": 3, "filters": 4}, {"op": "activation", "activation": "tanh"}]
-    agree(session, from_json({"layers": flat * 2}), 17)
+    agree(session, Program(flat * 2), 17)
 
 
 def test_the_weights_of_a_caffe_model_are_its_protocol_buffer():

@@ -279,7 +279,7 @@ def test_constants_between_operations_make_shorter_sizes_serve():
     found = answered(model, lengths=[5])
     (one,) = found.plan.between
     assert one.size < found.found[0].safe and one.proved == 3 and one.certified
-    assert {each.operation for each in one.splices} <= {
+    assert {each.operation.partition("#")[0] for each in one.splices} <= {
         "first",
         "second",
         "third",

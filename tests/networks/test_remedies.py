@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import probe
-from lib.chains.description import nine_layers
-from lib.chains.remedies import measure_network
 from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
@@ -219,35 +217,6 @@ def test_a_target_that_no_remedy_mends_is_told():
     )
     assert advise(found).name is None
     assert advise_json(found)["advice"] == "no remedy is exact on this target"
-
-
-def test_a_network_is_judged_at_its_least_padded_lengths():
-    """Two pools and three convolutions: short content leaves the last one fewer than 9 outputs."""
-    network = nine_layers(width=2, blocks=2, fixed=120)
-    found = measure_network(
-        network,
-        Target.parse(UNSTABLE),
-        [1, 5],
-        only=["pad", "layerwise", "chunks=12", "float64"],
-        chunks=[12],
-        sessions=RemedySessions(inline=True),
-    )
-    named = by_name(found)
-    verdicts = {name: one.verdict for name, one in named.items()}
-    assert verdicts == {
-        "default": "differs",
-        "pad": "exact",
-        "layerwise": "exact",
-        "chunks=12": "exact",
-        "float64": "differs",
-    }
-    assert found.content == 12
-    pairs = zip(named["default"].sizes, named["pad"].sizes, strict=True)
-    assert all(least < safe for least, safe in pairs)
-    assert named["float64"].error_rms < named["default"].error_rms
-    told = rows(found)
-    assert {row["network_id"] for row in told["remedies"]} == {network.id}
-    assert told["networks"][0]["layers"] == 7
 
 
 def test_rows_are_stored_and_read_back(measured, tmp_path):

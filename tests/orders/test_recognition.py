@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import window
+from probe import floats, window
 from probe.case import Case
 from probe.launch import InlineSession, open_session
 from probe.summation.summation import Rounding, Summation
@@ -196,6 +196,26 @@ def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> No
         for tree in trees
     }
     assert len(shown) == len(trees)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "digits", "scale"), [("float32", 53, 0), ("float16", 24, -8), ("bfloat16", 24, 0)]
+)
+def test_what_shows_wide_accumulators_is_one_pair_that_swallows_the_rest(dtype, digits, scale):
+    """The pair is gone in the end; what is left beside it in so many digits is the order."""
+    periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=12, filters=3, dtype=dtype))
+    sets = periodic.wide_for(periodic.every)
+    places = set()
+    for number, (w, bias) in enumerate(sets):
+        values = floats.widen(w, dtype).reshape(12, 3)
+        pair = np.flatnonzero(np.abs(values[:, 0]) >= 2.0 ** (digits - 2 + scale))
+        assert len(pair) == 2 and not values[pair].sum(axis=0).any() and bias is None
+        size = floats.nearest(np.array((1 + number / 16) * 2.0 ** (digits - 1 + scale)), dtype)
+        assert (np.abs(values[pair]) == size).all()
+        rest = np.delete(values, pair, axis=0)
+        assert rest.all() and (np.abs(rest) < size * 2.0 ** (2 - digits + 8)).all()
+        places.add(tuple(pair.tolist()))
+    assert len(places) > 1
 
 
 def test_runs_and_rows() -> None:

@@ -71,9 +71,10 @@ def everywhere(tree, positions=3, filters=2, fused=frozenset()):
     return [[(tree, fused)] * filters for _ in range(positions)]
 
 
-def revealed(operator, apart=False, alone=False):
-    """{(position, filter): Order} and the masks that were used."""
+def revealed(operator, apart=False, alone=False, smaller=False):
+    """{(position, filter): Order} and the masks used: ``smaller`` ones where sums overflow."""
     masks = Masks(operator)
+    assert not smaller or masks.mask_smaller()
     reads = [
         np.array([operator.summands if leaf == BIAS else leaf for leaf in row[0][0].leaves])
         for row in operator.orders

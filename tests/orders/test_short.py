@@ -46,13 +46,15 @@ def test_nodes_of_a_narrower_format_are_named(nodes):
     assert not any(one.truncated or one.rounded for one in found)
 
 
-def test_a_bias_of_a_narrower_format_is_told():
-    rounding = Rounding(shortened=frozenset([6]), short_format="bfloat16", bias_format="bfloat16")
+@pytest.mark.parametrize("form", ["bfloat16", "float16"])
+def test_a_bias_of_a_narrower_format_is_told(form):
+    rounding = Rounding(shortened=frozenset([6]), short_format=form, bias_format=form)
     tree = Tree.sequential([*range(7), BIAS])
-    orders, _ = revealed(Short(everywhere(tree), 7, bias=True, rounding=rounding), alone=True)
+    operator = Short(everywhere(tree), 7, bias=True, rounding=rounding)
+    orders, _ = revealed(operator, alone=True, smaller=form == "float16")
     (found,) = {one.summation.rounding for one in orders.values()}
-    assert found.bias_format == "bfloat16" and found.shortened == {6}
-    assert "bias rounded to bfloat16" in Summation(tree, found).formats("float32")
+    assert found.bias_format == found.short_format == form and found.shortened == {6}
+    assert f"bias rounded to {form}" in Summation(tree, found).formats("float32")
 
 
 def explained(left, right, channels):

@@ -72,6 +72,20 @@ OTHERS = {
 }
 
 
+@pytest.mark.parametrize("one", ["float16", "int32", None])
+def test_no_order_is_said_of_sums_in_formats_that_are_not_added_as_numpy_adds_them(one) -> None:
+    """float16 is added in float32 by some; ``None``: one operand of another format."""
+    given = {n: (64 * each).astype(one or "float32") for n, each in TERMS.items()}
+    given["d"] = given["d"].astype(one or "float64")
+    into = np.dtype(one or "float32")
+    sums = [(kind, lambda *x, f=f: f(*x).astype(into)) for kind, f in (ROW, PAIRS)]
+    runs = [recorded(Doubles(given, [Step("sum", *each, list("abcd"))])) for each in sums]
+    found = compare(*runs, {4: 4}).operations[0]
+    if found.differing:  # whole numbers have the same sum in every order
+        assert source.explain(*runs, found).kind != "order"
+    assert bool(found.differing) == (one != "int32")
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_order_is_said_of_what_is_not_known_to_be_a_sum_of_the_same(name) -> None:
     assert cause(*OTHERS[name]).kind != "order"

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from lib.chains.description import load
 from probe import memory, operands
 from probe.case import Case
 from probe.cli import shell
@@ -99,11 +98,6 @@ def test_small_cases_are_not_refused(little):
 def test_a_sweep_is_refused_before_it_is_planned(little):
     with pytest.raises(InputError, match="length=1000000: it needs "):
         Plan(Case("conv1d", 3, 4, 4), "length", [5], 10**6)
-
-
-def test_a_network_is_refused_by_its_fixed_length(little):
-    with pytest.raises(InputError, match=r"fixed=1000000: it needs .* GiB, and 1\.0 MiB are free"):
-        load("nine-layers:width=16,kernel=5").geometry(10**6)
 
 
 @pytest.mark.parametrize(

@@ -25,24 +25,49 @@ MOST = 24
 
 
 COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
+SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 
 
-def remedies(measured: Measured) -> RenderableType:
-    """Returns a row for each remedy, then why some are not known, then what to do."""
+def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
+    """Returns what to do, a row for each remedy, and why some are not known."""
     what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
     lines = f"{measured.label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
     lines += f", with {threads_text(measured.threads)}"
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
-    parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
+    advice = Text(f"recommended: {advise(measured).text}", "bold")
+    parts: list[RenderableType] = [Text(lines), advice, "", _brief(measured)]
+    what = f"cost: time at {measured.vary} {measured.content:,} over the default's there"
+    parts.append(Text(f"exact?: {EXACT}; {what}", "dim"))
     refused = [one for one in measured.found if one.refusal]
-    if refused:
-        parts.append("")
-    parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused]
-    parts.append("")
-    parts.append(Text(advise(measured).text, "bold"))
+    if verbose:
+        parts += ["", _remedies(measured), Text(COLUMNS.format(measured), "dim")]
+    else:
+        parts.append(Text("--verbose: all columns, and why some are not known", "dim"))
+    parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused * verbose]
     return Group(*parts)
+
+
+EXACT = "whether all sizes give the same bits, whatever finite numbers come in"
+COLUMNS = (
+    "differing: outputs that are added differently than at the full size; at: seconds of a call; "
+    "x default, of full: over the default's at that size, and at the full one; x at: at the full "
+    "size; error: distance from the exact sums, in eps times the sum of magnitudes; bits: whether "
+    "the full size keeps the default's"
+)
+
+
+def _brief(measured: Measured) -> RenderableType:
+    """Returns three columns: what is tried, whether it is exact, and its cost."""
+    rows, best = table("remedy", "exact?", "cost", right=("cost",)), advise(measured).name
+    for one in measured.found:
+        rows.add_row(
+            Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
+            Text(SHORT[one.verdict], COLOURS[one.verdict]),
+            rounded_text(measured.ratio(one, measured.content)),
+        )
+    return rows
 
 
 def _remedies(measured: Measured) -> RenderableType:
@@ -80,8 +105,9 @@ def on_targets(found: OnTargets) -> RenderableType:
     return Group(*parts)
 
 
-def padded(found: Padded) -> RenderableType:
-    """Returns everything that is said of a padded graph."""
+def padded(found: Padded, verbose: bool = False) -> RenderableType:
+    """Returns everything that is said of a padded graph; of remedies the columns that decide, and
+    with ``verbose`` all."""
     told = found.report()
     head = f"{found.model}: {counted(told['operations_total'], 'operation')} of a graph, "
     unknown = told["operations_total"] - told["examined"]
@@ -99,13 +125,13 @@ def padded(found: Padded) -> RenderableType:
         Text(MEANS, "dim"),
     ]
     if found.remedies:
-        parts += [
-            "",
-            _graph_remedies(found.remedies),
-            Text(TIMES, "dim"),
-            Text(f"recommended: {told['recommended']}", "bold"),
-            *([] if found.invariant is None else _mode(found.invariant)),
-        ]
+        parts[1:1] = [Text(f"recommended: {told['recommended']}", "bold"), "", _ways(found)]
+        parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
+    if found.remedies and not verbose:
+        parts.append(Text("--verbose: all columns of the remedies, and the operations", "dim"))
+    elif found.remedies:
+        parts += ["", _graph_remedies(found.remedies), Text(TIMES, "dim")]
+        parts += [] if found.invariant is None else _mode(found.invariant)
     if found.plan is not None:
         parts += ["", *_graph_plan(found.plan)]
     if found.walked is not None:
@@ -114,6 +140,19 @@ def padded(found: Padded) -> RenderableType:
     if found.written:
         parts += ["", Text(f"written: {', '.join(found.written)}")]
     return Group(*parts)
+
+
+COST = "time of the least padded size with the remedy, over the same without one"
+
+
+def _ways(found: Padded) -> RenderableType:
+    """Returns three columns: what is tried, whether it is exact, and its cost."""
+    rows, best = table("remedy", "exact?", "cost", right=("cost",)), found.report()["recommended"]
+    for one in found.remedies:
+        name = Text(one["name"], "bold green" if one["name"] == best else "")
+        verdict = Text(SHORT[one["verdict"]], COLOURS[one["verdict"]])
+        rows.add_row(name, verdict, rounded_text(one["ratio"]))
+    return rows
 
 
 TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"

@@ -1,0 +1,76 @@
+"""The runner that changes the package and sees whether a test notices."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import probe
+
+ROOT = Path(probe.__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def mutate():
+    spec = importlib.util.spec_from_file_location("mutate", ROOT / ".ci/mutate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SOURCE = '''
+"""Words 1 + 1."""
+LIMIT = 4
+CHUNK = 64  # speed alone
+
+def f(x: int | None, *, deep=False) -> int:
+    """Words 2 < 3."""
+    if x is None or x < LIMIT:
+        raise ValueError(f"x={x + 1}: too small" + "!")
+    return x * 2 if not deep else -x
+'''
+
+
+def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
+    found = {
+        (one.line, one.before, one.after): one.source for one in mutate.mutations("f.py", SOURCE)
+    }
+    assert set(found) == {
+        (3, "4", "5"),
+        (6, "False", "True"),
+        (8, "x is None or x < LIMIT", "x is None and x < LIMIT"),
+        (8, "x is None", "x is not None"),
+        (8, "x < LIMIT", "x <= LIMIT"),
+        (10, "x * 2", "x + 2"),
+        (10, "2", "3"),
+        (10, "not deep", "deep"),
+        (10, "-x", "x"),
+    }
+    for (line, _, _), source in found.items():
+        compile(source, "f.py", "exec")
+        lines = zip(SOURCE.split("\n"), source.split("\n"), strict=True)
+        assert [n for n, (old, new) in enumerate(lines, 1) if old != new] == [line]
+
+
+def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
+    texts = {
+        "tests/orders/test_orders.py": "from probe.summation.tree import Tree\n" + "#" * 50,
+        "tests/orders/test_tree.py": "from probe.summation.tree import Tree\n" + "#" * 90,
+        "tests/orders/test_flush.py": "from probe.summation import flush\n",
+        "tests/runs/test_sweep.py": "from probe.summation.tree import Tree\n",
+    }
+    near = mutate.near("probe/summation/tree.py", texts)
+    assert near == ["tests/orders/test_tree.py", "tests/orders/test_orders.py"]
+    assert mutate.near("probe/summation/tree.py", texts, wide=True)[2:] == [
+        "tests/orders/test_flush.py"
+    ]
+    assert mutate.near("probe/summation/new.py", texts)[0] == "tests/orders/test_flush.py"
+
+
+@pytest.mark.slow
+def test_of_changes_drawn_from_what_is_compared_and_added_few_are_missed(mutate, capsys):
+    """Some that are missed change nothing that is computed: how much is done at once, words."""
+    missed = mutate.run(mutate.drawn([], "", 10, seed=3))
+    assert len(missed) <= 2, capsys.readouterr().out
