@@ -28,6 +28,7 @@ from probe.recording.ported import Ports, TargetCall
 from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
+from probe.recording.walk import Walk
 from probe.reproduction import folder as room
 from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import failing
@@ -218,6 +219,15 @@ def write(
     return found
 
 
+def layer_of(found: Walk, one: Aligned) -> str:
+    """Returns what a source is called in its library; empty where it is no case, or not kept."""
+    try:
+        region = Region.of(found.left, found.right, one)
+    except (KeyError, InputError):
+        return ""
+    return "" if region is None else layer(region, one.path)
+
+
 def layer(region: Region, path: str = "") -> str:
     """Returns what a region's operation is called in its library; empty where it is no case.
 
@@ -275,9 +285,9 @@ def placed(cause: Cause) -> str:
     count = len(told.left.replays)
     word = "position" if case.spatial_rank else "row"
     if len(some) == len(np.unique(every)):
-        verb = "adds" if count == 1 else "add"
-        who = f"the only {word}" if count == 1 else f"all {counted(len(some), word)}"
-        who = f"{who} {verb} differently"
+        verb = "is" if len(some) == 1 else "are"
+        who = f"its only {word}" if count == 1 else f"all {counted(len(some), word)}"
+        who = f"{who} {verb} added differently"
     else:
         which = ranges((some + 1).tolist(), 4)
         who = f"{word}{'s' * (len(some) > 1)} {which} of {count:,} "
