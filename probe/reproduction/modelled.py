@@ -23,12 +23,11 @@ from probe.explaining.evidence import named
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone
-from probe.recording.difference import Aligned
+from probe.recording.difference import Aligned, Difference
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
-from probe.recording.walk import Walk
 from probe.reproduction import folder as room
 from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import failing
@@ -219,7 +218,7 @@ def write(
     return found
 
 
-def layer_of(found: Walk, one: Aligned) -> str:
+def layer_of(found: Difference, one: Aligned) -> str:
     """Returns what a source is called in its library; empty where it is no case, or not kept."""
     try:
         region = Region.of(found.left, found.right, one)
