@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from probe import backends, budget, machine, schema, shard
 from probe.case import Case, by
@@ -30,8 +30,10 @@ from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.progress import Reporter, Tell, silent
 from probe.runtimes.runtime import Missing
-from probe.store import Store
 from probe.target import Target, runtime
+
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    from probe.store import Store
 
 Row = dict[str, Any]
 Question = TypeVar("Question")

@@ -152,12 +152,10 @@ class Comparison:
         which: np.ndarray | None = None,
     ) -> Comparison:
         """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
-        both = (
-            (self.left, first, self.pairs.left),
-            (self.right, second, self.pairs.right),
-        )
-        for side, session, places in VOICE.counting(both, "sides"):
-            known.reveal(side, session, None if which is None else side.mask(places[which]))
+        for name, session in VOICE.counting((("left", first), ("right", second)), "sides"):
+            side, places = getattr(self, name), getattr(self.pairs, name)
+            wanted = None if which is None else side.mask(places[which])
+            setattr(self, name, known.reveal(side, session, wanted))
         return self
 
     def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:

@@ -224,11 +224,11 @@ def _explain(job: Job, session: AnySession, answer: CauseRows) -> None:
             )
     known = Revealer()
     wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in found]))
-    known.reveal(base, session, wanted)
+    base = known.reveal(base, session, wanted)
     _keep(job, answer, base, job.against, wanted)
     for one, each in zip(shapes, found, strict=True):
         mine = each.left.mask(each.pairs.left[each.differing])
-        known.reveal(each.left, session, mine)
+        each.left, each.right = known.reveal(each.left, session, mine), base
         _keep(job, answer, each.left, one.at or 0, mine)
         _judge(job, answer, one.at or 0, each)
 
