@@ -10,7 +10,8 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 
 BASE = ("click", "numpy", "pandas", "pyarrow", "rich")
-"""Packages that every command needs, as import and pip call them."""
+"""Packages that many commands need, as import and pip call them; pandas and pyarrow are for what is
+stored, and not part of ``probe-numerics-core``."""
 
 
 class ProbeError(Exception):
@@ -80,7 +81,7 @@ VALUED = (
 
 
 def lacking(error: ModuleNotFoundError) -> InputError:
-    """The error of a package that ``pip install --no-deps`` left out, and all that are lacking."""
+    """The error of a package that ``probe-numerics-core`` left out, and all that are lacking."""
     name = str(error.name).partition(".")[0]
     missing = [one for one in BASE if util.find_spec(one) is None] if name in BASE else []
     todo = f"run pip install {' '.join(missing or [name])}"

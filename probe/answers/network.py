@@ -19,7 +19,6 @@ from probe.invariant.mitigated_cases import measure
 from probe.invariant.mitigations import Measured, RemedyResult, advise, rows
 from probe.invariant.mitigations import report as remedies_report
 from probe.progress import Tell, silent
-from probe.store import Store
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -231,6 +230,8 @@ def remedies(
         with within(time):
             found = measure(subject, where, values, vary=vary, content=content, each=each, **more)
         if store is not None:
+            from probe.store import Store  # what keeps nothing needs no pyarrow
+
             with Store.here(Path(store)) as kept:
                 for name, found_rows in rows(found).items():
                     kept.append(name, found_rows)

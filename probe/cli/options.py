@@ -306,7 +306,7 @@ def targets_of(texts: tuple[str, ...]) -> list[Target]:
 
 
 def trust_option(command: Command) -> Command:
-    """Adds ``--trust``; the command gets ``trust``, for ``Network.load``."""
+    """Adds ``--trust``; the command gets ``trust``, for whatever opens a model."""
     doc = (
         "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras "
         "Lambda layer or custom Keras classes. Use it only for files whose origin you trust."
