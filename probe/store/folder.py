@@ -124,7 +124,8 @@ class Store:
             rows, whole = self._assemble(table), compacted(table)
             path = layout.whole(self.path, table) if whole else self._next_part(table)
             if len(rows):
-                used = rows.column("run_id").unique().to_pylist() if _named(table) else None
+                named = "run_id" in rows.column_names
+                used = rows.column("run_id").unique().to_pylist() if named else None
                 file.write(path, table, rows, whole, origin.told(used))
                 wrote = True
             del self._chunks[table]
@@ -189,11 +190,6 @@ class Store:
         comparisons have lost their differences.
         """
         return Recalled(self.path, (run_id, target, vary, against), controlled)
-
-
-def _named(table: str) -> bool:
-    """Returns whether rows of a table name their run."""
-    return "run_id" in schema.names(table)
 
 
 def merge(
