@@ -271,6 +271,8 @@ def _array(table: str, column: schema.Column, values: Any, count: int) -> pa.Arr
     try:
         if not _is_sequence(values):
             return pa.repeat(_array(table, column, [values], 1)[0], count)
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays([pa.array([], values.type), *values.chunks])
         mask = _nulls(column, values)
         if schema.TYPES[column.type] == "string" and not isinstance(values, pa.Array):
             values = [_text(column, value) for value in values]
