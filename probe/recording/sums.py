@@ -332,7 +332,7 @@ def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meanin
 
 
 @dataclass(frozen=True)
-class Letters:
+class ProductLetters:
     """The axes of a product of two arrays by the letters of its equation.
 
     ``reads``, ``shapes``: numbers and shapes of the two; ``texts``: their letters, ``out``: those
@@ -348,7 +348,7 @@ class Letters:
     own: tuple[set[str], set[str]]
 
     @classmethod
-    def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> Letters:
+    def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> ProductLetters:
         """Returns those of a product. InputError: its outputs are no sums of products alone."""
         one, two = (shapes[number] for number in meaning.reads)
         texts, out = meaning.spelled(one, two)
@@ -386,7 +386,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
     """
-    axes = Letters.of(meaning, shapes)
+    axes = ProductLetters.of(meaning, shapes)
     both = [x for x in axes.out if x in axes.own[0] & axes.own[1]]
     alone = [[x for x in axes.out if x not in axes.own[1 - n]] for n in (0, 1)]
     bias = None if meaning.bias is None else shapes[meaning.bias]
