@@ -233,6 +233,7 @@ def steps(
     values that are given; ``known``: those of ``count`` that come from integers alone, so that what
     is computed from nothing else is known by its content; None: whichever hold integers.
     """
+    # an index that was found by comparing floating-point numbers is no constant, though it is whole
     loose = {n for n, number in operands.items() if known is not None and number not in known}
     for one in plain.operations if loose else ():
         loose.update(one.gives if loose.intersection(one.reads) else ())

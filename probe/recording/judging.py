@@ -208,6 +208,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
+        # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
             if pair.selection.empty or not _changing(right, n):
