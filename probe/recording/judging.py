@@ -368,7 +368,8 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         if other is None:
             found.alone.append(op.name)
             for number in op.gives:
-                found.left[number] = _all_marked(found.left[number], mine)
+                label = found.left[number]
+                found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
         one = aligned(runs, labels, mine, other)
@@ -421,10 +422,6 @@ def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Lab
     mask = ~pair.selection.mask(one.shape, 0)
     found = _masked(one, mask, number)
     return found if apart is None or not apart.any() else marked(found, pair, apart, number)
-
-
-def _all_marked(one: Labels, number: int) -> Labels:
-    return _masked(one, np.ones(one.shape, bool), number)
 
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
