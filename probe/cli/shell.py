@@ -48,6 +48,10 @@ COMMANDS = {
     "run": "here",
     "install": "here",
     "bisect": "sweep",
+    "lock": "lock",
+    "check": "lock",
+    "demo": "lock",
+    "setup": "lock",
     "help": "help",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
