@@ -411,6 +411,7 @@ class ProcessRecording(child.Worker):
             run, notes = watched(recorder, request["what"], store)
             told = replace(run, target=request["target"])
             write(told, out, named, request["most"], notes)
+        # an operation that can run again holds its graph and constants: the oldest recordings go
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
         every = self.operations[request["out"]] = run.operations

@@ -208,6 +208,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
+        # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
             if pair.selection.empty or not _changing(right, n):
@@ -367,7 +368,8 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         if other is None:
             found.alone.append(op.name)
             for number in op.gives:
-                found.left[number] = _all_marked(found.left[number], mine)
+                label = found.left[number]
+                found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
         one = aligned(runs, labels, mine, other)
@@ -420,10 +422,6 @@ def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Lab
     mask = ~pair.selection.mask(one.shape, 0)
     found = _masked(one, mask, number)
     return found if apart is None or not apart.any() else marked(found, pair, apart, number)
-
-
-def _all_marked(one: Labels, number: int) -> Labels:
-    return _masked(one, np.ones(one.shape, bool), number)
 
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
