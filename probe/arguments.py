@@ -121,6 +121,34 @@ def flag(name: str, value: object) -> bool:
     return words[str(value).lower()]
 
 
+MOST = 1_000_000
+_SPAN = re.compile(r"(-?\d+)(?:\.\.(-?\d+)(?::(-?\d+))?)?$")
+SPANS = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """Returns the numbers of ``text``, ascending, each once; the end of a range is included.
+    InputError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _SPAN.match(part.strip())
+        if not match:
+            raise InputError(name, text, f"{part.strip()!r} is not a number or a range", SPANS)
+        first, last, step = (None if word is None else int(word) for word in match.groups())
+        assert first is not None
+        if step is not None and step < 1:
+            raise InputError(name, text, f"the step {step} is less than 1", SPANS)
+        span = range(first, (first if last is None else last) + 1, step or 1)
+        if not span:
+            raise InputError(name, text, f"{part.strip()} runs backwards", SPANS)
+        if span[0] < 1:
+            raise InputError(name, text, f"{span[0]} is less than 1", "leave it out")
+        if len(found) + len(span) > MOST:
+            raise InputError(name, text, f"more than {MOST} numbers", "take steps: 5..1000000:1000")
+        found.update(span)
+    return sorted(found)
+
+
 def choice(name: str, value: object, known: Iterable[str]) -> str:
     """``value`` if it is one of ``known``; else InputError lists them."""
     names = list(known)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
-from probe.arguments import count
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
+from probe.options import checked
 from probe.printing import counted
 from probe.progress import Say
 from probe.switch_points import floors, search
@@ -82,9 +82,9 @@ def thresholds(
     target: str | Target = DEFAULT_TARGET,
     *,
     vary: str | None = None,
-    upto: int | None = None,
-    scan: int | None = None,
-    seconds: float | None = None,
+    upto: int | str | None = None,
+    scan: int | str | None = None,
+    seconds: float | str | None = None,
     progress: Say | None = None,
 ) -> Switching:
     """Finds the sizes at which the order or rounding of the outputs changes, and what adds alike.
@@ -101,8 +101,11 @@ def thresholds(
         why = "a pool has no weights that could show an order"
         raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
+    scan, upto = checked(scan=scan, upto=upto)
+    if isinstance(seconds, str):
+        (seconds,) = checked(seconds=seconds)
     given = {"scanned": scan, "seconds": seconds}
-    longest = UPTO.get(vary, 1) if upto is None else count("upto", upto)
+    longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
         found = search.find(

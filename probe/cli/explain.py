@@ -17,10 +17,10 @@ from probe.cli.options import (
     case_of,
     case_options,
     fail_on_option,
-    kernels_option,
     number,
     option,
     output_options,
+    question_options,
     refuse_beside,
     runs_of,
     said_again,
@@ -28,9 +28,9 @@ from probe.cli.options import (
     sized_case,
     target_option,
     targets_of,
-    zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
+from probe.options import OPTIONS
 
 if TYPE_CHECKING:
     from probe.comparison import Comparison
@@ -44,7 +44,8 @@ AT = (
 )
 
 
-CERTIFY = "Test every addition and fusion of every output, in n / 3 calls or more for n products."
+KERNELS = f"Which kernels to name. {OPTIONS['kernels'].help}"
+WORKERS = "With --from: how many processes; one per processor if not given."
 
 
 @click.command(cls=Words, short_help="Explain why two runs differ, proved by replay.")
@@ -56,10 +57,11 @@ CERTIFY = "Test every addition and fusion of every output, in n / 3 calls or mor
     "Explain every difference that a sweep stored there, and store the causes.",
     type=PATH,
 )
-@kernels_option("said", "Which kernels to name")
-@option("--certify", None, CERTIFY, is_flag=True)
-@zeros_option
-@option("--workers", "N", "With --from: how many processes; one per processor if not given.")
+@question_options(
+    "kernels certify zeros workers",
+    workers=WORKERS,
+    kernels=f"Which kernels to name. {OPTIONS['kernels'].help}",
+)
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, is added in a different order or rounding, or is not explained",
@@ -205,7 +207,7 @@ TREE = (
 @click.command(cls=Words, short_help="Reveal in which order every output is added.")
 @case_options
 @target_option()
-@option("--certify", None, CERTIFY, is_flag=True)
+@question_options("certify")
 @option("--tree", "FILE", TREE, type=PATH)
 @fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
 @output_options
@@ -237,7 +239,6 @@ def order(
     return int(bool(fail_on) and found["replayed"] < found["outputs"])
 
 
-UPTO = "The largest size: of lengths 1000000 if not given, of batches 1024."
 SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
 
 
@@ -246,14 +247,7 @@ SIZES = "What is varied: length or batch (the rows of dense); length, of dense b
 )
 @case_options
 @target_option()
-@option("--vary", "AXIS", SIZES)
-@option("--upto", "N", UPTO)
-@option(
-    "--scan",
-    "N",
-    "Run all of the N smallest sizes. If not given: 64, and as many more as take some seconds.",
-)
-@option("--seconds", "S", "Start no new size after S seconds; --time 5m says the same.")
+@question_options("vary upto scan seconds", vary=SIZES)
 @option("--time limit", "5m", "Start no new size after 5m (90s, 2h, 1h30m).")
 @fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
@@ -293,9 +287,9 @@ def thresholds(
         answer = found_by(
             *(case, where),
             vary=vary,
-            upto=number("upto", upto),
-            scan=number("scan", scan),
-            seconds=number("seconds", seconds),
+            upto=upto,
+            scan=scan,
+            seconds=seconds,
             progress=tell.say,
         )
     found = answer.found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import shlex
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.errors import InputError
+from probe.options import OPTIONS
 
 if TYPE_CHECKING:
     from probe.case import Case
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 PATH = click.Path(path_type=Path)
-VARY = "What is varied: length (default), batch (default of dense), filters, channels or layout."
 
 SHARED = "Options that the commands share"
 """The heading of the last part of every help."""
@@ -44,11 +43,9 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "operands": "operands.KINDS",
     "bias": ("normal",),
     "vary": "window.agreement.VARY",
-    "by": ("bits", "order"),
-    "control": ("every", "differing"),
-    "kernels": ("said", "all", "none"),
     "form": "reproduction.forms.FORMS",
     "against_padding": PADDINGS,
+    **{name: one.choices for name, one in OPTIONS.items() if one.choices},
 }
 """What a shell offers for the values of options, by the name that a command gets them under.
 
@@ -105,9 +102,14 @@ class Words(click.Command):
         own: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
+            if param.name in CASE_WORDS and isinstance(param, Shared):
+                continue  # two thirds of the help of ten commands, all alike: `probe help case`
             if record := param.get_help_record(ctx):
                 last = isinstance(param, Shared) or "--help" in param.opts
                 (shared if last else own).append(record)
+        if any(param.name in CASE_WORDS and isinstance(param, Shared) for param in self.params):
+            about = "Further options of a case: `probe help case` lists them."
+            shared.insert(0, ("--op OP, --kernel 5, ...", about))
         for heading, records in (("Options", own), (SHARED, shared)):
             if records:
                 with formatter.section(heading):
@@ -272,32 +274,11 @@ def number(name: str, text: str | None) -> int | None:
     return None if text is None else count(name, text)
 
 
-MOST = 1_000_000
-_PART = re.compile(r"(-?\d+)(?:\.\.(-?\d+)(?::(-?\d+))?)?$")
-HOW = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
-
-
 def numbers(name: str, text: str) -> list[int]:
-    """Returns the numbers of ``text``, ascending, each once; the end of a range is included.
-    InputError."""
-    found: set[int] = set()
-    for part in text.split(","):
-        match = _PART.match(part.strip())
-        if not match:
-            raise InputError(name, text, f"{part.strip()!r} is not a number or a range", HOW)
-        first, last, step = (None if word is None else int(word) for word in match.groups())
-        assert first is not None
-        if step is not None and step < 1:
-            raise InputError(name, text, f"the step {step} is less than 1", HOW)
-        span = range(first, (first if last is None else last) + 1, step or 1)
-        if not span:
-            raise InputError(name, text, f"{part.strip()} runs backwards", HOW)
-        if span[0] < 1:
-            raise InputError(name, text, f"{span[0]} is less than 1", "leave it out")
-        if len(found) + len(span) > MOST:
-            raise InputError(name, text, f"more than {MOST} numbers", "take steps: 5..1000000:1000")
-        found.update(span)
-    return sorted(found)
+    """Returns the numbers of ``5..64:3,70``, ascending, each once. Raises InputError."""
+    from probe.arguments import whole_numbers
+
+    return whole_numbers(name, text)
 
 
 def _flag(name: str) -> str:
@@ -325,7 +306,7 @@ def targets_of(texts: tuple[str, ...]) -> list[Target]:
 
 
 def trust_option(command: Command) -> Command:
-    """Adds ``--trust``; the command gets ``trust``, for ``Network.load``."""
+    """Adds ``--trust``; the command gets ``trust``, for whatever opens a model."""
     doc = (
         "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras "
         "Lambda layer or custom Keras classes. Use it only for files whose origin you trust."
@@ -366,13 +347,26 @@ def fail_on_option(**what: str) -> Callable[[Command], Command]:
 Sides = Mapping[str, str | None]
 """What was said of two runs: ``at``, ``against``, ``vary``, ``against_target``, ..."""
 
-SIDES = {
-    "at": ("A", "The length (or batch, ...) of the left run; the case's own if not given."),
-    "against": ("B", "The length (or batch, ...) of the right run."),
-    "vary": ("AXIS", VARY),
-    "against_target": ("U", "A different target for the right run."),
-    "against_padding": ("P", "A different padding for the right run."),
-}
+SIDES = ("at", "against", "vary", "against_target", "against_padding")
+
+
+def question_options(names: str, **changed: Any) -> Callable[[Command], Command]:
+    """Adds options of the table of ``probe.options``, by their names.
+
+    ``changed``: the help of those that mean something more, or the default of ``kernels``.
+    """
+
+    def added(command: Command) -> Command:
+        for name in reversed(names.split()):
+            one = OPTIONS[name]
+            how: dict[str, Any] = {"is_flag": True} if one.shown is None else {}
+            if one.default is not None:
+                how = {"default": one.default, "show_default": one.default != "1/1"}
+            flags = one.flags or f"{_flag(name)} {name}"
+            command = option(flags, one.shown, changed.get(name, one.help), **how)(command)
+        return command
+
+    return added
 
 
 def sides_options(at: str | None = None) -> Callable[[Command], Command]:
@@ -383,27 +377,9 @@ def sides_options(at: str | None = None) -> Callable[[Command], Command]:
         def wrapped(**given: Any) -> Any:
             return command(sides={name: given.pop(name) for name in SIDES}, **given)
 
-        found: Command = wrapped
-        for name, (shown, doc) in reversed(SIDES.items()):
-            found = option(_flag(name), shown, at or doc if name == "at" else doc)(found)
-        return found
+        return question_options(" ".join(SIDES), **({"at": at} if at else {}))(wrapped)
 
     return added
-
-
-def kernels_option(default: str, what: str) -> Callable[[Command], Command]:
-    """Adds ``--kernels``; ``what``: which kernels they are, in words."""
-    doc = (
-        f"{what}. said: those that the library reports; all: also symbols sampled while it "
-        "runs; none. Each source of names starts the target once more."
-    )
-    return option("--kernels", "WHICH", doc, default=default, show_default=True)
-
-
-def zeros_option(command: Command) -> Command:
-    """Adds ``--zeros``."""
-    doc = "equal: +0 and -0 agree, and are counted; differ: they differ, by 0 ulp."
-    return option("--zeros", "WHICH", doc, default="equal", show_default=True)(command)
 
 
 def budget_options(command: Command) -> Command:
@@ -415,7 +391,7 @@ def budget_options(command: Command) -> Command:
     cause = "A smaller case may have a different cause or different kernels; the result says so."
     found = option("--any-cause", None, cause, is_flag=True)(command)
     found = option("--most", "N", "How many cases to try.", default="300", show_default=True)(found)
-    return option("--by", "WHAT", by, default="bits", show_default=True)(found)
+    return question_options("by", by=by)(found)
 
 
 def runs_of(

@@ -17,7 +17,6 @@ from probe.cli.options import (
     case_options,
     fail_on_option,
     finding_of,
-    kernels_option,
     number,
     option,
     output_options,
@@ -28,12 +27,16 @@ from probe.cli.options import (
     targets_of,
 )
 from probe.errors import INTERRUPTED, InputError
+from probe.options import OPTIONS
 
 if TYPE_CHECKING:
     from probe.comparison import Finding
     from probe.printing import Output
     from probe.reproduction.content import FurtherTarget
     from probe.target import Target
+
+
+KERNELS = f"Which kernels to name in the report. {OPTIONS['kernels'].help}"
 
 
 @click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
@@ -94,7 +97,13 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     default="3",
     show_default=True,
 )
-@kernels_option("all", "Which kernels to name in the report")
+@option(
+    "--kernels",
+    "WHICH",
+    f"Which kernels to name in the report. {OPTIONS['kernels'].help}",
+    default="all",
+    show_default=True,
+)
 @output_options
 def reproduce(
     words: dict[str, str],

@@ -9,7 +9,6 @@ import click
 
 from probe.cli.options import (
     PATH,
-    VARY,
     Words,
     ask_for,
     axis_given,
@@ -17,14 +16,12 @@ from probe.cli.options import (
     case_options,
     fail_on_option,
     has_length,
-    number,
     numbers,
     option,
     output_options,
+    question_options,
     target_option,
-    targets_of,
     trust_option,
-    zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
 
@@ -32,60 +29,24 @@ if TYPE_CHECKING:
     from probe.printing import Output
     from probe.sweeps.bits import Summary
 
-BY = (
-    "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "
-    "which is independent of the operands."
-)
-VALUES = (
-    "The lengths (or batches, ...) to run: 5..64, 5..64:3, 5,7,9..12. Each is compared with the "
-    "largest. --length 5..64 means the same. Layouts are names such as transposed,offset:16; each "
-    "is compared with contiguous, and by default all that the targets support are run."
-)
-KEEP = (
-    "How many differing outputs of each comparison are stored (the first N and the largest); all "
-    "if not given."
-)
-CONTROL = (
-    "Which shapes are run a second time, with different memory alignment, to check that they "
-    "repeat: every shape, or only differing ones."
-)
-SHARD = (
-    "Run only the I-th of N parts, for job arrays and CI matrices. Each part has its own folder "
-    "in the store; the store can be read as one."
-)
-CLUSTER = (
-    "Run on a cluster: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. "
-    "Results are stored here, in one folder for each machine. A target may then include "
-    "machine=LABEL."
-)
-TIME = (
-    "Stop after 30m (90s, 2h, 1h30m). Lengths that are likely to differ (by stored results, other "
-    "targets and neighbouring lengths) run first. The command reports what was left out and "
-    "continues with it when it is run again."
-)
 WHAT = (
     "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
     "from the longest."
 )
-KEPT = "Folder of the results, which go to DIR/<machine>; stored results are not measured again."
+KEPT = (
+    "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
+    "not given, but results/sweep with --shard, --cluster or --time, whose results come in parts."
+)
 STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
 @click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
 @case_options
-@option("--lengths --layouts --values values", "5..64", VALUES)
-@option("--vary", "AXIS", VARY)
-@option("--by", "WHAT", BY, default="bits", show_default=True)
+@question_options("lengths vary by")
 @target_option(several=True)
-@option("--store folder", "DIR", KEPT, default=Path("results", "sweep"), **STORE)
-@option("--no-store", None, "Store nothing.", is_flag=True)
-@option("--keep", "N", KEEP)
-@option("--control", "WHICH", CONTROL, default="every", show_default=True)
-@option("--workers", "N", "How many targets run at once; one per processor if not given.")
-@option("--shard", "I/N", SHARD, default="1/1")
-@option("--cluster", "ADDRESS", CLUSTER)
-@option("--time", "30m", TIME)
-@zeros_option
+@option("--store folder", "DIR", KEPT, type=PATH)
+@option("--no-store", None, "Store nothing, also with --time.", is_flag=True)
+@question_options("keep control workers shard cluster time zeros")
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, or a shape does not repeat its own bits",
@@ -97,69 +58,55 @@ def sweep(
     vary: str | None,
     by: str,
     targets: tuple[str, ...],
-    folder: Path,
+    folder: Path | None,
     no_store: bool,
-    keep: str | None,
-    control: str,
-    zeros: str,
-    shard: str,
-    cluster: str | None,
-    time: str | None,
-    workers: str | None,
     fail_on: str | None,
     out: Output,
+    **options: Any,
 ) -> int:
     """Runs a case at many lengths and compares each with the longest, output by output.
 
     Outputs that read the same values must agree to the bit. Differences are counted in ulp (units
-    in the last place). Ctrl-C keeps what was measured, and the same command continues from there.
+    in the last place). With --store, Ctrl-C keeps what was measured, and the same command
+    continues from there.
     """
-    from probe.answers import sweep as answers
-    from probe.cli.show import sweeps
-    from probe.window import axis_of
+    from probe.answers.sweep import sweep as asked
 
     axis = axis_given(words, vary)
     if values is None and axis == "length":
         values = words.pop("length", None)
     known = axis == "length" or has_length(words)
-    asked = values is not None or axis == "layout"
-    need = {"length": (known, "--length N"), "lengths": (asked, "--lengths 5..64")}
+    given = values is not None or axis == "layout"
+    need = {"length": (known, "--length N"), "lengths": (given, "--lengths 5..64")}
     ask_for(words, **need)
-    if not asked:
+    if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
     case = case_of(words)
-    wanted: list[int] | list[str] | None = None
-    if axis != "layout":
-        wanted = numbers("lengths" if axis == "length" else f"{axis} values", values or "")
-    elif values is not None:
-        wanted = values.split(",")
-    vary = axis_of(case, vary)
-    if vary == "length" and "length" in words:
-        out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
-    chosen = targets_of(targets) if cluster is None else targets
-    kept, side_by_side = number("keep", keep), number("workers", workers)
+    parted = options["shard"] not in (None, "1/1") or options["cluster"] or options["time"]
+    if folder is None and parted:
+        folder = Path("results", "sweep")
     with out.progress("orders" if by == "order" else "sweep") as tell:
-        found = answers.sweep(
-            *(case, wanted, chosen),
+        found: Any = asked(
+            *(case, values, targets),
             vary=vary,
-            by=by,
             store=None if no_store else folder,
-            control=control,
             progress=tell,
-            keep=kept,
-            workers=side_by_side,
-            zeros=zeros,
-            shard=shard,
-            cluster=cluster,
-            time=time,
+            by=by,
+            **options,
         )
+    if found.vary == "length" and "length" in words:
+        out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     report = found.report()
-    if isinstance(found, answers.SweptByOrder):
-        out.give(report, lambda: sweeps.by_order(found.found.targets, report, found.values))
+    if by == "order":
+        from probe.cli.show import sweeps_by_order
+
+        out.give(report, lambda: sweeps_by_order.shown(found.found.targets, report, found.values))
         if found.failed:
             return 3
         strange = any(one.strange for one in found.found.targets.values())
         return _found(report["differing"] > 0, strange, fail_on)
+    from probe.cli.show import sweeps
+
     for line in found.notes:
         out.note(line)
     summary = found.found
@@ -239,7 +186,7 @@ def bisect(
         if value:
             why = "a case generates its own operands"
             raise InputError(name, value, why, f"give a model, or leave out --{name}")
-    from probe.cli.show import sweeps
+    from probe.cli.show import releases as show
     from probe.store import Store
     from probe.switch_points import conditions
     from probe.switch_points.bisection import bisect as search
@@ -255,7 +202,7 @@ def bisect(
         with out.progress("bisect"):
             told = conditions.bisect(case, left, right, values, what, out.note)
         told_json = {"what": what, "case": case.to_json()} | told.to_json()
-        out.give(told_json, lambda: sweeps.conditioned(told, what))
+        out.give(told_json, lambda: show.conditioned(told, what))
         return
     with Store.here(folder) as store, out.progress("bisect"):
         found = search(
@@ -265,7 +212,7 @@ def bisect(
             tell=out.note,
         )
     report = {"what": what, "case": case.to_json(), "store": str(folder)} | found.to_json()
-    out.give(report, lambda: sweeps.bisected(report))
+    out.give(report, lambda: show.bisected(report))
 
 
 def _bisect_model(
@@ -278,7 +225,7 @@ def _bisect_model(
 ) -> None:
     from probe.answers.conditions import bisect as search
     from probe.cli.network import of_user
-    from probe.cli.show import sweeps
+    from probe.cli.show import releases as show
     from probe.recording.inputs import shapes_of
     from probe.target import Target
 
@@ -300,5 +247,6 @@ def _bisect_model(
             tell=out.note,
         )
     out.give(
-        {"what": "bits", "model": model} | told.to_json(), lambda: sweeps.conditioned(told, "bits")
+        {"what": "bits", "model": model} | told.to_json(),
+        lambda: show.conditioned(told, "bits"),
     )

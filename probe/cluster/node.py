@@ -25,11 +25,10 @@ import pyarrow as pa
 
 from probe import machine, schema
 from probe.campaign import Sessions, run_row
-from probe.case import Case
 from probe.errors import ProbeError
 from probe.launch import open_session
 from probe.store import Store, parquet
-from probe.sweeps import sweep as swept
+from probe.sweeps import SweepRequest, answer
 from probe.target import Target, installed_version, unavailable
 
 Said = dict[str, Any]
@@ -101,8 +100,8 @@ def _libraries() -> dict[str, Any]:
 def sweep(text: str) -> dict[str, Any]:
     """Answers one target's questions of a sweep: ``said``, ``seconds``, ``fresh`` and ``tables``.
 
-    ``text``: ``case``, ``target``, ``vary``, ``values``, ``against``, ``control``, ``keep``,
-    ``zeros``, as of :func:`probe.sweeps.sweep`. ``fresh``: the target's process was started for it.
+    ``text``: ``target``, and a ``SweepRequest`` as JSON. ``fresh``: the target's process was
+    started for it.
     The process stays for the next question set of that target.
     """
     asked = json.loads(text)
@@ -113,19 +112,8 @@ def sweep(text: str) -> dict[str, Any]:
     fresh, start = not _OWN.sessions.get(where).alive, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
         store = Store(folder)
-        swept(
-            [Case.from_json(asked["case"])],
-            [where],
-            [*asked["values"], asked["against"]],
-            asked["vary"],
-            store=store,
-            control=asked["control"],
-            keep=asked["keep"],
-            zeros=asked["zeros"],
-            workers=1,
-            sessions=_OWN.sessions.get,
-            close=False,
-        )
+        request = SweepRequest.from_json(asked)
+        answer(request, [where], store, 1, opens=_OWN.sessions.get, close=False)
         tables = _tables(Path(folder))
     return {
         "said": said(json.dumps([asked["target"]])),

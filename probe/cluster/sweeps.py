@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from probe import machine
 from probe.campaign import Failure, failure_row
-from probe.case import Case
 from probe.cluster import answers
 from probe.cluster import node as remote
 from probe.cluster.dealing import EACH, Dealer, Queue
@@ -28,7 +27,7 @@ from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
 from probe.shard import Shard
 from probe.store import Store, parquet
-from probe.sweeps import Plan, Summary, TargetSummary
+from probe.sweeps import Summary, SweepRequest, TargetSummary
 from probe.target import Target
 
 LEAST, MOST = 4, 256
@@ -65,35 +64,9 @@ def _is_machine(part: str) -> bool:
     return part.partition("=")[0].strip() == "machine"
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What is asked of every target: a case, and how ``probe.sweeps.sweep`` is to run it."""
-
-    case: Case
-    vary: str
-    values: Sequence[int]
-    against: int
-    control: str = "every"
-    keep: int | None = None
-    zeros: str = "equal"
-
-    def question(self, target: Target, values: Sequence[int]) -> dict[str, Any]:
-        """Returns a question set as JSON has it."""
-        return {
-            "case": self.case.to_json(),
-            "target": target.text,
-            "vary": self.vary,
-            "values": list(values),
-            "against": self.against,
-            "control": self.control,
-            "keep": self.keep,
-            "zeros": self.zeros,
-        }
-
-
 def sweep(
     address: str,
-    asking: Asking,
+    asked: SweepRequest,
     targets: Sequence[Wanted],
     folder: Path | None,
     progress: Tell,
@@ -108,14 +81,14 @@ def sweep(
     with opened(address, [one.target.text for one in targets], note) as cluster:
         _require_labels(cluster, targets)
         with ExitStack() as stores:
-            job = _ClusterSweep(cluster, asking, folder, progress, stores)
+            job = _ClusterSweep(cluster, asked, folder, progress, stores)
             interrupted = job.run(targets)
     kept = None if folder is None else str(folder)
     if folder is not None and len(job.stores) == 1:
         kept = str(folder / next(iter(job.stores)))
     seconds = time.monotonic() - start
     found = {queue.wanted.text: queue.found for queue in job.queues}
-    return Summary(asking.vary, asking.against, 1, kept, seconds, interrupted, found)
+    return Summary(asked.plans.vary, asked.plans.against, 1, kept, seconds, interrupted, found)
 
 
 def _require_labels(cluster: Cluster, targets: Sequence[Wanted]) -> None:
@@ -149,15 +122,15 @@ class _ClusterSweep(Dealer[SweepQueue]):
     def __init__(
         self,
         cluster: Cluster,
-        asking: Asking,
+        asked: SweepRequest,
         folder: Path | None,
         progress: Tell,
         stores: ExitStack,
     ) -> None:
         super().__init__(cluster, remote.sweep, {"fresh": bool, "seconds": (int, float)})
-        self.asking, self.folder = asking, folder
+        self.asked, self.folder = asked, folder
         self.progress, self._stack = progress, stores
-        self.plan = Plan(asking.case, asking.vary, asking.values, asking.against)
+        self.plan = self.asked.plans[0]
         self.stores: dict[str, Store] = {}
         self.recorded: set[int] = set()
         self.done = self.total = 0
@@ -167,9 +140,9 @@ class _ClusterSweep(Dealer[SweepQueue]):
         for wanted in targets:
             text = wanted.target.text
             queue = SweepQueue(text, wanted=wanted, found=TargetSummary(text))
-            queue.fill([tuple(self.asking.values)])  # divided when its kind of node is known
+            queue.fill([tuple(self.asked.values)])  # divided when its kind of node is known
             self.queues.append(queue)
-        self.total = len(targets) * len(self.asking.values)
+        self.total = len(targets) * len(self.asked.values)
         try:
             for queue in self.queues:
                 self.bind(queue)
@@ -205,13 +178,13 @@ class _ClusterSweep(Dealer[SweepQueue]):
             which = ", ".join(map(str, others))
             self.cluster.note(f"{queue.text}: asked on {queue.label}; not on {which}: {todo}")
         known = {row["at"]: row for row in self._stored(queue.label, queue.run_id, queue.text)}
-        before = [value for value in self.asking.values if value in known]
+        before = [value for value in self.asked.values if value in known]
         for value in before:
             queue.found.add(known[value], before=True)
-        queue.control = (before or self.asking.values)[0]
+        queue.control = (before or self.asked.values)[0]
         if before:
             _fix_digests(queue, known[before[0]])
-        left = [value for value in self.asking.values if value not in known]
+        left = [value for value in self.asked.values if value not in known]
         count = max(min(EACH * _threads(mine), len(left) // LEAST), math.ceil(len(left) / MOST), 1)
         parts = [tuple(Shard(number, count).part(left)) for number in range(1, count + 1)]
         queue.todo.clear()
@@ -224,18 +197,18 @@ class _ClusterSweep(Dealer[SweepQueue]):
         if self.folder is None or not (self.folder / label).is_dir():
             return []
         rows = parquet.table(self.folder / label, "comparisons")
-        asked = self.asking
-        same = {"run_id": run_id, "target": text, "vary": asked.vary, "against": asked.against}
-        for name, value in {**same, "case_id": self.plan.id}.items():
+        plan = self.plan
+        same = {"run_id": run_id, "target": text, "vary": plan.vary, "against": plan.against}
+        for name, value in {**same, "case_id": plan.id}.items():
             rows = rows.filter(pc.equal(rows[name], value))
-        if asked.control == "every":
+        if self.asked.control == "every":
             rows = rows.filter(pc.is_valid(rows["control"]))
         return list(rows.to_pylist())
 
     def question(self, queue: SweepQueue, shard: Values) -> dict[str, Any]:
         """Returns the sweep of a shard's values, and of the one that is known."""
         values = list(dict.fromkeys([queue.control, *shard]))
-        return self.asking.question(queue.wanted.target, values)
+        return {"target": queue.text, **self.asked.to_json(values)}
 
     def take(
         self, queue: SweepQueue, shard: Values, node: DaskNode, answer: dict[str, Any]
@@ -252,7 +225,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
                         f"{queue.text}: its bits differ from what is stored or the nodes before "
                         "it gave, though it says that it is the same machine and library"
                     )
-        answers.judged_counts(tables, self.plan, self.asking.keep)
+        answers.judged_counts(tables, self.plan, self.asked.keep)
         queue.found.run_id = run_id
         if shard not in queue.open:  # the target does not start: that was said already
             return
@@ -293,7 +266,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
 
     def _record(self, queue: SweepQueue, kind: str, why: str, at: int | None) -> None:
         error = TargetError(queue.text, kind, machine.publishable(why))
-        place = {"case_id": self.plan.id, "vary": self.asking.vary, "at": at}
+        place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}
         row = failure_row(queue.found.run_id or "unknown", queue.wanted.target, error, place)
         _failed(queue, Failure(kind, row["message"], self.plan.id, at))
         if store := self._store(queue.label):

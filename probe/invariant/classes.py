@@ -95,16 +95,16 @@ class Entry:
         return told
 
 
-class Sizes:
-    """One operation with one number of threads: which sizes are in the chosen class."""
+class MarkedSizes:
+    """What was checked of one thing with one number of threads, and how it is cut and padded."""
 
-    def __init__(self, operation: Checkable, entry: Entry, threads: int) -> None:
-        self.operation, self.entry = operation, entry
+    operation: Any
+
+    def __init__(self, operation: Any, entry: Entry, threads: int) -> None:
+        self.operation, self.entry, self.threads = operation, entry, threads
         self.marks = entry.marks.setdefault(threads, {})
-        self.believed = entry.believed.setdefault(threads, set())
-        self.notes: list[str] = []
         self.plans: dict[int, Plan | None] = {}
-        self._piece = 0
+        self._seconds: dict[int, float] = {}
 
     def mark(self, size: int) -> str:
         """As ``Checkable.mark``, asked once."""
@@ -118,18 +118,53 @@ class Sizes:
         """Returns whether all places of a call of this size have the bits of the chosen class."""
         return bool(self.entry.chosen) and self.mark(size) == self.entry.chosen
 
+    def seconds(self, size: int) -> float:
+        """Of one call of this size, measured once."""
+        if size not in self._seconds:
+            call = self.operation.ready(size)
+            first = _timed(call)
+            turns = TURNS if first > SHORT else MANY
+            self._seconds[size] = min(first, *(_timed(call) for _ in range(turns)))
+        return self._seconds[size]
+
+    def take(self, mark: str) -> None:
+        """Sets the class: what is planned rests on it."""
+        self.entry.chosen = mark
+        self.plans.clear()
+
+    def take_cheapest(self, marks: Iterable[str], cost: Callable[[], float]) -> None:
+        """Sets the class of these whose ``cost`` is the least where it is the chosen one."""
+        costs = {}
+        for mark in filter(None, marks):
+            self.take(mark)
+            costs[mark] = cost()
+        self.take(min(costs, key=lambda mark: costs[mark]) if costs else "")
+
+
+class Sizes(MarkedSizes):
+    """One operation with one number of threads: which sizes are in the chosen class."""
+
+    operation: Checkable
+
+    def __init__(self, operation: Checkable, entry: Entry, threads: int) -> None:
+        super().__init__(operation, entry, threads)
+        self.believed = entry.believed.setdefault(threads, set())
+        self.notes: list[str] = []
+        self._piece = 0
+
+    def take(self, mark: str) -> None:
+        super().take(mark)
+        self._piece = 0
+
     def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
         """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
         self.entry.like, self.entry.largest = like, largest
-        self.entry.chosen = self.of_largest(largest)
+        self.take(self.of_largest(largest))
         if like == "cheapest":
             sizes = _sample(sorted({*wanted, largest}))
             found = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
-            there = dict.fromkeys([self.entry.chosen, *filter(None, found)])
-            costs = {mark: self._cost(mark, sizes) for mark in there if mark}
-            self.entry.chosen = min(costs, key=lambda mark: costs[mark]) if costs else ""
-        self.plans.clear()
-        self._piece = 0
+            there = dict.fromkeys([self.entry.chosen, *found])
+            self.take_cheapest(there, lambda: self._cost(sizes))
 
     @property
     def doubts(self) -> str:
@@ -144,10 +179,8 @@ class Sizes:
             f"bits; those of size {there} are kept"
         )
 
-    def _cost(self, mark: str, sizes: Sequence[int]) -> float:
-        """Seconds for these sizes in the class of this mark, each over its time as it is."""
-        self.entry.chosen, self._piece = mark, 0
-        self.plans.clear()
+    def _cost(self, sizes: Sequence[int]) -> float:
+        """Seconds for these sizes in the class, each over its time as it is."""
         total = 0.0
         for size in sizes:
             plan = self.plan(size)
@@ -155,16 +188,6 @@ class Sizes:
                 return float("inf")
             total += sum(map(self.seconds, (piece.size for piece in plan))) / self.seconds(size)
         return total
-
-    def seconds(self, size: int) -> float:
-        """Of one call of this size, measured once."""
-        kept = self.__dict__.setdefault("_times", {})
-        if size not in kept:
-            call = self.operation.ready(size)
-            first = _timed(call)
-            turns = TURNS if first > SHORT else MANY
-            kept[size] = min(first, *(_timed(call) for _ in range(turns)))
-        return float(kept[size])
 
     def plan(self, count: int) -> Plan | None:
         """Returns the calls that compute ``count`` places in the class; None: there is no way."""
@@ -196,8 +219,7 @@ class Sizes:
             del self.marks[size]
         self.believed.clear()
         self.entry.certified.clear()
-        self.plans.clear()
-        self._piece = 0
+        self.take(self.entry.chosen)
 
     def of_largest(self, largest: int) -> str:
         """The mark of the size nearest to the largest whose places are alike, asked here.
@@ -340,9 +362,6 @@ BESIDE = (2, 4, 1)
 """By how much a bucket is made larger whose places differ, in this order: kernels that take 6 or 12
 rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently."""
 
-RUNS = 5
-"""Calls of a program of which the quickest counts."""
-
 
 class BucketProgram(Protocol):
     """What is run at a bucket: an operation of ``classes`` that has a quick check."""
@@ -375,7 +394,7 @@ def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
     return tuple(sorted({*(power for power in powers if power >= below), most}))
 
 
-class Buckets:
+class Buckets(MarkedSizes):
     """One program with one number of threads: which buckets are in the chosen class.
 
     ``fixed``: there is no other size than these.
@@ -389,20 +408,9 @@ class Buckets:
         sizes: Sequence[int],
         fixed: bool = False,
     ) -> None:
-        self.operation, self.entry, self.threads = operation, entry, threads
+        super().__init__(operation, entry, threads)
         self.ladder = tuple(sizes)
         self.beside = () if fixed else BESIDE
-        self.marks = entry.marks.setdefault(threads, {})
-        self.plans: dict[int, Plan | None] = {}
-        self._seconds: dict[int, float] = {}
-
-    def mark(self, size: int) -> str:
-        """As of the program, asked once."""
-        if size not in self.marks:
-            budget.check()
-            with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
-                self.marks[size] = self.operation.mark(size)
-        return self.marks[size]
 
     @property
     def tried(self) -> list[int]:
@@ -417,8 +425,7 @@ class Buckets:
     @property
     def used(self) -> list[int]:
         """Returns the buckets whose every place has the bits of the chosen class."""
-        chosen = self.entry.chosen
-        return [size for size in self.tried if chosen and self.mark(size) == chosen]
+        return [size for size in self.tried if self.usable(size)]
 
     @property
     def classes(self) -> list[str]:
@@ -429,11 +436,9 @@ class Buckets:
         """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
         self.entry.like, self.entry.largest = like, self.ladder[-1]
         there = self.classes
-        self.entry.chosen = there[0] if there else ""
+        self.take(there[0] if there else "")
         if like == "cheapest" and len(there) > 1:
-            costs = {mark: self._cost(mark, wanted) for mark in there}
-            self.entry.chosen = min(costs, key=lambda mark: costs[mark])
-        self.plans.clear()
+            self.take_cheapest(there, lambda: self._cost(wanted))
 
     def recheck(self, quick: bool, notes: list[str]) -> None:
         """Asks the buckets of a table again; ``quick``: each sample once, not at every place.
@@ -471,19 +476,10 @@ class Buckets:
         why = "it has bits of its own" if self.mark(largest) else "its places have different bits"
         return f"{self.operation.key}: size {largest}: {why}; those of size {there} are kept"
 
-    def _cost(self, mark: str, sizes: Sequence[int]) -> float:
-        """Returns seconds a sample in the class of this mark, in the mean over some sizes."""
-        self.entry.chosen = mark
-        self.plans.clear()
+    def _cost(self, sizes: Sequence[int]) -> float:
+        """Returns seconds a sample in the class, in the mean over some sizes."""
         plans = [(self.plan(size) or (), size) for size in sizes]
         return sum(self.seconds(one.size) / size for plan, size in plans for one in plan)
-
-    def seconds(self, size: int) -> float:
-        """Of one call, measured once."""
-        if size not in self._seconds:
-            call = self.operation.ready(size)
-            self._seconds[size] = min(_timed(call) for _ in range(RUNS))
-        return self._seconds[size]
 
     def plan(self, count: int) -> Plan | None:
         """Returns the calls of least time that compute that many samples; None: there is no way."""

@@ -17,8 +17,10 @@ ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations 
 PLACES = 4096  # elements at which a function's class is chosen: few have no vector body
 BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
-    "class"
+    "class; give it the samples along its first axis, an einsum two operands at a time"
 )
+UNKNOWN = "it is not known whether its bits depend on batch, length or place"
+OUTSIDE = "compute it outside of the model, and make the parts before and behind it invariant"
 LENGTHS = "lengths are part of an operation's shape: along the batch alone"
 
 
@@ -39,7 +41,7 @@ class CheckedOperation(Checkable, Protocol):
 class Library(Protocol):
     """What differs from library to library; a module is one."""
 
-    Runner: Any
+    runner: Any
     """Makes of an operation what calls it by a plan."""
 
     def threads(self) -> int:
@@ -60,7 +62,7 @@ class ReadyOperation:
 
     def __init__(self, operation: CheckedOperation, sizes: Sizes, keeper: Keeper) -> None:
         self.sizes, self.keeper = sizes, keeper
-        self.run = keeper.library.Runner(operation)
+        self.run = keeper.library.runner(operation)
         self.plans = sizes.plans
 
     def plan(self, count: int) -> Plan | None:

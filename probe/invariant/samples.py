@@ -209,30 +209,24 @@ Axes = tuple[int | None, ...]
 Run = Callable[[Sequence[Value]], list[Value]]
 
 GUESSES = 12  # ways to read the arguments that are tried
+VARY = "two runs of the same sample have different bits"
 MIXED, UNREAD = "samples that read each other", "samples among the arguments"
 HOW = (
     "samples are taken to lie along the first axis: if they don't, name it, batched=1 or (0, None)"
 )
 
 
-class Beside(NamedTuple):
-    """Three samples of one call, by name: see ``_sample_of``."""
-
-    first: str
-    second: str
-    third: str
-
-
 FULL = (
-    Beside("own", "large", "large"),
-    Beside("small", "own", "small"),
-    Beside("nan", "nan", "own"),
-    Beside("large", "turned", "large"),
-    Beside("turned", "small", "small"),
+    ("own", "large", "large"),
+    ("small", "own", "small"),
+    ("nan", "nan", "own"),
+    ("large", "turned", "large"),
+    ("turned", "small", "small"),
 )
-"""Where a sample of the user, and one of opposite sign, stand: at each place, in each company."""
+"""Three samples of one call, by the names of ``_sample_of``: a sample of the user, and one of
+opposite sign, at each place, in each company."""
 
-BRIEF = (Beside("large", "own", "small"),)
+BRIEF = (("large", "own", "small"),)
 """For further shapes of a kind that was asked about fully."""
 
 
@@ -356,7 +350,7 @@ class Company:
         axes: Axes,
         answer: Sequence[Value],
         run: Run,
-        companies: Sequence[Beside],
+        companies: Sequence[Sequence[str]],
     ) -> SampleReading:
         with self.keeper.calls.trying() as left:
             found = refuted(run, given, axes, answer, companies, self.how)
@@ -403,7 +397,7 @@ def refuted(
     given: Sequence[Value],
     axes: Axes,
     answer: Sequence[Value],
-    companies: Sequence[Beside] = FULL,
+    companies: Sequence[Sequence[str]] = FULL,
     how: str = HOW,
 ) -> SampleReading:
     """Returns whether samples along these axes keep their bits in all company that is tried.
@@ -413,6 +407,10 @@ def refuted(
 
     def found(why: str, ran: bool = True) -> SampleReading:
         return SampleReading(f"{why}; {how}" if why else "", ran, along, [])
+
+    def changed(name: str, why: str) -> SampleReading:
+        again = run(_sample_of(given, axes, name))
+        return found(VARY if any(map(_apart, again, alone[name])) else why)
 
     along = False
     shapes = [value.shape for value, _ in given]
@@ -432,7 +430,7 @@ def refuted(
     along = any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
     for place, name in ((0, "own"), (count - 1, "last")) if count > 1 else ():
         if name in alone and (why := _differ(alone[name], answer, many, count, place)):
-            return found(why)
+            return changed(name, why)
     ran = 0
     for company in companies:
         together = _beside(run, given, axes, company)
@@ -443,16 +441,15 @@ def refuted(
         along |= any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
         for place, name in enumerate(company):
             if name in alone and (why := _differ(alone[name], together, many, len(company), place)):
-                again = run(_sample_of(given, axes, name))
-                if any(map(_apart, again, alone[name])):
-                    return found("two runs of the same sample have different bits")
-                return found(why)
+                return changed(name, why)
     if companies and not ran:
         return found("it does not run on three samples made from those of the call", False)
     return found("")
 
 
-def _beside(run: Run, given: Sequence[Value], axes: Axes, company: Beside) -> list[Value] | None:
+def _beside(
+    run: Run, given: Sequence[Value], axes: Axes, company: Sequence[str]
+) -> list[Value] | None:
     """Returns the answer of a company; None where the model refuses these values.
 
     Integers may be places in a table or lengths, so if others are refused those of the user stay.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import floats, operands
+from probe import floats, operands, ulp
 from probe.case import Case
 from probe.invariant.classes import PIECES, digest
 
@@ -122,12 +122,14 @@ class Tools(NamedTuple):
     """What an operation needs of its library. ``formats``: names by dtype.
 
     ``tensor(values, dtype)`` rounds float64 values; ``repeated(sample, size)`` holds the same
-    sample at every place; ``container(y)`` gives bits and the name of their format.
+    sample at every place; ``taken(x, at)`` gives the elements of a flat tensor at whole numbers;
+    ``container(y)`` gives bits and the name of their format.
     """
 
     formats: Mapping[Any, str]
     tensor: Callable[[np.ndarray, Any], Any]
     repeated: Callable[[Tensors, int], Tensors]
+    taken: Callable[[Any, np.ndarray], Any]
     container: Callable[[Any], tuple[np.ndarray, str]]
 
 
@@ -195,3 +197,89 @@ class IndependentSamples(TestedRows):
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         return self.function(*samples, *parameters)
+
+
+LARGE = 1 << 20  # elements of a function by place from which fewer turns of the values are asked
+TOLD, LONG = 61, 4096
+"""Values that are held at places, a number that no vector's width divides; places of one value in
+an array whose middle is not a tail."""
+
+ODD = 4  # zeros and subnormal numbers of either sign, in pairs
+SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
+
+
+class ByPlace(IndependentRows):
+    """A function of one element, such as tanh: its bits may change with the place in a vector.
+
+    It is called on flat tensors, ``inputs`` of them. The values that are held at places are zeros
+    and subnormal numbers, which even a maximum treats differently in a vector's tail, and those at
+    which one element alone and a long tensor give different bits, if there are any.
+    """
+
+    tools: Tools
+    tried: int
+    """Half as many values are tried to find those that a body and a tail see differently."""
+
+    def __init__(
+        self, name: str, dtype: Any, function: Callable[..., Any], inputs: int = 1
+    ) -> None:
+        super().__init__(f"{name} by place {self.tools.formats[dtype]}")
+        self.dtype, self.function, self.inputs = dtype, function, inputs
+        self._held: Any = None  # the values, and their answers in the middle of a long tensor
+        self._answers, self._name = np.empty(0), self.tools.formats[dtype]
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        return self.function(*samples)
+
+    def shown(self, given: Tensors, first: bool) -> Any:
+        """Returns the function of values at places; ``first``: of the first that are shown."""
+        return self.function(*given)
+
+    def values(self) -> np.ndarray:
+        """``TOLD`` values as float64: after the odd ones those that one element alone sees
+        differently."""
+        name, tools = self.tools.formats[self.dtype], self.tools
+        drawn = rounded(np.abs(spread(5, "x", (self.tried,), 8)), name)
+        both = np.concatenate([drawn, drawn * np.where(np.arange(self.tried) % 2, 1.0, -1.0)])
+        given = tuple(tools.tensor(one, self.dtype) for one in (both, np.roll(both, 1)))
+        given = given[: self.inputs]
+        every = [np.arange(at, at + 1) for at in range(len(both))]
+        alone = np.concatenate(
+            [
+                tools.container(self.function(*(tools.taken(one, at) for one in given)))[0]
+                for at in every
+            ]
+        )
+        long, _ = tools.container(self.function(*given))
+        apart = np.flatnonzero(ulp.apart(long, alone, name, zeros="differ"))
+        inside = apart[apart < len(both) - len(both) % 1024]  # behind it a long tensor has a tail
+        chosen = inside if len(inside) else np.arange(self.tried, self.tried + TOLD)
+        small = SMALL[name]
+        found = np.concatenate([[0.0, -0.0, small, -small], both[np.resize(chosen, TOLD)]])
+        return found[:TOLD]
+
+    def _given(self, at: np.ndarray) -> Tensors:
+        """Returns values by their numbers; beside each odd one stands its neighbour."""
+        beside = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
+        return tuple(self.tools.taken(self._held, one) for one in (at, beside)[: self.inputs])
+
+    def mark(self, size: int) -> str:
+        """Returns whether every place gives each value the bits that a long tensor gives it."""
+        if self._held is None:
+            self._held = self.tools.tensor(self.values(), self.dtype)
+            y, _ = self.tools.container(self.function(*self._given(np.arange(TOLD * LONG) // LONG)))
+            self._answers = y.reshape(TOLD, LONG)[:, LONG // 2].copy()
+        large, rest = size >= LARGE, np.arange(TOLD - ODD)
+        turns = [ODD + np.roll(rest, -17 * at) for at in range(1 if large else SETS)]
+        turns += [np.roll(rest[:ODD], -at) for at in range(1, 3 if large else ODD + 1)]
+        for number, turn in enumerate(turns):
+            turned = np.resize(turn, size)
+            y, _ = self.tools.container(self.shown(self._given(turned), not number))
+            wanted = self._answers[turned]
+            if not ulp.equal(y, wanted, self._name) or ulp.signed_zeros(y, wanted, self._name):
+                return ""
+        return digest([(self._answers[None], self._name)])
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        half = self.tools.tensor(np.full(size, 0.5), self.dtype)
+        return lambda: self.function(*(half,) * self.inputs)

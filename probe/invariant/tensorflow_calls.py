@@ -17,19 +17,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import config
 
-from probe import floats, ulp
+from probe import floats
 from probe.case import Case
 from probe.invariant import telling
-from probe.invariant.classes import Plan, digest
-from probe.invariant.telling import SETS, IndependentRows, Tensors, products, spread
+from probe.invariant.classes import Plan
+from probe.invariant.telling import IndependentRows, Tensors, products, spread
 from probe.recorders.tensorflow_values import array, run, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
-AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
-PLACES, TOLD, LONG = 1_531, 61, 4096
-"""Values tried to find those that a vector's body and tail see differently; how many are kept, a
-number that no vector's width divides; places of one value in an array whose middle is not a
-tail."""
 
 FORMATS = {
     tf.float32: "float32",
@@ -88,10 +83,17 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
+def _taken(x: Any, at: np.ndarray) -> Any:
+    return tf.gather(x, at.astype(np.int32))
+
+
+TOOLS = telling.Tools(FORMATS, tensor, repeated, _taken, container)
+
+
 class TensorFlowTestedRows(telling.TestedRows):
     """As ``telling.TestedRows``, of TensorFlow."""
 
-    tools = telling.Tools(FORMATS, tensor, repeated, container)
+    tools = TOOLS
 
 
 class TensorFlowSamples(telling.IndependentSamples, TensorFlowTestedRows):
@@ -247,70 +249,11 @@ NAMED = ("strides", "dilations", "padding", "explicit_paddings")
 """The attributes that are part of a convolution's name."""
 
 
-class TensorFlowByPlace(IndependentRows):
-    """A function of one element, such as tanh: its bits may change with the place in a vector.
+class TensorFlowByPlace(telling.ByPlace):
+    """As ``telling.ByPlace``, of TensorFlow."""
 
-    It is called on flat tensors, ``inputs`` of them. The values that are held at places are zeros
-    and subnormal numbers, which even a maximum treats differently in a vector's tail, and those at
-    which one element alone and a long tensor give different bits, if there are any.
-    """
-
-    pieces = (AT_ONCE,)
-
-    def __init__(
-        self, name: str, dtype: Any, function: Callable[..., Any], inputs: int = 1
-    ) -> None:
-        super().__init__(f"{name} by place {FORMATS[dtype]}")
-        self.dtype, self.function, self.inputs = dtype, function, inputs
-        self._values: Any = None
-        self._answers: Any = None
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        return self.function(*samples)
-
-    def _told(self) -> Any:
-        """``TOLD`` values: after the odd ones those that one element alone sees differently."""
-        drawn = tensor(np.abs(spread(5, "x", (PLACES,), 8)), self.dtype)
-        signs = tensor(np.where(np.arange(PLACES) % 2, 1.0, -1.0), self.dtype)
-        both = tf.concat([drawn, drawn * signs], 0)
-        given = (both, tf.roll(both, 1, 0))[: self.inputs]
-        long = container(self.function(*given))[0]
-        ones = zip(*(tf.split(one, len(both)) for one in given), strict=True)
-        alone = tf.concat([self.function(*one) for one in ones], 0)
-        there = ulp.apart(long, container(alone)[0], FORMATS[self.dtype], zeros="differ")
-        apart = np.flatnonzero(there)
-        inside = apart[apart < 2 * PLACES - 2 * PLACES % 1024]
-        chosen = np.resize(inside if len(inside) else np.arange(PLACES, PLACES + TOLD), TOLD)
-        return tf.concat([odd(self.dtype), tf.gather(both, chosen)], 0)[:TOLD]
-
-    def _given(self, at: np.ndarray) -> Tensors:
-        """Returns values by their numbers; beside each odd one stands its neighbour."""
-        found = [tf.gather(self._values, at)]
-        if self.inputs > 1:
-            other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
-            found.append(tf.gather(self._values, other))
-        return tuple(found)
-
-    def mark(self, size: int) -> str:
-        """Returns whether every place gives each value the bits that a long tensor gives it."""
-        if self._values is None:
-            self._values = self._told()
-            answers = self.function(*self._given(np.repeat(np.arange(TOLD), LONG)))
-            self._answers = tf.reshape(answers, (TOLD, LONG))[:, LONG // 2]
-        large, rest = size >= LARGE, np.arange(TOLD - ODD, dtype=np.int32)
-        turns = [ODD + np.roll(rest, -17 * at) for at in range(1 if large else SETS)]
-        turns += [np.roll(rest[:ODD], -at) for at in range(1, 3 if large else ODD + 1)]
-        for turn in turns:
-            turned = np.resize(turn, size)
-            y = self.function(*self._given(turned))
-            there, wanted = container(y), container(tf.gather(self._answers, turned))
-            if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):
-                return ""
-        return digest([container(self._answers[None])])
-
-    def ready(self, size: int) -> Callable[[], Any]:
-        half = tf.fill((size,), tf.cast(0.5, self.dtype))
-        return lambda: self.function(*(half,) * self.inputs)
+    tools, tried = TOOLS, 1_531
+    pieces = (1 << 24,)
 
 
 class Softmax(TensorFlowSamples):
@@ -324,29 +267,18 @@ class Softmax(TensorFlowSamples):
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         (width,) = self.shapes[0]
-        values = np.asarray(tf.cast(_exponents(self.dtype), tf.float64))
+        values = _exponents(self.dtype)
         row = np.resize(np.roll(values, 7 * number), width)
         row[number % width] = 0
         return (tensor(row, self.dtype),), ()
 
 
 @cache
-def _exponents(dtype: Any) -> Any:
+def _exponents(dtype: Any) -> np.ndarray:
     """Negative numbers, those first whose exponential one element alone sees differently."""
-    told = TensorFlowByPlace("Exp", dtype, tf.exp)._told()
-    below = tf.boolean_mask(told, told < -0.01)
-    return tf.cast(-np.arange(1, 20) / 7, dtype) if len(below) < 2 else below
-
-
-ODD = 4  # they are in pairs
-SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
-
-
-def odd(dtype: Any) -> Any:
-    """Returns zeros and subnormal numbers of either sign."""
-    kind = dtype.as_numpy_dtype
-    small = SMALL[FORMATS[dtype]]
-    return tf.constant(np.array([0.0, -0.0, small, -small]).astype(kind))
+    told = TensorFlowByPlace("Exp", dtype, tf.exp).values()
+    below = told[told < -0.01]
+    return -np.arange(1, 20) / 7 if len(below) < 2 else below
 
 
 def _word(value: Any) -> str:
@@ -357,7 +289,7 @@ def _said(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else _word(value)
 
 
-class Runner:
+class TensorFlowRunner:
     """Calls an operation by plans."""
 
     def __init__(self, operation: IndependentRows) -> None:
@@ -388,6 +320,9 @@ class Runner:
             at = [*range(start, start + count), *[start] * (size - count)]
             self._places[key] = tf.constant(at, tf.int32)
         return tf.gather(x, self._places[key])
+
+
+runner = TensorFlowRunner
 
 
 def _cut(x: Any, start: int, count: int) -> Any:

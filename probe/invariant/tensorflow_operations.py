@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
-from probe.invariant.keeper import Keeper, ReadyOperation
+from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.kinds import OperationKind, apart, kind_of
 from probe.invariant.telling import spread
 from probe.invariant.tensorflow_calls import (
@@ -46,7 +46,7 @@ from probe.semantics.contract import Call
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
 
-UNKNOWN = "it is not known whether its bits depend on batch, length or place"
+LEFT = f"{UNKNOWN}: {OUTSIDE}"
 BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 
@@ -79,7 +79,7 @@ class TensorFlowOperations:
         make = self.own.get(node.op)
         if make is None:
             return self._derived(node, follows)
-        return make(node, follows) or self._plain(node, UNKNOWN)
+        return make(node, follows) or self._plain(node, LEFT)
 
     def _derived(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """Finds out what a node is when it first runs, by what it computes."""
@@ -99,7 +99,7 @@ class TensorFlowOperations:
     ) -> Handler:
         computes, _ = _described(node, read, found)
         which, element = kind_of(computes), isinstance(computes, Each)
-        left = self._plain(node, UNKNOWN)
+        left = self._plain(node, LEFT)
         given = [one.dtype for one, along in zip(read, follows, strict=True) if along]
         if node.op == CONVERTED or not all(one in FORMATS for one in given):
             exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
@@ -312,7 +312,7 @@ class TensorFlowOperations:
             (digest_of(words_of(node)["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
         )
         name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
-        left = self._plain(node, UNKNOWN)
+        left = self._plain(node, LEFT)
 
         def handler(read: list[Any]) -> list[Any]:
             xs = [one for one, along in zip(read, follows, strict=True) if along]
@@ -412,7 +412,7 @@ class TensorFlowOperations:
 
     def _element(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """A function by place of one operand or two, of which one may be a single number."""
-        as_it_is, left = once(node), self._plain(node, UNKNOWN)
+        as_it_is, left = once(node), self._plain(node, LEFT)
         name, places = node.op, [at for at, along in enumerate(follows) if along]
 
         def handler(read: list[Any]) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,24 +12,21 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as functional
+from torch.nn.modules import module as modules
 from torch.utils._pytree import tree_leaves
 
 from probe import ulp
 from probe.case import Case
 from probe.errors import InputError
 from probe.invariant import telling
-from probe.invariant.classes import Plan, digest
+from probe.invariant.classes import Plan, SizedCall, digest
 from probe.invariant.keeper import ReadyOperation
-from probe.invariant.telling import SETS, Tensors, products, spread
+from probe.invariant.telling import Tensors, products, spread
 
-AT_ONCE = 1 << 22  # elements of a function by place in one call
-PLACES = 6_007  # values tried to find those that a function's vector body and tail see differently
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
 NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
 CONSTANT = 1.37  # whose products are not exact in any format
-LONG = 4096  # places of one value in an array whose middle is not a tail
 ALIGNED = 64  # bytes: where PyTorch's own memory begins, and the longest vector of a processor
-TOLD = 61  # of these are kept: a number that no vector's width divides
 
 FORMATS = {
     torch.float32: "float32",
@@ -43,6 +40,22 @@ TRANSPOSED = {
     2: functional.conv_transpose2d,
     3: functional.conv_transpose3d,
 }
+
+
+_HOOKS = [
+    hooks
+    for name, hooks in vars(modules).items()
+    if name.startswith(("_global_forward", "_global_backward")) and isinstance(hooks, dict)
+]
+
+
+def _any_hook() -> bool:
+    """PyTorch 2.4 has these tables of hooks, and no function that looks into all of them."""
+    return any(_HOOKS)
+
+
+hooked_anywhere = getattr(modules, "_has_any_global_hook", _any_hook)
+"""Whether hooks are registered for all modules; PyTorch's own function, which models call often."""
 
 
 def threads() -> int:
@@ -115,6 +128,11 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
     return laid(torch.from_numpy(np.array(values, order="C")).to(dtype))
 
 
+def held(x: Any) -> bool:
+    """Returns whether these are weights: a parameter, or a view of one."""
+    return isinstance(x, torch.nn.Parameter) or isinstance(x._base, torch.nn.Parameter)
+
+
 def misplaced(x: Any) -> int:
     """Returns how many bytes behind a whole vector a tensor begins."""
     return int(x.data_ptr() % ALIGNED)
@@ -182,10 +200,17 @@ class TorchRows(telling.IndependentRows):
         return None
 
 
+def _taken(x: Any, at: np.ndarray) -> Any:
+    return x[torch.from_numpy(at)]
+
+
+TOOLS = telling.Tools(FORMATS, tensor, repeated, _taken, container)
+
+
 class TorchTestedRows(telling.TestedRows, TorchRows):
     """As ``telling.TestedRows``, of PyTorch."""
 
-    tools = telling.Tools(FORMATS, tensor, repeated, container)
+    tools = TOOLS
 
     def mark(self, size: int) -> str:
         """As ``classes.Checkable.mark``: twice, the second time written where it is told to."""
@@ -379,15 +404,12 @@ class PairsApart(MatrixPairs):
         return self.function(*every, *parameters, out=y).contiguous()
 
 
-class TorchByPlace(TorchRows):
-    """A function of one element, such as GELU: its bits may change with the place in a vector.
+class TorchByPlace(telling.ByPlace, TorchRows):
+    """As ``telling.ByPlace``, of PyTorch; ``written(x, out)``: where its values go, if that can be
+    said."""
 
-    It is called on flat arrays; ``written(x, out)``: where its values go, if that can be said. The
-    values that are held at places are those at which one element alone and a long array give
-    different bits, if there are any.
-    """
-
-    pieces = (AT_ONCE,)
+    tools, tried = TOOLS, 3_003
+    pieces = (1 << 22,)
 
     def __init__(
         self,
@@ -395,11 +417,10 @@ class TorchByPlace(TorchRows):
         dtype: Any,
         function: Callable[..., Any],
         written: Callable[..., Any] | None = None,
+        inputs: int = 1,
     ) -> None:
-        super().__init__(f"{name} by place {FORMATS[dtype]}")
-        self.dtype, self.function, self.written = dtype, function, written
-        self._values: Any = None
-        self._answers: Any = None
+        super().__init__(name, dtype, function, inputs)
+        self.written = written
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         if out is None or self.written is None:
@@ -409,44 +430,16 @@ class TorchByPlace(TorchRows):
     def empty(self, samples: Tensors) -> Any:
         return torch.empty_like(samples[0])
 
-    def _told(self) -> Any:
-        """``TOLD`` values: those that one element alone sees differently, or every second of them.
-
-        So every place is shown one of these: its values are 17 apart, and ``TOLD`` is odd.
-        """
-        drawn = tensor(spread(5, "x", (PLACES,), 8), self.dtype)
-        long = self.function(drawn)
-        alone = torch.cat([self.function(one.clone()) for one in drawn.split(1)])
-        a, b = container(long)[0], container(alone)[0]
-        apart = np.flatnonzero(ulp.apart(a, b, FORMATS[self.dtype], zeros="differ"))
-        telling, chosen = apart[apart < PLACES - PLACES % 1024][:TOLD], np.arange(TOLD)
-        if len(telling) == TOLD:
-            chosen = telling
-        elif len(telling):
-            chosen[::2] = np.resize(telling, len(chosen[::2]))
-        return drawn[torch.from_numpy(chosen)]
+    def shown(self, given: Tensors, first: bool) -> Any:
+        """The first time where no vector begins, and written where it is told to."""
+        if not first:
+            return self.function(*given)
+        given = tuple(map(shifted, given))
+        return self.call(given, (), shifted(self.function(*given)))
 
     def mark(self, size: int) -> str:
-        """Returns whether every place gives each value the bits that a long array gives it."""
         with torch.no_grad():
-            if self._values is None:
-                self._values = self._told()
-                long = torch.arange(TOLD * LONG) // LONG
-                answers = self.function(self._values[long]).view(TOLD, LONG)
-                self._answers = answers[:, LONG // 2].clone()
-            for number in range(SETS + 1):
-                turned = (torch.arange(size) + 17 * number) % TOLD
-                x = self._values[turned]
-                y = self.function(x)
-                y = y if number else self.call((shifted(x),), (), shifted(y))
-                there, wanted = container(y), container(self._answers[turned])
-                if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):
-                    return ""
-            return digest([container(self._answers[None])])
-
-    def ready(self, size: int) -> Callable[[], Any]:
-        x = torch.full((size,), 0.5, dtype=self.dtype)
-        return lambda: self.function(x)
+            return super().mark(size)
 
 
 def each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -459,7 +452,7 @@ def _said(value: Any) -> str:
 
 
 @dataclass
-class Runner:
+class TorchRunner:
     """Calls an operation by plans."""
 
     operation: TorchRows
@@ -468,26 +461,41 @@ class Runner:
         """Returns the operation of all samples, which are contiguous, by the pieces of the plan."""
         call = self.operation.call
         if len(plan) == 1:
-            _, count, size = plan[0]
-            if count == size:
-                return call(samples, parameters)
-            return call(tuple(padded(one, size) for one in samples), parameters)[:count]
+            return whole_call(plan[0], call, samples, parameters)
         y = self.operation.empty(samples)
-        for start, count, size in plan:
-            part = tuple(one[start : start + count] for one in samples)
-            if count < size:
-                found = call(tuple(padded(one, size) for one in part), parameters)[:count]
-            elif y is None:
-                found = call(tuple(map(aligned, part)), parameters)
-            else:
-                out = room(y[start : start + count])
-                found = call(tuple(map(aligned, part)), parameters, out)
-                if found.data_ptr() == y[start].data_ptr():
-                    continue
-            if y is None:
-                y = found.new_empty((len(samples[0]), *found.shape[1:]))
-            y[start : start + count] = found
-        return y
+        return in_pieces([(piece, call, parameters) for piece in plan], samples, y)
+
+
+runner = TorchRunner
+
+
+def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, held: Tensors) -> Any:
+    """Returns a call of all samples, which are filled up where it is of more."""
+    _, count, size = piece
+    if count == size:
+        return call(samples, held)
+    return call(tuple(padded(one, size) for one in samples), held)[:count]
+
+
+def in_pieces(
+    steps: Iterable[tuple[SizedCall, Callable[..., Any], Tensors]], samples: Tensors, y: Any
+) -> Any:
+    """Returns the calls of some samples each, one behind the other in ``y``, or in new memory."""
+    for (start, count, size), call, held in steps:
+        part = tuple(one[start : start + count] for one in samples)
+        if count < size:
+            found = call(tuple(padded(one, size) for one in part), held)[:count]
+        elif y is None:
+            found = call(tuple(map(aligned, part)), held)
+        else:
+            out = room(y[start : start + count])
+            found = call(tuple(map(aligned, part)), held, out)
+            if found.data_ptr() == y[start].data_ptr():
+                continue  # it was written where it belongs
+        if y is None:
+            y = found.new_empty((len(samples[0]), *found.shape[1:]))
+        y[start : start + count] = found
+    return y
 
 
 def room(out: Any) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import combinations
 from string import ascii_letters
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from probe.invariant.torch_calls import (
     Tensors,
     TorchLinear,
     TorchTestedRows,
+    held,
     laid,
     misplaced,
     moved,
@@ -97,10 +99,10 @@ class Letters(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def letters(equation: str, ranks: tuple[int, int], held: tuple[bool, bool]) -> Letters | None:
+def letters(equation: str, ranks: tuple[int, int], weights: tuple[bool, bool]) -> Letters | None:
     """Returns the roles of an equation's letters; None: it is not a product of two matrices.
 
-    ``ranks``: of the operands; ``held``: which of them are parameters.
+    ``ranks``: of the operands; ``weights``: which of them are parameters.
     """
     spelled = _spelled(equation.replace(" ", ""), ranks)
     if spelled is None:
@@ -116,9 +118,9 @@ def letters(equation: str, ranks: tuple[int, int], held: tuple[bool, bool]) -> L
     summed = "".join(sorted((left & right) - out))
     if not summed:
         return None
-    weighs = held[0] != held[1]
+    weighs = weights[0] != weights[1]
     pairs = bool(shared) and not weighs
-    first = int(held[0] if weighs else not pairs and answer[0] in right)
+    first = int(weights[0] if weighs else not pairs and answer[0] in right)
     free = [
         "".join(one for one in answer if one in side - both)
         for side, both in ((left, right), (right, left))
@@ -161,12 +163,14 @@ class Einsum:
         """``torch.einsum``."""
         if len(operands) == 1 and isinstance(operands[0], list | tuple):
             operands = tuple(operands[0])
+        if len(operands) > 2 and isinstance(equation, str):
+            return self._several(equation, operands)
         if len(operands) != 2 or not isinstance(equation, str):
             return NotImplemented
         a, b = operands
         if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
             return NotImplemented
-        roles = letters(equation, (a.dim(), b.dim()), (_held(a), _held(b)))
+        roles = letters(equation, (a.dim(), b.dim()), (held(a), held(b)))
         if roles is None:
             return NotImplemented
         sizes: dict[str, int] = {}
@@ -188,6 +192,27 @@ class Einsum:
             return y
         y = y.view([sizes[one] for one in order])
         return y if order == roles.answer else y.permute(_axes(order, roles.answer))
+
+    def _several(self, equation: str, operands: Sequence[Any]) -> Any:
+        """Returns an einsum of more operands: two that add something, then that with the others.
+
+        PyTorch takes them in an order that depends on their sizes, and so on the batch.
+        """
+        inputs, arrow, answer = equation.replace(" ", "").partition("->")
+        given = inputs.split(",")
+        if not arrow or "." in equation or len(given) != len(operands):
+            return NotImplemented
+        for at in combinations(range(len(given)), 2):
+            both = "".join(given[n] for n in at)
+            rest = [n for n in range(len(given)) if n not in at]
+            wanted = {*answer, *"".join(given[n] for n in rest)}
+            # the answer's letters first: samples stay along the first axis
+            kept = "".join(n for n in dict.fromkeys(answer + both) if n in both and n in wanted)
+            y = self(f"{','.join(given[n] for n in at)}->{kept}", *(operands[n] for n in at))
+            if y is not NotImplemented:
+                parts = ",".join((kept, *(given[n] for n in rest)))
+                return self(f"{parts}->{answer}", y, *(operands[n] for n in rest))
+        return NotImplemented
 
     def _rows(self, x: Any, w: Any, there: tuple[str, str], roles: Letters) -> tuple[Any, str]:
         """Returns rows times weights, and the letters of its axes."""
@@ -238,11 +263,6 @@ class Einsum:
         b = _permuted(w, there[1], roles.shared + roles.summed + roles.columns)
         y = self.products.bmm(a.reshape(count, rows, leaves), b.reshape(count, leaves, columns))
         return y, roles.shared + roles.rows + roles.columns
-
-
-def _held(x: Any) -> bool:
-    """Returns whether these are weights: a parameter, or a view of one."""
-    return isinstance(x, torch.nn.Parameter) or isinstance(x._base, torch.nn.Parameter)
 
 
 def _axes(order: str, wanted: str) -> Sequence[int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from zlib import crc32
 
 import torch
 import torch.nn.functional as functional
 from torch import Tag
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from probe.invariant.keeper import Keeper, ReadyOperation
+from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.kinds import OperationKind, apart, kind_of
 from probe.invariant.telling import spread
 from probe.invariant.torch_attention import Attention
@@ -21,6 +22,7 @@ from probe.invariant.torch_calls import (
     Tensors,
     TorchByPlace,
     TorchSamples,
+    held,
     laid,
     tensor,
 )
@@ -34,6 +36,16 @@ from probe.semantics import Each, Meaning, Unknown, functions, of_complex
 
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
+
+PARTS = "complex numbers are covered in Fourier transforms alone: take torch.view_as_real of them"
+ONE_HOT = "each sample has whole numbers of its own: multiply by nn.functional.one_hot instead"
+MODES = (
+    *("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist"),
+    "donot_use_mm_for_euclid_dist",
+)
+"""Of ``torch.cdist``, by their numbers in ATen."""
+
+MANY = 12  # sets of operands of a function of several operands, whose products do not cancel
 
 
 class TorchOperations:
@@ -62,6 +74,8 @@ class TorchOperations:
             **self.products.quick,
             **self.places.quick,
             torch.einsum: Einsum(self.products),
+            torch.cdist: self._distances,
+            torch.bilinear: self._bilinear,
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
             functional.batch_norm: self._batch_normed,
@@ -127,7 +141,14 @@ class TorchOperations:
         ]
         nothing = any(each and not any(one.numel() for one in each) for each in both)
         if not nothing and not self._of_parameters(args, kwargs):
-            why = "it is not known whether its bits depend on batch, length or place"
+            every = [one for each in both for one in each if not one.is_nested and one.dim()]
+            first = len(every[0]) if every else 0
+            todo = OUTSIDE
+            if any(map(torch.is_complex, every)):
+                todo = PARTS
+            elif any(_whole(one) and len(one) == first for one in every[: len(both[0])]):
+                todo = ONE_HOT
+            why = f"{UNKNOWN}: {todo}"
             self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
         return found
 
@@ -254,30 +275,98 @@ class TorchOperations:
 
     # samples
 
-    def _of_samples(self, func: Any, args: Tensors, kwargs: Any) -> Any:
-        """Returns a function of samples along axis 0, with options that are not tensors."""
-        x, *options = args or (None,)
-        rest = [*options, *kwargs.values()]
-        if not isinstance(x, torch.Tensor) or any(map(torch.is_tensor, tree_leaves(rest))):
-            return NotImplemented
-        if x.dtype not in FORMATS or not x.numel() or x.dim() < 2:
-            return NotImplemented
-        if not self.kinds.apart(func, x, options, kwargs):
-            return NotImplemented
-        name = f"{func._schema.name.rpartition('::')[2]} {rest}"
+    def _of_samples(self, func: Any, args: Tensors, kwargs: Any, call: Any = None) -> Any:
+        """Returns a function of samples along axis 0; ``call``: what is run in its place.
 
-        def function(part: Any) -> Any:
-            return func(part, *options, **kwargs)
-
-        shape = tuple(x.shape[1:])
-        known = self.met.known(
-            (str(func), name, shape, x.dtype),
-            lambda: TorchSamples(name, [shape], x.dtype, function),
+        Of several operands some have samples, others are the same for all of them. Complex numbers
+        are pairs of real ones.
+        """
+        leaves, form = tree_flatten((tuple(args), kwargs))
+        every = [one for one in leaves if isinstance(one, torch.Tensor)]
+        given = [_real(one) for one in every]
+        if not every or every[0] is not args[0] or every[0].dim() < 2:
+            return NotImplemented
+        several, dtype = len(every) > 1 or every[0].is_complex(), given[0].dtype
+        if dtype not in FORMATS or not all(map(torch.numel, every)):
+            return NotImplemented
+        if (found := self.kinds.samples(func, leaves, form)) is None:
+            return NotImplemented
+        carries, gives_complex = found
+        for one, its in zip(given, carries, strict=True):  # whole numbers are held at most
+            if one.dtype is not dtype and (its or one.is_floating_point()):
+                return NotImplemented
+        xs, held = (
+            [one for one, its in zip(given, carries, strict=True) if its is along]
+            for along in (True, False)
         )
+        shapes = [tuple(one.shape[1:]) for one in xs]
+        rest = [
+            _held_name(one) if isinstance(one, torch.Tensor) else one
+            for one in (*args, *kwargs.values())
+            if not any(one is other for other, its in zip(every, carries, strict=True) if its)
+        ]
+        name = f"{func._schema.name.rpartition('::')[2]} {rest}"
+        complex_ = tuple(map(torch.is_complex, every))
+
+        def function(*parts: Any) -> Any:
+            both = iter(parts[: len(xs)]), iter(parts[len(xs) :])
+            fed = [next(both[not its]) for its in carries]
+            of = zip(fed, complex_, strict=True)
+            numbers = iter([torch.view_as_complex(one) if its else one for one, its in of])
+            words = [next(numbers) if isinstance(one, torch.Tensor) else one for one in options]
+            args, kwargs = tree_unflatten(words, form)
+            return _real((call or func)(*args, **kwargs))
+
+        def make() -> TorchSamples:
+            drawn = tuple(
+                tensor(spread(7 + n, "w", tuple(one.shape), 2), dtype)
+                if one.is_floating_point()
+                else one.clone()
+                for n, one in enumerate(held)
+            )
+            made = TorchSamples(name, shapes, dtype, function, drawn)
+            made.sets = MANY if several else made.sets
+            return made
+
+        options = [one[:0] if isinstance(one, torch.Tensor) else one for one in leaves]
+        known = self.met.known((str(func), name, *shapes, dtype, carries, complex_), make)
         self.keeper.limit_lengths(known)
-        y = known((laid(x),))
-        self.ready.note(None, x, known, len(x))
-        return y
+        y = known(tuple(map(laid, xs)), tuple(map(laid, held)))
+        if not several:
+            self.ready.note(None, every[0], known, len(every[0]))
+        return torch.view_as_complex(y) if gives_complex else y
+
+    def _distances(
+        self,
+        x1: Any,
+        x2: Any,
+        p: float = 2.0,
+        compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+    ) -> Any:
+        """``torch.cdist``: from 26 rows on a product of matrices, below it another kernel. So it is
+        one operation here, whose sizes are in one class or not."""
+        func = torch.ops.aten._cdist_forward.default
+        if x1.dim() != x2.dim() or x1.dim() < 2 or compute_mode not in MODES:
+            return NotImplemented
+
+        def call(x1: Any, x2: Any, p: float, mode: int) -> Any:
+            return torch.cdist(x1, x2, p, MODES[mode])
+
+        given = x1, x2, float(p), MODES.index(compute_mode)
+        return self._of_samples(func, given, {}, call)
+
+    def _bilinear(self, x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
+        """``functional.bilinear``: as two products, since PyTorch's own has no size at which all
+        rows of a batch add alike."""
+        a, b = (one.reshape(-1, one.shape[-1]) for one in (x1, x2))
+        y = self.quick[torch.einsum]("bi,kij,bj->bk", a, weight, b)
+        if y is NotImplemented:
+            return y
+        note = "bilinear: computed as two products, whose bits the unchanged model does not give"
+        if self.keeper.table.like == "largest" and note not in self.keeper.table.notes:
+            self.keeper.table.notes.append(note)
+        y = y.reshape(*x1.shape[:-1], len(weight))
+        return y if bias is None else y + bias
 
     def _native_group_norm(
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
@@ -389,6 +478,21 @@ class TorchOperations:
         return y if y is NotImplemented else (y, q.new_empty(0))
 
 
+def _real(x: Any) -> Any:
+    """Returns a tensor's numbers; of complex ones pairs along a further axis."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def _whole(x: Any) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
+
+
+def _held_name(x: Any) -> str:
+    """Names an operand that all samples share: of whole numbers by what they are."""
+    shape = "x".join(map(str, x.shape))
+    return f"{shape} {crc32(x.contiguous().numpy().tobytes()):x}" if _whole(x) else shape
+
+
 def _positive_zeros(found: Any) -> Any:
     """Returns the same numbers with no -0 among them, in the same memory."""
     for one in tree_leaves(found):
@@ -446,7 +550,7 @@ class Kinds:
         self.by_value: set[Any] = set()
         self.complex = False
         self._known: dict[Any, OperationKind] = {}
-        self._apart: dict[Any, bool] = {}
+        self._samples: dict[Any, tuple[tuple[bool, ...], bool] | None] = {}
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
         """Returns what a call of an operation of ATen is. It is run once, on copies, where this is
@@ -487,17 +591,46 @@ class Kinds:
         # which of several elements is written into one place, chance decides: others have places
         return kind_of(computes), not (isinstance(computes, Unknown) and call.looked)
 
-    def apart(self, func: Any, x: Any, options: Any, kwargs: dict[str, Any]) -> bool:
-        """Whether an operation of one tensor works on each sample by itself, and gives one tensor
-        of numbers in a known format."""
-        key = func, x.shape[1:], x.dtype, repr((options, kwargs))
-        if key not in self._apart:
-            two = x[:1].expand(2, *x.shape[1:]).contiguous()
-            call, computes = described(func, (two, *options), kwargs)
-            formats = set(FORMATS.values())
+    def samples(
+        self, func: Any, leaves: Sequence[Any], form: Any
+    ) -> tuple[tuple[bool, ...], bool] | None:
+        """Which operands have samples along their first axes where an operation works on each by
+        itself, and whether what it gives is complex; None: it does not, or gives several tensors.
+
+        ``leaves``, ``form``: of its arguments. Operands with as many entries as the first have
+        samples, but for parameters; or the first alone.
+        """
+        every = [one for one in leaves if isinstance(one, torch.Tensor)]
+        alike = tuple(len(one) == len(every[0]) and not held(one) for one in every if one.dim())
+        shapes = [one.shape[its:] for one, its in zip(every, alike, strict=False)]
+        rest = [one for one in leaves if not isinstance(one, torch.Tensor)]
+        key = func, str(form), repr(rest), alike, *shapes, *(one.dtype for one in every)
+        if key in self._samples:
+            return self._samples[key]
+        self._samples[key] = None
+        numbers = tuple(its and not _whole(one) for one, its in zip(every, alike, strict=False))
+        for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(every) - 1)))):
+            if len(carries) != len(every) or not carries[0]:
+                continue
+            try:  # of three too: a batch of two may fit what is held by chance
+                for count in (3, 2):
+                    both = zip(every, carries, strict=True)
+                    part = [
+                        x[:1].expand(count, *x.shape[1:]).contiguous() if its else x
+                        for x, its in both
+                    ]
+                    fed = iter(part)
+                    words = [next(fed) if isinstance(one, torch.Tensor) else one for one in leaves]
+                    call, computes = described(func, *tree_unflatten(words, form))
+            except (RuntimeError, IndexError):  # sizes that go with the batch
+                continue
+            formats = {*FORMATS.values(), "complex64", "complex128"}
             fits = len(call.gives) == 1 and call.dtypes[0] in formats
-            self._apart[key] = fits and apart(computes, [two.shape], call.gives, (True,))
-        return self._apart[key]
+            reads = [tuple(one.shape) for one in part]
+            if fits and call.count == len(reads) and apart(computes, reads, call.gives, carries):
+                self._samples[key] = carries, "complex" in call.dtypes[0]
+                break
+        return self._samples[key]
 
 
 def reads(func: Any) -> bool:
@@ -582,7 +715,7 @@ class Places:
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         if any(isinstance(one, torch.Tensor) for one in rest):
-            return NotImplemented
+            return self._two(func, args, kwargs)
         key = func, tuple(options), tuple(kwargs.items()), x.dtype, torch.get_num_threads()
         known = self.placed.get(key)
         if known is None:
@@ -607,6 +740,30 @@ class Places:
             return False
         aligned = not (x.data_ptr() | x.stride(0) * x.element_size()) % ALIGNED
         return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
+
+    def _two(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
+        """A function of the elements of two tensors, such as ``hypot``."""
+        xs = [one for one in args if isinstance(one, torch.Tensor)]
+        rest = [one for one in (*args, *kwargs.values()) if not isinstance(one, torch.Tensor)]
+        same = len({one.dtype for one in xs}) == 1 and all(map(torch.numel, xs))
+        if len(xs) != 2 or not same or len(xs) + len(rest) != len(args) + len(kwargs):
+            return NotImplemented
+        base = func._schema.name.rpartition("::")[2].rstrip("_")
+        call = getattr(getattr(torch.ops.aten, base), func._overloadname)
+        given = [None if isinstance(one, torch.Tensor) else (one,) for one in args]
+
+        def function(*flat: Any) -> Any:
+            fed = iter(flat)
+            return call(*(next(fed) if one is None else one[0] for one in given), **kwargs)
+
+        name, dtype = " ".join(map(str, [base, *rest])), xs[0].dtype
+        known = self.met.known(
+            ("two", name, dtype),
+            lambda: TorchByPlace(name, dtype, function, inputs=2),
+            axis="place",
+        )
+        wide = torch.broadcast_tensors(*xs)
+        return known(tuple(one.reshape(-1) for one in map(laid, wide))).view(wide[0].shape)
 
     def _power(self, base: Any, x: Any) -> Any:
         """A number to the power of each element."""

@@ -30,13 +30,12 @@ from probe.invariant.torch_calls import (
     TorchLinear,
     TorchRows,
     WatchedCalls,
-    aligned,
     each,
+    in_pieces,
     laid,
     misplaced,
-    padded,
-    room,
     strided,
+    whole_call,
 )
 
 LINEAR = ("linear", TorchLinear, AlignedLinear)
@@ -515,24 +514,10 @@ class Ways:
             if weights is None:
                 return self.known((x,), (w, b))
         if len(steps) == 1:
-            (((_, _, size), operation, _),) = steps
-            if count == size:
-                return operation.call((x,), (weights, b))
-            return operation.call((padded(x, size),), (weights, b))[:count]
-        y = self.known.run.operation.empty((x,))
-        for (start, places, size), operation, other in steps:
-            part, parameters = x[start : start + places], (weights if other else w, b)
-            if places < size:
-                one = operation.call((padded(part, size),), parameters)[:places]
-            else:
-                out = room(None if y is None else y[start : start + places])
-                one = operation.call((aligned(part),), parameters, out)
-                if out is not None and one.data_ptr() == out.data_ptr():
-                    continue
-            if y is None:
-                y = one.new_empty((count, *one.shape[1:]))
-            y[start : start + places] = one
-        return y
+            piece, operation, _ = steps[0]
+            return whole_call(piece, operation.call, (x,), (weights, b))
+        every = ((one, by.call, (weights if other else w, b)) for one, by, other in steps)
+        return in_pieces(every, (x,), self.known.run.operation.empty((x,)))
 
     def _steps(self, count: int) -> tuple[CallStep, ...]:
         """By the plan of the operation as it is; what that pads in the cheapest way there is."""

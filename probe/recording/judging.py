@@ -240,6 +240,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
+        # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
             if pair.selection.empty or not _changing(right, n):
@@ -386,7 +387,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     runs, labels = (left, right), (found.left, found.right)
     pairs = align(*runs)
     if strict := any(mine != other for mine, other in pairs):
-        # a loop that is run step by step: what is not told to be the counterpart's is different
+        # a loop that is run step by step: what is not told to compute as its match is different
         pairs = matched(runs, labels, {}).operations
     for mine, other in pairs:
         if mine is None:
@@ -399,7 +400,8 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         if other is None:
             found.alone.append(op.name)
             for number in op.gives:
-                found.left[number] = _all_marked(found.left[number], mine)
+                label = found.left[number]
+                found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
         one = aligned(runs, labels, mine, other)
@@ -448,14 +450,10 @@ def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
 
 
 def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
-    """Labels with a mark wherever an operation was not seen to compute as its counterpart."""
+    """Labels with a mark wherever an operation was not seen to compute as its match."""
     mask = ~pair.selection.mask(one.shape, 0)
     found = _masked(one, mask, number)
     return found if apart is None or not apart.any() else marked(found, pair, apart, number)
-
-
-def _all_marked(one: Labels, number: int) -> Labels:
-    return _masked(one, np.ones(one.shape, bool), number)
 
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:

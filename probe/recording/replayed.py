@@ -86,6 +86,8 @@ class Port:
             header = {"do": "run", "spec": dict(one.spec)}
             _, found = self.session.request(header, {**arrays, **operands, **w})
             return one.output.put(found["y"])
+        # weights go by what they hold: sizes of a model share them, and a request without them is
+        # small
         key = f"{self.name}-{self._key(one.spec, operands) if keep else 'once'}"
         if key not in self.keys or not keep:
             self._send(key, [dict(one.spec)], [list(range(len(given)))], len(given), [operands])

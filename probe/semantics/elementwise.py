@@ -112,6 +112,7 @@ class Each(Meaning):
             used.sort(key=lambda one: -prod(one.shape))
             square = applied("square", applied("subtract", *used))
             return [fitted(square, to, n) for n, to in enumerate(shapes)]
+        # what is the same both ways round gets one label: libraries write a + b and b + a
         what = extended(what, self.numbers)
         if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
             adds = self.zero == "adds"
@@ -137,6 +138,7 @@ class Each(Meaning):
         if self.zero not in ("clears", "stays"):
             return found
         _, arrays, _ = mixing.aligned(used)
+        # of a quotient the numerator alone: what is divided by zero is no zero
         both = self.zero == "clears" and self.word == "multiply"
         zero = np.broadcast_to(arrays[0] == ZERO, found.array.shape)
         for other in arrays[1:] if both else ():

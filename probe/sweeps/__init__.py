@@ -4,8 +4,9 @@
 targets, ``ranking`` says what comes first where time is short, ``summary`` what was found.
 """
 
-from probe.sweeps.bits import sweep
-from probe.sweeps.plan import Plan, Plans, axis_values
+from probe.sweeps.bits import answer, sweep
+from probe.sweeps.plan import Plan, Plans, SweepRequest, axis_values
 from probe.sweeps.summary import DifferingRun, Summary, TargetSummary
 
-__all__ = ["DifferingRun", "Plan", "Plans", "Summary", "TargetSummary", "axis_values", "sweep"]
+__all__ = ["DifferingRun", "Plan", "Plans", "Summary", "SweepRequest", "TargetSummary"]
+__all__ += ["answer", "axis_values", "sweep"]

@@ -7,26 +7,22 @@ target what was found. Within a budget what is likely to differ is asked first: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from probe import machine, schema, window
+from probe import machine, schema
 from probe.campaign import Campaign, CampaignPart, Row, Stopped, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.launch import AnySession, open_session
 from probe.progress import Tell
-from probe.store import Store, parquet
-from probe.store.recalled import Recalled
 from probe.sweeps.plan import (
     Item,
     Plan,
     Plans,
-    axis_values,
+    SweepRequest,
     comparison_rows,
     difference_columns,
     nonsense,
@@ -35,6 +31,12 @@ from probe.sweeps.plan import (
 from probe.sweeps.ranking import Ranking
 from probe.sweeps.summary import Summary, TargetSummary
 from probe.target import Target
+
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    import pyarrow as pa
+
+    from probe.store import Store
+    from probe.store.recalled import Recalled
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
@@ -45,28 +47,34 @@ def sweep(
     lengths: Sequence[int],
     vary: str | None = None,
     store: Store | None = None,
-    control: str = "every",
-    workers: int | None = None,
-    progress: Tell | None = None,
-    keep: int | None = None,
-    experiment: str | None = None,
-    sessions: Callable[[Target], AnySession] = open_session,
-    close: bool = True,
-    whole: Mapping[Case, Sequence[int]] | None = None,
-    zeros: str = "equal",
+    **options: Any,
 ) -> Summary:
     """Runs every case on every target at every value and compares with the largest value.
 
     ``lengths``: two or more values of the axis ``vary`` (None: length; dense layers: batch).
-    ``control``: ``every``: each shape is run twice more, as it is and from another alignment;
-    ``differing``: only the longest one and those that differ. ``workers``: targets that run side by
-    side, a process each; None: as many as there are processors. Targets that use all processors
-    then share them, which changes times but not bits; give 1 to time them. ``keep``: differing
-    outputs stored of each comparison, the first ones and the largest; None: all. ``progress``
-    counts comparisons and is called from several threads, one at a time. ``sessions`` opens a
-    target, which is left running unless ``close``. ``whole``: values of the axis at which all
-    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of
-    different signs are differences, of 0 ulp.
+    ``options``: those of :class:`probe.sweeps.plan.SweepRequest`, and of :func:`answer`.
+    """
+    named = {name: options.pop(name) for name in tuple(options) if name in _REQUESTED}
+    return answer(SweepRequest(Plans.of(cases, lengths, vary), **named), targets, store, **options)
+
+
+_REQUESTED = {one.name for one in fields(SweepRequest)}
+
+
+def answer(
+    request: SweepRequest,
+    targets: Sequence[Target],
+    store: Store | None = None,
+    workers: int | None = None,
+    progress: Tell | None = None,
+    **campaign: Any,
+) -> Summary:
+    """Runs what is asked on every target and compares it with the largest value of the axis.
+
+    ``workers``: targets that run side by side, a process each; None: as many as there are
+    processors. Targets that use all processors then share them, which changes times but not bits;
+    give 1 to time them. ``progress`` counts comparisons and is called from several threads, one at
+    a time. ``campaign``: ``experiment``, ``opens`` and ``close``, as of a ``Campaign``.
 
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
@@ -74,32 +82,31 @@ def sweep(
     likely to differ come first, see ``ranking``, and what there was no time for is ``left_out``.
     Errors: InputError before anything runs, StoreError as soon as the store fails.
     """
-    if control not in ("every", "differing"):
-        raise InputError("control", control, "there is no such control", "use every or differing")
     targets = list(dict.fromkeys(targets))
-    for name, given in (("cases", cases), ("targets", targets)):
-        if not given:
-            raise InputError(name, "(none)", "there is nothing to run", "give one or more")
-    values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
-    plans = Plans(cases, vary, values, against)
-    job = _SweepState(
-        plans, (control, zeros), keep, whole or {}, store, experiment, progress, sessions, close
-    )
+    if not targets:
+        raise InputError("targets", "(none)", "there is nothing to run", "give one or more")
+    plans = request.plans
+    job = _SweepState(request, store=store, progress=progress, **campaign)
     job.found = {target.text: TargetSummary(target.text) for target in targets}
     if store is not None:
         store.flush()
     start = time.monotonic()
-    asked = [SweepQuestion(number, tuple(values)) for number in range(len(cases))]
+    asked = [SweepQuestion(number, tuple(request.values)) for number in range(len(plans))]
     tally = job.run(
         [(target, asked) for target in targets], workers or min(machine.cores(), len(targets))
     )
-    folder = None if store is None else str(store.path)
-    seconds = time.monotonic() - start
-    about = (vary, against, len(cases), folder, seconds, tally.interrupted, job.found)
-    if job.budget is None:
-        return Summary(*about)
-    job.say_left_out()
-    return Summary(*about, job.budget.seconds)
+    if job.budget is not None:
+        job.say_left_out()
+    return Summary(
+        plans.vary,
+        plans.against,
+        len(plans),
+        None if store is None else str(store.path),
+        time.monotonic() - start,
+        tally.interrupted,
+        job.found,
+        None if job.budget is None else job.budget.seconds,
+    )
 
 
 class SweepQuestion(NamedTuple):
@@ -112,17 +119,9 @@ class SweepQuestion(NamedTuple):
 class _SweepState(Campaign[SweepQuestion]):
     """What all targets share."""
 
-    def __init__(
-        self,
-        plans: Plans,
-        how: tuple[str, str],
-        most_kept: int | None,
-        whole: Mapping[Case, Sequence[int]],
-        *options: Any,
-    ) -> None:
-        super().__init__(*options)
-        self.plans, self.most_kept, self.whole = plans, most_kept, whole
-        self.control, self.zeros = how
+    def __init__(self, request: SweepRequest, **campaign: Any) -> None:
+        super().__init__(**campaign)
+        self.request, self.plans = request, request.plans
         self.found: dict[str, TargetSummary] = {}
         self.open: dict[str, dict[int, set[int]]] = {}  # what is left to ask, by target and case
         self.rankings: dict[str, Ranking] = {}
@@ -166,11 +165,16 @@ class _SweepState(Campaign[SweepQuestion]):
         if self.store is None:
             return None
         place = (run_id, text, plans.vary, plans.against)
-        return self.store.recall(*place, controlled=self.control == "every")
+        return self.store.recall(*place, controlled=self.request.control == "every")
 
     def _stored(self) -> pa.Table:
         """Returns the rows of ``comparisons`` of these cases on this axis, of all runs:
         ``RECALLED``."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from probe.store import parquet
+
         if self.store is None:
             return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
         rows = parquet.table(self.store.path, "comparisons").select(RECALLED)
@@ -298,7 +302,7 @@ class _CaseSweep:
         self.whole = []
         if (self.found.target, number) not in job.kept_whole:
             job.kept_whole.add((self.found.target, number))
-            self.whole = list(job.whole.get(plan.case, ()))
+            self.whole = list(job.request.whole.get(plan.case, ()))
         pair = {"run_id": part.run_id, "case_id": plan.id, "target": part.target.text}
         self.pair = {**pair, "vary": plan.vary, "against": plan.against}
 
@@ -336,8 +340,8 @@ class _CaseSweep:
             "vary": plan.vary,
             "against": plan.against,
             "items": list(self.todo.values()),
-            "control": self.job.control,
-            "zeros": self.job.zeros,
+            "control": self.job.request.control,
+            "zeros": self.job.request.zeros,
         }
         if self.careful:
             request["interval"] = 0
@@ -357,7 +361,7 @@ class _CaseSweep:
             self._drop(at)
         rows = comparison_rows(self.pair, header, arrays, self.plan.not_compared)
         if "index" in arrays:
-            columns = difference_columns(self.pair, rows, arrays, self.plan, self.job.most_kept)
+            columns = difference_columns(self.pair, rows, arrays, self.plan, self.job.request.keep)
             self.job.keep_columns("differences", columns)
         self.job.keep("comparisons", rows)
         for row in rows:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from probe import floats, layout, memory, operands, schema, window
+from probe import floats, layout, memory, operands, options, schema, window
 from probe.case import Case
 from probe.errors import InputError
 
@@ -59,11 +60,10 @@ class Plan:
     """One case of a sweep. Checked when made: a value that does not fit it is an InputError.
 
     ``case`` is the case as it is stored, with an open length where the length is varied and all
-    channels where they are; ``base`` the one at ``against``.
+    channels where they are; ``base`` the one at ``against``. ``vary``: as of ``window.axis_of``.
     """
 
     def __init__(self, case: Case, vary: str, values: Sequence[int], against: int) -> None:
-        vary = window.axis_of(case, vary)
         case = case.with_(length=None) if vary == "length" else case
         case = case.with_(layout=layout.CONTIGUOUS) if vary == "layout" else case
         self.case = window.case_for(case, vary, (against,))
@@ -145,6 +145,17 @@ class Plans:
         self._lock = threading.Lock()
         self.ids = {self[number].id: number for number in range(len(cases))}
 
+    @classmethod
+    def of(cls, cases: Sequence[Case], lengths: Sequence[int], vary: str | None = None) -> Self:
+        """Returns the plans for two or more values of an axis (None: the cases' own); checks all.
+
+        Errors: InputError.
+        """
+        if not cases:
+            raise InputError("cases", "(none)", "there is nothing to run", "give one or more")
+        vary = window.axis_of(cases[0], vary)
+        return cls(cases, vary, *axis_values(lengths, vary))
+
     def __len__(self) -> int:
         return len(self.cases)
 
@@ -154,6 +165,44 @@ class Plans:
     def __getitem__(self, number: int) -> Plan:
         with self._lock:
             return self._kept(number)
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """What a sweep asks of every target: what it computes, and three options of that name.
+
+    ``only``: the values of the plans that are asked, a shard's; empty: all. ``whole``: values of
+    the axis at which all outputs of a case are stored.
+    """
+
+    plans: Plans
+    control: str = "every"
+    keep: int | None = None
+    zeros: str = "equal"
+    only: tuple[int, ...] = ()
+    whole: Mapping[Case, Sequence[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        options.checked(control=self.control, zeros=self.zeros)
+
+    @property
+    def values(self) -> Sequence[int]:
+        """Returns the values that are asked."""
+        return self.only or self.plans.values
+
+    def to_json(self, values: Sequence[int]) -> dict[str, Any]:
+        """Returns what a node of a cluster is asked: one case at some of its values."""
+        plans, names = self.plans, ("control", "keep", "zeros")
+        about = {"vary": plans.vary, "values": list(values), "against": plans.against}
+        asked = {name: getattr(self, name) for name in names}
+        return {"case": plans[0].case.to_json(), **about, **asked}
+
+    @classmethod
+    def from_json(cls, asked: Mapping[str, Any]) -> Self:
+        """Reads what ``to_json`` gives, other names beside it too. Errors: InputError."""
+        values = [*asked["values"], asked["against"]]
+        plans = Plans.of([Case.from_json(asked["case"])], values, asked["vary"])
+        return cls(plans, asked["control"], asked["keep"], asked["zeros"])
 
 
 Size: TypeAlias = "int | np.ndarray"

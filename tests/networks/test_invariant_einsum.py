@@ -1,5 +1,6 @@
 """``torch.einsum`` in the invariant mode: rows times weights, whatever the letters are."""
 
+import numpy as np
 import pytest
 
 from probe import stable
@@ -83,12 +84,31 @@ def test_an_einsum_gives_the_numbers_that_pytorch_gives(torch):
             assert torch.equal(model(x), plain(x)), equation
 
 
-def test_three_operands_are_reported(torch):
-    class Bilinear(torch.nn.Module):
-        def forward(self, x):
-            return torch.einsum("bi,ij,bj->b", x, torch.ones(9, 9), x)
+@pytest.mark.parametrize(
+    "equation", ["bi,kij,bj->bk", "bi,ij,jk->bk", "ij,jk,bi->bk", "bi,bj,kij->bk"]
+)
+def test_three_operands_are_two_and_two(torch, equation):
+    """Left to right, whatever the batch: PyTorch's own order depends on the sizes."""
+    sizes = {"b": 24, "i": 19, "j": 11, "k": 7}
+    draw, parts = np.random.default_rng(3), equation.partition("->")[0].split(",")
+    shapes = [[sizes[letter] for letter in part] for part in parts]
+    given = [torch.from_numpy(draw.normal(size=shape).astype("float32")) for shape in shapes]
+    along = ["b" in part for part in parts]
 
-    model, report = stable.invariant(Bilinear().eval(), (1, 8))
-    model(torch.randn(8, 9))
-    model(torch.randn(3, 9))
-    assert not report.complete
+    class Sums(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            held = [one for one, its in zip(given, along, strict=True) if not its]
+            self.held = torch.nn.ParameterList(map(torch.nn.Parameter, held))
+
+        def forward(self, *samples):
+            both = iter(samples), iter(self.held)
+            return torch.einsum(equation, *(next(both[not its]) for its in along))
+
+    samples = [one for one, its in zip(given, along, strict=True) if its]
+    model, report = stable.invariant(Sums().eval(), (1, 24), example=tuple(samples))
+    whole = model(*samples)
+    assert report.complete, report
+    assert torch.allclose(whole, torch.einsum(equation, *given), atol=1e-3)
+    for size in (1, 2, 3, 5, 11, 23):
+        assert torch.equal(model(*(one[:size] for one in samples)), whole[:size]), size

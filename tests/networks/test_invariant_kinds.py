@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from probe import semantics as s
@@ -112,3 +113,75 @@ def test_dropout_that_is_never_switched_off_is_reported():
     torch = pytest.importorskip("torch")
     dropout = torch.nn.functional.dropout
     assert left(torch, lambda x: dropout(x, 0.5, True), torch.randn(3, 4))[0]
+
+
+def several(torch):
+    """Functions of several operands, or of complex numbers, and the shapes of what each takes."""
+    cdist, fft, weights = torch.cdist, torch.fft, torch.nn.Parameter(torch.randn(30, 33))
+    places, bilinear = torch.arange(33) % 5, torch.nn.Bilinear(9, 7, 5)
+    return {
+        "cdist": (lambda x, y: cdist(x, y), [(9, 33), (7, 33)]),
+        "cdist of centres": (lambda x: cdist(x, weights), [(33,)]),
+        "cdist by sums": (lambda x: cdist(x, weights, p=1), [(33,)]),
+        "Bilinear": (bilinear, [(9,), (7,)]),
+        "Bilinear of places": (bilinear, [(3, 9), (3, 7)]),
+        "index_add": (lambda x: x.new_zeros(len(x), 5).index_add(1, places, x), [(33,)]),
+        "fft": (lambda x: fft.fft(x).imag, [(33,)]),
+        "irfft": (lambda x: fft.irfft(fft.rfft(x), n=30), [(4, 33)]),
+        "fft2": (lambda x: torch.view_as_real(fft.fft2(x)), [(8, 6)]),
+        "hypot": (torch.hypot, [(7,), (7,)]),
+        "atan2": (lambda x, y: torch.atan2(x.t(), y.t()).t(), [(7,), (7,)]),
+        "pow": (lambda x, y: x.abs() ** (y / 8), [(2, 5), (1, 5)]),
+    }
+
+
+NAMES = (
+    *("cdist", "cdist of centres", "cdist by sums", "Bilinear", "Bilinear of places", "index_add"),
+    *("fft", "irfft", "fft2", "hypot", "atan2", "pow"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_of_several_operands_keep_their_bits(name):
+    torch = pytest.importorskip("torch")
+    function, shapes = several(torch)[name]
+    draw = np.random.default_rng(5)
+
+    class Called(torch.nn.Module):
+        def forward(self, *given):
+            return function(*given)
+
+    numbers = [draw.normal(size=(40, *shape)) for shape in shapes]
+    numbers = [one * np.exp2(draw.integers(-6, 7, one.shape)) for one in numbers]
+    given = [torch.from_numpy(one.astype("float32")) for one in numbers]
+    model, report = stable.invariant(Called().eval(), (1, 40), example=tuple(given))
+    whole = model(*given)
+    assert report.complete, report
+    with torch.no_grad():
+        wanted = function(*given)
+    assert torch.allclose(whole, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max()))
+    for size in (1, 2, 3, 7, 15, 26, 39):
+        for start in (0, 40 - size):
+            part = model(*(one[start : start + size] for one in given))
+            assert torch.equal(part, whole[start : start + size]), (size, start)
+
+
+def test_what_is_left_says_what_to_do_instead():
+    torch = pytest.importorskip("torch")
+    x, places = torch.randn(4, 6), torch.arange(24).view(4, 6) % 3
+
+    def said(function, *given):
+        class Called(torch.nn.Module):
+            def forward(self, *given):
+                return function(*given)
+
+        _, report = stable.invariant(Called().eval(), (1, 4), example=given)
+        (why,) = set(report.left.values())
+        return why
+
+    def added(x, places):
+        return x.new_zeros(len(x), 3).scatter_reduce(1, places, x, "sum")
+
+    assert "one_hot" in said(added, x, places)
+    assert "torch.view_as_real" in said(lambda x: torch.fft.rfft(x).abs(), x)
+    assert "outside of the model" in said(lambda x: x - x.std(0), x)

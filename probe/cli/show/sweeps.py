@@ -1,10 +1,9 @@
-"""Shows where a sweep found differences, by bits or by order, and since which release."""
+"""Shows where a sweep by bits found differences."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,13 +11,8 @@ from rich.text import Text
 from probe import window
 from probe.case import Case
 from probe.cli.options import command_line
-from probe.cli.show import orders
 from probe.printing import ranges, table
-from probe.summation import certificate
 from probe.sweeps import Summary, TargetSummary
-from probe.switch_points import conditions
-from probe.switch_points.by_order import ByOrder
-from probe.switch_points.conditions import Conditions
 
 
 def summary(
@@ -41,14 +35,14 @@ def _title(found: Summary, case: Case, values: Sequence[int]) -> Text:
     kind = "given weights" if case.weights else f"seed {case.seed}"
     against = window.shown(found.vary, found.against)
     text.append(
-        f"\n{found.vary} {_at(found.vary, values)} against {against}; "
+        f"\n{found.vary} {values_of_axis(found.vary, values)} against {against}; "
         f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
         "not bold",
     )
     return text
 
 
-def _at(vary: str, values: Iterable[int]) -> str:
+def values_of_axis(vary: str, values: Iterable[int]) -> str:
     """Returns values of an axis: ranges of numbers, or layouts' words."""
     if vary != "layout":
         return ranges(values)
@@ -93,7 +87,7 @@ def _lengths(one: TargetSummary, vary: str, values: Sequence[int], interrupted: 
     if not differing:
         return Text("none")
     if vary == "layout":
-        return Text(_at(vary, differing))
+        return Text(values_of_axis(vary, differing))
     later = [value for value in values if value > differing[-1]]
     text = Text(ranges(differing))
     if later and not interrupted and not one.failures and not one.unasked:
@@ -111,7 +105,7 @@ def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
         for (kind, message), times in shown:
             same = [failure.at for failure in one.failures if failure.message == message]
             values = {value for value in same if value is not None}
-            where = f"{found.vary} {_at(found.vary, values)}: " if values else ""
+            where = f"{found.vary} {values_of_axis(found.vary, values)}: " if values else ""
             again = f" ({times} times)" if times > 1 else ""
             yield Text(f"{name}: {where}{kind}: {message}{again}", "yellow")
         if len(counted) > len(shown):
@@ -150,7 +144,7 @@ def _left_out(found: Summary) -> Text:
     """Returns what there was no time for, and how much it is of all that was wanted."""
     asked = sum(one.comparisons + len(one.failures) for one in found.targets.values())
     told = [
-        f"{name}: {found.vary} {_at(found.vary, values)}"
+        f"{name}: {found.vary} {values_of_axis(found.vary, values)}"
         for name, one in found.targets.items()
         for values in one.left_out.values()
     ]
@@ -174,139 +168,3 @@ def _why(found: Summary, case: Case) -> Text:
         f"--target {name}"
     )
     return Text(f"why: {command}", no_wrap=True, overflow="ignore")
-
-
-def bisected(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what changed and when, then a row a release that was tried."""
-    rows = table("release", "shows", "")
-    for step in report["steps"]:
-        told = str(step["says"] if step["seen"] else step["why"])
-        rows.add_row(step["version"], step["seen"] or "(could not be tested)", told)
-    return Group(_answer(report), "", rows)
-
-
-def conditioned(found: Conditions, what: str) -> RenderableType:
-    """Returns which conditions bring the results back, then a row a target that was tried."""
-    rows = table("target", "shows", "")
-    for step in found.steps:
-        told = step.says if step.seen else step.why
-        rows.add_row(step.version, step.seen or "(could not be tested)", told)
-    return Group(*conditions.described(found, what), "", rows)
-
-
-def _answer(report: Mapping[str, Any]) -> str:
-    what, count = report["what"], report["installed"]
-    if report["first"] is None:
-        return f"both ends show the same {what}; what changed in between and back is not seen"
-    between = ", or a release that could not be tested" if report["skipped"] else ""
-    first = f"{what} changed in {report['first']}{between}; {report['last']} is as the first end"
-    checked = "all tests agree"
-    if not report["holds"]:
-        checked = "it changed again after that, so search between there and the other end too"
-    return f"{first} ({count} installed)\nassumed: {report['assumption']}; {checked}"
-
-
-MOST = 6
-"""Summations that are written out for a target."""
-
-
-def by_order(
-    found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
-) -> RenderableType:
-    """Returns a row for each target, then every summation with the lengths that have it."""
-    parts: list[RenderableType] = [
-        _orders_title(found, values),
-        "",
-        _orders_targets(found, told["failures"]),
-    ]
-    parts += [
-        Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
-        for one in told["failures"]
-    ]
-    for target, one in found.items():
-        sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
-        sure.stylize("yellow" if one.uncertified else "green")
-        parts += [sure, *_refusals(target, one)]
-        parts += [*_reached(target, one), *_summations(target, one)]
-    if told["store"]:
-        parts.append(Text(f"\nstored in {told['store']}"))
-    return Group(*parts)
-
-
-def _orders_title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
-    vary, label = "length", ""
-    for one in found.values():
-        vary, label = one.vary, one.case.label
-    shown, against = _at(vary, values[:-1]), window.shown(vary, values[-1])
-    return Text(f"{label}\n{vary} {shown} against {against}, by order, for all finite operands")
-
-
-def _orders_targets(
-    found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
-) -> RenderableType:
-    numeric = ("outputs", "compared", "not known")
-    rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
-    for target, one in found.items():
-        differing = [at.at for at in one.values if at.outputs]
-        causes: Counter[str] = sum((at.causes for at in one.values), Counter())
-        rows.add_row(
-            target,
-            _orders_verdict(one),
-            f"{one.vary} {_at(one.vary, differing)}" if differing else "",
-            ", ".join(sorted(causes)),
-            f"{one.differing:,}",
-            f"{one.compared:,}",
-            f"{sum(at.unknown for at in one.values):,}",
-        )
-    for failure in failures:
-        rows.add_row(failure["target"], Text("failed", "yellow"))
-    return rows
-
-
-def _orders_verdict(one: ByOrder) -> Text:
-    if one.differing:
-        return Text("differs", "bold red")
-    if any(at.refusal for at in (one.base, *one.values)):
-        return Text("not revealed", "magenta")
-    if any(at.unknown for at in one.values):
-        return Text("not known", "yellow")
-    return Text("one order", "green")
-
-
-def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
-    """Yields why some values have no orders, equal reasons once."""
-    reasons: dict[str, list[int]] = {}
-    for at in (*one.values, one.base):
-        if at.refusal:
-            reasons.setdefault(at.refusal, []).append(at.at)
-    for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {_at(one.vary, values)}: {why}", "yellow")
-
-
-def _reached(target: str, one: ByOrder) -> Iterator[Text]:
-    """Yields into how many outputs infinities and NaN get from elsewhere."""
-    found = {at.at: at.reached for at in (*one.values, one.base) if at.reached}
-    if found:
-        most = max(found.values())
-        text = f"\n{target}: {one.vary} {ranges(sorted(found))}: infinities and NaN get into up to "
-        text += f"{most:,} outputs that have no weight for them; `probe window` names the inputs"
-        yield Text(text, "yellow")
-
-
-def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
-    """Yields the summations, those of the largest value first."""
-    if not one.differing:
-        return
-    yield Text(f"\n{target}", "bold")
-    every = [*one.values, one.base]
-    where = {
-        number: [at.at for at in every if at.orders and each in at.orders.summations]
-        for number, each in enumerate(one.summations)
-    }
-    for number, each in list(enumerate(one.summations))[:MOST]:
-        head = Text(f"order {each.tree.id}", "cyan")
-        yield head.append(f"  {one.vary} {_at(one.vary, where[number])}", "default")
-        yield orders.summation(each, one.case.dtype, number < 2)
-    if len(one.summations) > MOST:
-        more = f"and {len(one.summations) - MOST} more summations; --json has all"
-        yield Text(more, "dim")
