@@ -31,7 +31,7 @@ from probe import floats, operands
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks, Scale
 from probe.summation.tree import BIAS, Tree
 
-BATCH = 256  # calls whose values are chosen together
+BATCH = 256  # speed alone: calls whose values are chosen together
 WORDS = 4  # leaves of a triple: a, b, d and the one that is lost
 
 
