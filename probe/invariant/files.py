@@ -128,7 +128,7 @@ class Onnx(_File):
         if isinstance(model, bytes | str):
             self.content = model
             options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3
+            options.log_severity_level = 3  # what it can't read is said once, by the error
             if threads is not None:
                 options.intra_op_num_threads = threads
             try:
@@ -238,7 +238,7 @@ class LiteRTProgram(_File):
                     made.resize_tensor_input(one["index"], value.shape)
             made.allocate_tensors()
             self.kept[shapes] = made
-            while len(self.kept) > KEPT:
+            while len(self.kept) > KEPT:  # each holds memory of its own
                 self.kept.popitem(last=False)
         made = self.kept[shapes]
         self.kept.move_to_end(shapes)

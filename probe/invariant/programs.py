@@ -342,6 +342,7 @@ class JaxProgram(LibraryProgram):
         ]
         axes, shape = jax.tree.flatten(rebuild(marks))
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
+        # compiled apart from the function: XLA would fuse the padding into it, with other bits
         cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
         join = jax.jit(lambda found: _joined(found, plan, outputs))
 
@@ -550,6 +551,7 @@ class TorchProgram(_Data):
         def bucket(*args: Any, **kwargs: Any) -> Any:
             return plain(*args, **kwargs)
 
+        # Dynamo keeps programs by code object, and guards of one bucket would make another dynamic
         named = f"bucket_{size}_{threads}_{number}_{id(self)}"
         bucket.__code__ = bucket.__code__.replace(co_name=named, co_firstlineno=size)
         context = self.context

@@ -171,7 +171,7 @@ class _Here(InlineSession):
 
 def _calling(call: Callable[[Any, Any, Any], Any], library: Any) -> Any:
     """Returns a started library whose programs are that call of x, w and b."""
-    made = copy.copy(library)
+    made = copy.copy(library)  # the worker keeps the library's own for the next operation
     made.namespace = dict(library.namespace, asked=call)
 
     def emit(program: Any, shapes: Any) -> Any:

@@ -179,7 +179,7 @@ class Einsum:
                 if sizes.setdefault(letter, size) != size:
                     return NotImplemented  # one of them is 1: it is repeated
         if all(sizes[one] == 1 for one in roles.summed):
-            return NotImplemented  # products that are rounded once
+            return NotImplemented  # products that are rounded once: PyTorch's own are exact
         x, w = operands[roles.first], operands[1 - roles.first]
         there = roles.given[roles.first], roles.given[1 - roles.first]
         if roles.pairs:

@@ -64,7 +64,7 @@ def made(
         )
     require_evaluation(model)
     require_uncompiled(model)
-    kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), environment())
     keeper = Keeper(kept, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
@@ -334,7 +334,7 @@ class ChangedBuffers:
     def __enter__(self) -> None:
         changed = [one for one, version in self.before if one._version != version]
         self.held = [(one, one.clone()) for one in changed]
-        self.random = torch.get_rng_state()
+        self.random = torch.get_rng_state()  # a dropout that is never off draws in trials too
 
     def __exit__(self, *_: object) -> None:
         for one, value in self.held:

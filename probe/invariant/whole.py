@@ -36,7 +36,7 @@ from probe.invariant.programs import (
     padded,
     settled,
 )
-from probe.invariant.table import Table, variables
+from probe.invariant.table import Table, conditions
 from probe.invariant.whole_report import WholeReport
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
@@ -438,15 +438,10 @@ class SameBitsProgram:
 
     def _read(self) -> None:
         """The table of the user, or an empty one, as soon as the library is known."""
-        like, sizes, program = self.table.like, self.table.sizes, self.program
-        now = surroundings(program)
-        if self.path is None or not self.path.is_file():
-            self.table = Table(like, sizes, program.threads(), now)
-        else:
-            self.table = Table.read(self.path, now)
-            if (self.table.like, self.table.sizes) != (like, sizes):
-                said = f"it is for like={self.table.like}, sizes={self.table.sizes}"
-                raise InputError("table", self.path.name, said, "give the same, or another table")
+        table, program = self.table, self.program
+        told = {"library": program.library, "version": program.version, **program.facts()}
+        now = conditions(told, VARIABLES)
+        self.table = Table.opened(self.path, table.like, table.sizes, program.threads(), now)
         self.report.table = self.table
         self._settings = program.settings()
 
@@ -588,21 +583,6 @@ def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -
     rest = ";".join(one for leaf, one in both if leaf.axis is None)
     beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
     return f"{program.library} {program.name} of {shapes}{beside}"
-
-
-def surroundings(program: LibraryProgram) -> dict[str, Any]:
-    """What decides which kernels a program's library takes; none of it names the machine."""
-    from probe.machine import facts
-
-    here = facts()
-    return {
-        "library": program.library,
-        "version": program.version,
-        "processor": here["cpu_model"],
-        "isa": here["cpu_isa"],
-        **program.facts(),
-        "variables": variables(VARIABLES),
-    }
 
 
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
