@@ -277,7 +277,7 @@ class Softmax(TensorFlowSamples):
 @cache
 def _exponents(dtype: Any) -> np.ndarray:
     """Negative numbers, those first whose exponential one element alone sees differently."""
-    told = TensorFlowByPlace("Exp", dtype, tf.exp).values()
+    (told,) = TensorFlowByPlace("Exp", dtype, tf.exp).values()
     below = told[told < -0.01]
     return -np.arange(1, 20) / 7 if len(below) < 2 else below
 
