@@ -27,6 +27,7 @@ from probe.invariant.programs import (
     aligned,
     decides,
     padded,
+    together,
 )
 from probe.machine import cores
 
@@ -98,15 +99,7 @@ class _File(LibraryProgram):
                     aligned(one) if axis is None else padded(one, axis, piece) for one, axis in both
                 ]
                 found.append((self.function(*part), piece.places))
-            rows = (
-                [answer[number][output.index(0, places)] for answer, places in found]
-                for number, output in enumerate(outputs)
-            )
-            every = zip(rows, outputs, strict=True)
-            return [
-                np.ascontiguousarray(one[0]) if len(one) == 1 else np.concatenate(one, output.axis)
-                for one, output in every
-            ]
+            return together(found, outputs)
 
         return run
 

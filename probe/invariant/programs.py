@@ -239,6 +239,21 @@ def padded(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     return made
 
 
+def together(
+    found: Sequence[tuple[Sequence[np.ndarray], int]], outputs: Sequence[ProgramOutput]
+) -> list[np.ndarray]:
+    """Returns the answers of all pieces as one, without those of the copies; contiguous.
+
+    ``found``: of each piece its outputs, and how many places it has.
+    """
+    made = []
+    for number, output in enumerate(outputs):
+        rows = [answer[number][output.index(0, places)] for answer, places in found]
+        one = rows[0] if len(rows) == 1 else np.concatenate(rows, output.axis)
+        made.append(np.ascontiguousarray(one))
+    return made
+
+
 def _nested(value: Any) -> str:
     """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):

@@ -222,13 +222,11 @@ def _entry(told: dict[str, Any]) -> Entry:
         _threads(threads): {_number(int(size)): str(mark) for size, mark in each.items()}
         for threads, each in told["marks"].items()
     }
-    certified = {str(name): _hearsay(str(value)) for name, value in told["certified"].items()}
+    certified = {  # marked as not tested here
+        str(name): HEARSAY + str(value).removeprefix(HEARSAY)
+        for name, value in told["certified"].items()
+    }
     return Entry(str(told["chosen"]), str(told["like"]), int(told["largest"]), marks, certified)
-
-
-def _hearsay(told: str) -> str:
-    """Returns a certificate that a table has, marked as not tested here."""
-    return told if told.startswith(HEARSAY) else HEARSAY + told
 
 
 def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], notes: list[str]) -> None:
