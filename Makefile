@@ -19,7 +19,7 @@ override PYTHON := $(shell for p in $(if $(MINE),$(MINE) $(PYENV)/$(patsubst pyt
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help python install run test check slow lint types notebooks format constraints dist clean
+.PHONY: help python install run test check slow lint types notebooks format constraints dist site clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -64,11 +64,17 @@ notebooks: install ## execute every notebook against the committed results, into
 	--ExecutePreprocessor.extra_arguments=--IPKernelApp.log_level=ERROR --to notebook --execute --output-dir "$$out" \
 	"$$notebook" || exit 1; done
 
+site: ## the site in build/site, of static files: docs, API reference, notebooks, explorer
+	@$(MAKE) -s install EXTRAS=+site
+	$(BIN)/python docs/site/build.py
+	@echo "open build/site/index.html; its tests: $(BIN)/python -m pytest tests/house/test_site.py"
+
 constraints: install ## resolve constraints.txt anew, for all Pythons; UPGRADE=1 takes the newest of all
 	$(BIN)/python .ci/constraints.py $(if $(UPGRADE),--upgrade)
 
-dist: install ## the sdist and the wheel, in dist/
+dist: install ## the sdist and the wheels of both distributions, in dist/
 	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --wheel --outdir dist core
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

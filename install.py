@@ -83,7 +83,7 @@ def main() -> int:
     """The exit status: 0 where the environment is there, 1 where it could not be made."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="default: .venv")
-    parser.add_argument("--extras", help=f"default: what it has already, else {EXTRAS}")
+    parser.add_argument("--extras", help=f"default: what it has already, else {EXTRAS}; +site adds")
     parser.add_argument(
         "--anew", action="store_true", help="make it anew where another Python made it"
     )
@@ -103,7 +103,8 @@ def install(venv: Path, extras: str | None, anew: bool) -> None:
     """Leaves an environment in ``venv`` that has what was asked for. Failure says why not."""
     stamp = venv / ".installed"
     noted = stamp.read_text().split("\n") if stamp.is_file() else ["", ""]
-    wanted = known(extras or noted[0] or EXTRAS)
+    had = noted[0] or EXTRAS
+    wanted = known(f"{had},{extras[1:]}" if extras and extras[0] == "+" else extras or had)
     python = interpreter(venv)
     if anew and answers(python) and version_of(python) != sys.version_info[:2]:
         print(f"{shown(venv)} has Python {'{}.{}'.format(*version_of(python))}; it is made anew")
@@ -121,7 +122,7 @@ def install(venv: Path, extras: str | None, anew: bool) -> None:
 def known(extras: str) -> str:
     """The extras, sorted, each once. Failure for one that pyproject.toml does not have."""
     asked = {one.strip() for one in extras.split(",") if one.strip()}
-    there = {"all", "dev", *LIBRARIES}
+    there = {"all", "dev", "site", *LIBRARIES}
     if asked - there:
         unknown = ", ".join(sorted(asked - there))
         raise Failure(f"extras={unknown}: there is no such extra; use {', '.join(sorted(there))}")

@@ -85,7 +85,7 @@ def resolved(python: Path, kept: dict[str, str], folder: Path) -> dict[str, dict
 
     A version in ``kept`` that pip blames is given up, and it is asked again.
     """
-    extras = {"dev", *install.LIBRARIES}
+    extras = {"dev", "site", *install.LIBRARIES}
     if not install.has_cpu_build(python):
         extras.discard("torch")
     report, pins = folder / "report.json", folder / "kept.txt"
@@ -110,7 +110,7 @@ def resolved(python: Path, kept: dict[str, str], folder: Path) -> dict[str, dict
 def needed(packages: dict[str, dict[str, Any]], minor: str) -> dict[str, set[str]]:
     """By extra (``base``: none) the packages that are installed for it."""
     found: dict[str, set[str]] = {}
-    for extra in ("base", "dev", *install.LIBRARIES):
+    for extra in ("base", "dev", "site", *install.LIBRARIES):
         seen = set(todo := [(PROJECT, extra)])
         while todo:
             name, wanted = todo.pop()

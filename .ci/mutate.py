@@ -34,8 +34,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
-    "probe/summation": ("tests/orders", "tests/numbers"),
-    "probe/comparison": ("tests/orders",),
+    "probe/summation": ("tests/orders", "tests/numbers", "tests/operations"),
+    "probe/comparison": ("tests/orders", "tests/operations"),
     "probe/semantics": ("tests/recording",),
     "probe/ulp.py": ("tests/numbers", "tests/orders"),
 }

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from probe import backends, budget, machine, schema, shard
 from probe.case import Case, by
@@ -30,8 +30,10 @@ from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.progress import Reporter, Tell, silent
 from probe.runtimes.runtime import Missing
-from probe.store import Store
 from probe.target import Target, runtime
+
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    from probe.store import Store
 
 Row = dict[str, Any]
 Question = TypeVar("Question")
@@ -87,7 +89,7 @@ class NotStarted(Exception):
 
 
 class Stopped(Exception):
-    """A question was left in the middle of it, since the campaign is to stop."""
+    """Nothing more is asked of a target: the campaign is to stop, or all is known."""
 
 
 class Campaign(ABC, Generic[Question]):
@@ -257,39 +259,35 @@ class CampaignPart(Generic[Question]):
             if campaign.close:
                 self.stack.callback(self.session.close)
             try:
-                if not campaign._ended and not campaign.known(self):
-                    self._ask_all()
+                if campaign._ended or campaign.known(self) or self.stopped():
+                    raise Stopped
+                try:
+                    self.revive()
+                except NotStarted:
+                    if not self.stopped():
+                        self.identify()
+                    raise
+                self.identify()
+                campaign.begin(self)
+                for question in campaign.agenda(self):
+                    if self.stopped():
+                        raise Stopped
+                    due = self._left - campaign.size(question)
+                    self.revive()
+                    try:
+                        campaign.ask(self, question)
+                    except campaign.refusals as error:
+                        if self.stopped():
+                            raise Stopped from None
+                        self.fail(error, campaign.place(question))
+                    if self._left > due:
+                        self.tell(self._left - due)
             except NotStarted as lost:
                 self.fail(lost.error)
+            except Stopped:
+                pass
             if not campaign.stop and self._left:
                 self.tell(self._left, asked=False)
-
-    def _ask_all(self) -> None:
-        if self.stopped():
-            return
-        try:
-            self.revive()
-        except NotStarted:
-            if not self.stopped():
-                self.identify()
-            raise
-        self.identify()
-        self.campaign.begin(self)
-        for question in self.campaign.agenda(self):
-            if self.stopped():
-                return
-            due = self._left - self.campaign.size(question)
-            self.revive()
-            try:
-                self.campaign.ask(self, question)
-            except Stopped:
-                return
-            except self.campaign.refusals as error:
-                if self.stopped():
-                    return
-                self.fail(error, self.campaign.place(question))
-            if self._left > due:
-                self.tell(self._left - due)
 
     def revive(self) -> None:
         """Starts the target's process unless it is running. Raises NotStarted."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from probe import arguments, floats
 from probe.arguments import Numbers, Place, Sizes, by, count, flag, numbers, sizes, spelled
-from probe.errors import InputError
+from probe.errors import InputError, one_of
 from probe.geometry import Padding, Pair, around
 from probe.layout import CONTIGUOUS
 from probe.operands import KINDS, VERSION, generate
@@ -179,7 +179,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
 
     def __init__(
         self,
-        op: str,
+        op: str = "",
         kernel: Sizes | None = None,
         in_channels: int | str = 1,
         filters: int | str | None = None,
@@ -200,7 +200,12 @@ class Case(Layer, Summed):  # type: ignore[misc]
         pad_with: str = "nothing",
         layout: str = CONTIGUOUS,
         put: str | None = None,
+        **unknown: object,
     ) -> None:
+        _refuse_unknown(unknown, _words(type(self)))
+        if op == "":
+            todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OF_CASES)
+            raise InputError("op", "(none)", "it is required", todo)
         op = spelled("op", op, (*OF_CASES, *ALIASES))
         op = ALIASES.get(op, op)
         dtype = spelled("dtype", dtype, floats.FORMATS)
@@ -359,7 +364,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
             raise InputError(
                 "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
             )
-        _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])
+        _refuse_unknown(given, _words(cls))
         if "op" not in given:
             raise InputError("op", None, "it is required", "add op to the case")
         return cls(**given)
@@ -452,11 +457,17 @@ class Case(Layer, Summed):  # type: ignore[misc]
         return ", ".join(parts)
 
 
+def _words(kind: type) -> list[str]:
+    """Returns the arguments of ``Case``."""
+    named = kind.__init__.__annotations__  # type: ignore[misc]
+    return [name for name in named if name not in ("return", "unknown")]
+
+
 def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
     for name, value in given.items():
         if name not in known:
-            todo = f"use {', '.join(known)}"
-            raise InputError(name, str(value)[:40], "there is no such argument of a case", todo)
+            why, todo = "there is no such argument of a case", one_of(name, known)
+            raise InputError(name, str(value)[:40], why, todo)
 
 
 def _seed(seed: object) -> int:

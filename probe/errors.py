@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import util
 
@@ -9,7 +10,8 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 
 BASE = ("click", "numpy", "pandas", "pyarrow", "rich")
-"""Packages that every command needs, as import and pip call them."""
+"""Packages that many commands need, as import and pip call them; pandas and pyarrow are for what is
+stored, and not part of ``probe-numerics-core``."""
 
 
 class ProbeError(Exception):
@@ -25,9 +27,61 @@ class InputError(ProbeError):
         self.name, self.value, self.why, self.todo = name, value, why, todo
         super().__init__(f"{name}={value}: {why}" + (f"; {todo}" if todo else ""))
 
+    def __str__(self) -> str:
+        """In the words of who asks: options of commands become arguments where it is Python."""
+        told = super().__str__()
+        return told if COMMAND else in_python(told)
+
+
+COMMAND: list[str] = []
+"""Commands that run in this process, in all its threads; empty where somebody's Python asks."""
+
+_OPTION = re.compile(
+    r"--(?P<name>[a-z][a-z-]*)(?: (?P<value>[A-Z][\w.]*|[\w.]+=[\w.]+|\d[\w.,:]*))?"
+)
+_WHOLE = re.compile(r"probe [a-z]+ [^;,]*|python[\d.]* [^;]*|pip [^;]*")
+_PLURAL = {"shape": "shapes", "case": "case"}
+
+
+def in_python(text: str) -> str:
+    """Returns a message with ``--fixed 8`` as ``fixed=8``; whole commands stay as they are.
+
+    A file becomes a text, a shape the mapping that the functions take; an option alone is True.
+    """
+
+    def argument(found: re.Match[str]) -> str:
+        name, value = found["name"].replace("-", "_"), found["value"]
+        if name == "shape" and value:
+            key, _, sizes = value.rpartition("=")
+            if sizes.replace("x", "").isdigit():
+                value = f'{{"{key}": ({sizes.replace("x", ", ")})}}'
+        elif value and (value.startswith("FILE") or value == "DIR" or "/" in value):
+            value = f'"{value}"'
+        return f"{_PLURAL.get(name, name)}={value or ('...' if name in VALUED else True)}"
+
+    parts, start = [], 0
+    for command in _WHOLE.finditer(text):
+        parts += [_OPTION.sub(argument, text[start : command.start()]), command[0]]
+        start = command.end()
+    return "".join([*parts, _OPTION.sub(argument, text[start:])])
+
+
+VALUED = (
+    "inputs",
+    "shape",
+    "vary",
+    "at",
+    "against",
+    "target",
+    "against_target",
+    "case",
+    "operands",
+)
+"""Options that take a value also where a message names them alone."""
+
 
 def lacking(error: ModuleNotFoundError) -> InputError:
-    """The error of a package that ``pip install --no-deps`` left out, and all that are lacking."""
+    """The error of a package that ``probe-numerics-core`` left out, and all that are lacking."""
     name = str(error.name).partition(".")[0]
     missing = [one for one in BASE if util.find_spec(one) is None] if name in BASE else []
     todo = f"run pip install {' '.join(missing or [name])}"
@@ -39,9 +93,41 @@ def one_of(value: object, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     known = list(names)
-    near = get_close_matches(str(value).lower(), known, n=2, cutoff=0.7)
+    word = str(value).lower()
+    near = [one for one in MEANT.get(word, ()) if one in known]
+    near = near or get_close_matches(word, known, n=2, cutoff=0.7)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}use one of {', '.join(known)}"
+
+
+MEANT = {
+    **dict.fromkeys(("tf", "tf2"), ("tensorflow",)),
+    **dict.fromkeys(("pt", "pytorch"), ("torch",)),
+    **dict.fromkeys(("ort", "onnx"), ("onnxruntime",)),
+    **dict.fromkeys(("tflite", "lite"), ("litert",)),
+    "cv2": ("opencv",),
+    "np": ("numpy",),
+    "jnp": ("jax",),
+    "flax": ("jax",),
+    "ov": ("openvino",),
+    **dict.fromkeys(("fp32", "f32", "float", "single"), ("float32",)),
+    **dict.fromkeys(("fp64", "f64", "double"), ("float64",)),
+    **dict.fromkeys(("fp16", "f16", "half"), ("float16",)),
+    **dict.fromkeys(("bf16", "bfloat"), ("bfloat16",)),
+    **dict.fromkeys(("channels", "in_features", "input_channels"), ("in_channels",)),
+    **dict.fromkeys(("out_channels", "out_features", "units", "output_channels"), ("filters",)),
+    **dict.fromkeys(("kernel_size", "kernel_shape", "window"), ("kernel",)),
+    **dict.fromkeys(("strides",), ("stride",)),
+    **dict.fromkeys(("batch_size", "rows", "samples"), ("batch",)),
+    **dict.fromkeys(("size", "width", "input_length", "sequence_length"), ("length",)),
+    "conv": ("conv1d", "conv2d"),
+    "linear1d": ("linear",),
+    "gemm": ("matmul",),
+    "fc": ("dense",),
+    "depthwise": ("depthwise_conv2d",),
+    "maxpool": ("max_pool1d",),
+}
+"""What other libraries call things that are called otherwise here."""
 
 
 class StoreError(ProbeError):

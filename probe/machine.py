@@ -122,10 +122,12 @@ def cores() -> int:
 @cache
 def version() -> str:
     """Version of the installed probe; ``0`` when it is run from a folder that isn't installed."""
-    try:
-        return metadata.version("probe-numerics")
-    except metadata.PackageNotFoundError:
-        return "0"
+    for name in ("probe-numerics", "probe-numerics-core"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "0"
 
 
 @cache

@@ -232,11 +232,33 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def next_commands(after: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
-    """Yields the commands that come next, each with what it does, on a line to be copied."""
+    """Yields the commands that come next, each with what it does, to be copied."""
     if after:
         yield ""
     for command, what in after:
-        yield Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore")
+        yield NextCommand(command, what)
+
+
+class NextCommand:
+    """A command to be copied: on one line, or where a terminal is too narrow on several that a
+    shell reads as one, below what it does."""
+
+    def __init__(self, command: str, what: str) -> None:
+        self.command, self.what = command, what
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole, width = f"next: {self.command}  # {self.what}", options.max_width
+        if len(whole) <= width or not console.is_terminal:
+            yield Text(whole, no_wrap=True, overflow="ignore")
+            return
+        yield Text(f"next, which {self.what}:")
+        line = "  "
+        for word in re.split(r" (?=--)", self.command):
+            if len(f"{line} {word} \\") > width and line.strip():
+                yield Text(f"{line} \\", no_wrap=True, overflow="ignore")
+                line = "     "
+            line += f" {word}"
+        yield Text(line, no_wrap=True, overflow="ignore")
 
 
 def ranges(numbers: Iterable[int], most: int = 12) -> str:

@@ -6,20 +6,21 @@ files only, and older releases have let more through. So every class that a file
 here first, in ``.keras`` and in ``.h5`` files, and safe mode is on as well.
 
 ``torch.save`` writes a pickle, and a pickle is a program: reading it calls whatever functions it
-names. So its instructions are followed here with every name replaced by a stand-in that does
-nothing: nothing is imported, nothing called, and PyTorch is not asked.
+names. So its instructions are listed here, by Python's ``pickletools``, and none is done. PyTorch
+is not asked: its ``weights_only`` mode ran a file's code up to release 2.5 (CVE-2025-32434), and
+probe is used with those.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import pickle
+import pickletools
 import zipfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from probe.errors import InputError
 
@@ -195,9 +196,6 @@ PLAIN = {
 """Names, and beginnings of names, that a state dictionary of tensors has."""
 
 NO_PICKLE = "it is not a file of torch.save, or it is damaged"
-DEEPEST = 1000
-"""How deep tuples may be nested: hashing them takes the stack of Python's interpreter."""
-
 STREAMS = 4
 """Pickles in a file before PyTorch 1.6: three about the format, then the object."""
 
@@ -208,9 +206,6 @@ def check_pickle(path: Path, trust: bool) -> None:
         named = _named(path)
     except (OSError, zipfile.BadZipFile, RuntimeError, EOFError, NotImplementedError) as error:
         raise _broken(path, f"{NO_PICKLE} ({' '.join(str(error).split())[:80]})") from None
-    except _Nested:
-        why = f"its pickle nests tuples more than {DEEPEST:,} deep, which no model does"
-        raise InputError("network", path, why, "save the model again") from None
     if named is None:
         raise _broken(path, NO_PICKLE)
     strange = [name for name in named if not _of_tensors(name)]
@@ -243,7 +238,7 @@ def _named(path: Path) -> list[str] | None:
     """
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
-            return _followed(file)
+            return _looked_up(file)
     with zipfile.ZipFile(path) as archive:
         members = archive.namelist()
         last = {name.rpartition("/")[2] for name in members}
@@ -256,108 +251,52 @@ def _named(path: Path) -> list[str] | None:
         inside = [name for name in members if name.rpartition("/")[2] == "data.pkl"]
         if not inside:
             return None
-        return _followed(io.BytesIO(archive.read(inside[0])))
+        return _looked_up(io.BytesIO(archive.read(inside[0])))
 
 
-def _followed(file: BinaryIO) -> list[str] | None:
+def _looked_up(file: BinaryIO) -> list[str] | None:
     """Returns what the pickles of a file look up. Names found before a mistake in it count too."""
     found: list[str] = []
     for number in range(STREAMS):
-        reader = _Follower(file, found)
+        numbers: list[object] = []
         try:
-            made = reader.load()
-        except _Nested:
-            raise
-        except Exception:
+            for name, argument in _listed(file):
+                found += [name] if name else []
+                numbers += [argument] if isinstance(argument, int) else []
+        except Exception:  # whatever junk makes of pickletools
             return found or None
-        if number == 0 and made != MAGIC:
+        if number == 0 and MAGIC not in numbers:
             break
     return found
 
 
+def _listed(file: BinaryIO) -> Iterator[tuple[str, object]]:
+    """Yields the name that each instruction of one pickle looks up (empty: none), and its argument.
+
+    Protocol 4 takes a name from the stack. What is known of it are texts that are put there by the
+    two instructions before, perhaps out of the memo; any other name is ``COMPUTED``.
+    """
+    texts: list[str | None] = [None, None]
+    memo: dict[int, str | None] = {}
+    for code, argument, _ in pickletools.genops(file):
+        name = ""
+        if code.name in ("GLOBAL", "INST"):
+            name = str(argument).replace(" ", ".", 1)
+        elif code.name == "STACK_GLOBAL":
+            name = COMPUTED if None in texts[-2:] else ".".join(map(str, texts[-2:]))
+        elif code.name.startswith("EXT"):
+            name = COMPUTED
+        yield name, argument
+        if code.name in ("PROTO", "FRAME"):
+            continue
+        if code.name == "MEMOIZE" or "PUT" in code.name:
+            memo[len(memo) if argument is None else int(argument)] = texts[-1]
+        elif "GET" in code.name:
+            texts.append(memo.get(int(argument or 0)))
+        else:
+            texts.append(argument if "UNICODE" in code.name else None)
+
+
+COMPUTED = "a name that the file computes"
 MAGIC = 0x1950A86A20F9469CFC6C
 """The first number in files before PyTorch 1.6."""
-
-
-class _Nested(Exception):
-    """The pickle nests tuples deeper than ``DEEPEST``."""
-
-
-Unpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
-"""The one that is written in Python: its instructions can be replaced one by one."""
-
-
-class _Follower(Unpickler):
-    """Notes the names that a pickle looks up, and gives it a stand-in for each.
-
-    Tuples are stand-ins too: the hash of a real one, as a key, calls itself for those inside, and
-    a million of them end the process.
-    """
-
-    dispatch: ClassVar[dict[int, Any]] = dict(Unpickler.dispatch)
-
-    def __init__(self, file: BinaryIO, found: list[str]) -> None:
-        super().__init__(file, encoding="latin-1")
-        self.found = found
-
-    def find_class(self, module: str, name: str) -> Any:
-        self.found.append(f"{module}.{name}")
-        return _Nothing
-
-    def persistent_load(self, pid: Any) -> Any:
-        return _Nothing()
-
-    def _pack(self, items: list[Any]) -> None:
-        self.append(_Tuple(items))
-
-    def _pack_last(self, count: int) -> None:
-        items = self.stack[-count:]
-        del self.stack[-count:]
-        self._pack(items)
-
-    dispatch[pickle.TUPLE[0]] = lambda self: self._pack(self.pop_mark())
-    dispatch[pickle.TUPLE1[0]] = lambda self: self._pack_last(1)
-    dispatch[pickle.TUPLE2[0]] = lambda self: self._pack_last(2)
-    dispatch[pickle.TUPLE3[0]] = lambda self: self._pack_last(3)
-
-
-class _Nothing:
-    """Takes what is done to it, and does nothing."""
-
-    def __new__(cls, *args: Any, **words: Any) -> _Nothing:
-        return super().__new__(cls)
-
-    def __init__(self, *args: Any, **words: Any) -> None:
-        """Keeps nothing of what it is given."""
-
-    def __call__(self, *args: Any, **words: Any) -> _Nothing:
-        return self
-
-    def __setstate__(self, state: Any) -> None:
-        """Keeps no state."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Keeps no item."""
-
-    def append(self, value: Any) -> None:
-        """As of a list."""
-
-    def extend(self, values: Any) -> None:
-        """As of a list."""
-
-    def add(self, value: Any) -> None:
-        """As of a set."""
-
-
-class _Tuple:
-    """Stands for a tuple; as the arguments of a call it is empty. Raises _Nested."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self.depth: int = 1 + max(
-            (one.depth for one in items if isinstance(one, _Tuple)), default=0
-        )
-        if self.depth > DEEPEST:
-            raise _Nested
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())

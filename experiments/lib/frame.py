@@ -17,6 +17,7 @@ from probe.answers import stored
 from probe.campaign import Tally
 from probe.case import Case
 from probe.cli.experiment import from_here
+from probe.cli.show import stored as show
 from probe.cluster import scripts
 from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explaining.causes import explain_store
@@ -119,7 +120,7 @@ def explained(store: Path, what: str) -> bool:
         found = explain_store(store, progress=tell)
     for line in found.failures:
         out.note(line)
-    out.results.print(stored.shown(stored.stored(load(store))))
+    out.results.print(show.shown(stored.stored(load(store))))
     return found.interrupted
 
 

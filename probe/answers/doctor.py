@@ -30,6 +30,8 @@ CASES = (
 """The self-test's: fifteen sums of ten products. The second where there are no convolutions."""
 
 PACKAGES = {
+    "pandas": "sweeps, and results that are stored",
+    "pyarrow": "sweeps, and results that are stored",
     "xxhash": "models: probe network, record, diff",
     "jinja2": "bug reports: probe reproduce",
     "matplotlib": "pictures",
@@ -168,7 +170,7 @@ def _emulators() -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """Yields what ``pip install --no-deps`` left out; one line where nothing is missing."""
+    """Yields what ``probe-numerics-core`` left out; one line where nothing is missing."""
     lacking = {name: adds for name, adds in PACKAGES.items() if util.find_spec(name) is None}
     for name, adds in lacking.items():
         yield Check(name, "missing", f"{name} is not installed here", adds, f"pip install {name}")

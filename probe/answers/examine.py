@@ -33,7 +33,7 @@ from probe.progress import Say, heard
 from probe.recording.alone import unequal
 from probe.recording.difference import Aligned
 from probe.recording.inputs import axes, cut
-from probe.recording.source import Region, explain
+from probe.recording.source import explain
 from probe.recording.subject import name_of, opened
 from probe.recording.walk import walk
 from probe.target import Target
@@ -416,21 +416,13 @@ def _operation(walked: Walked, first: Aligned | None) -> str:
     differing, compared = (
         sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
     )
-    what = _layer(walked, first) or first.op
+    modelled = import_module("probe.reproduction.modelled")
+    what = modelled.layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
     text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
     more = sum(one.verdict == "source" or bool(one.own) for one in walked.found.operations) - 1
     text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
     return f"{text}; of the model's outputs {differing:,} of {compared:,}"
-
-
-def _layer(walked: Walked, first: Aligned) -> str:
-    try:
-        region = Region.of(walked.found.left, walked.found.right, first)
-    except (KeyError, InputError):
-        return ""
-    modelled = import_module("probe.reproduction.modelled")
-    return "" if region is None else str(modelled.layer(region, first.path))
 
 
 def _explained(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]] | None:

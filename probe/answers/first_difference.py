@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import weakref
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from html import escape
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -244,8 +246,50 @@ class Walked(Answer):
         causes = self.found.causes.values()
         sought = any(one.kind or NOT_SOUGHT not in one.why for one in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
-        words = self.found.rounding.words  # ahead, as long lines are cut
-        return f"{words}{'; ' * bool(words)}{inside}{said(first, sought)}", self.outcome()
+        words = self.found.rounding.words
+        told = f"{words}{'; ' * bool(words)}{inside}{said(first, sought)}{self._placed(first)}"
+        return told, self.outcome()
+
+    def _placed(self, first: Aligned) -> str:
+        """Returns what a first source is in its library's words, and where it differs, in brackets;
+        empty where it is no product or convolution of which that is known."""
+        cause = self.found.causes.get(self.found.operations.index(first))
+        if cause is None or cause.comparison is None or not cause.kind:
+            return ""
+        modelled = import_module("probe.reproduction.modelled")
+        layer = modelled.layer_of(self.found, first)
+        told = ": ".join(filter(None, (layer, modelled.placed(cause))))
+        return f" ({told})" if told else ""
+
+    def table(self) -> str:
+        """Returns the operations that differ as a table of text, the first source first: name,
+        operation, outputs that differ, the largest distance in ulp, verdict and cause."""
+        rows = self._rows()
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Returns the cells of the table, its head first."""
+        some = [one for one in self.found.operations if one.differing][:ROWS]
+        return [HEAD, *map(self._row, some)]
+
+    def _row(self, one: Aligned) -> tuple[str, ...]:
+        far = "" if one.max_ulp is None else f"{one.max_ulp:,}"
+        differing = f"{one.differing:,} of {one.compared:,}"
+        return one.name, one.op, differing, far, one.verdict, one.why or one.note
+
+    def _repr_html_(self) -> str:
+        """Returns the three lines, the table and the picture, for notebooks."""
+        rows = self._rows()
+        cells = [
+            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+            for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
+        ]
+        table = "".join(f"<tr>{one}</tr>" for one in cells)
+        picture = b64encode(self._drawn_as("png")).decode()
+        shown = f'<img src="data:image/png;base64,{picture}">' if picture else ""
+        return f"<pre>{escape(repr(self))}</pre><table>{table}</table>{shown}"
 
     def _elsewhere(self) -> str:
         """Returns how outputs of one shape stand elsewhere or read other inputs; or nothing."""
@@ -413,10 +457,7 @@ class Walked(Answer):
         modelled = import_module("probe.reproduction.modelled")
         model = f"`{self.asked.model}`" if self.asked.model else "a model"
         place = f" at `{one.path}`" if one.path else ""
-        region = import_module("probe.recording.source").Region.of(
-            self.found.left, self.found.right, one
-        )
-        layer = modelled.layer(region, one.path)
+        layer = modelled.layer_of(self.found, one)
         place += f", `{layer}`" * bool(layer)
         said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
         said += f"; {where}." if (where := modelled.placed(cause)) else "."
@@ -446,6 +487,10 @@ class Walked(Answer):
 
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
+HEAD = ("operation", "op", "differing", "max ulp", "verdict", "cause")
+ROWS = 20
+"""Operations of a table, for notebooks and terminals; ``to_json`` has all."""
+
 NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "threshold": "the sign"}
 
 

@@ -19,7 +19,6 @@ from probe.invariant.mitigated_cases import measure
 from probe.invariant.mitigations import Measured, RemedyResult, advise, rows
 from probe.invariant.mitigations import report as remedies_report
 from probe.progress import Tell, silent
-from probe.store import Store
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -216,6 +215,11 @@ def remedies(
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
+    if isinstance(lengths, int):
+        why = "one length has nothing to be compared with"
+        raise InputError(
+            "lengths", lengths, why, f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        )
     values = sorted(set(lengths))
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
     of_model = {name: one for name, one in of_model.items() if not _left_out(one)}
@@ -226,6 +230,8 @@ def remedies(
         with within(time):
             found = measure(subject, where, values, vary=vary, content=content, each=each, **more)
         if store is not None:
+            from probe.store import Store  # what keeps nothing needs no pyarrow
+
             with Store.here(Path(store)) as kept:
                 for name, found_rows in rows(found).items():
                     kept.append(name, found_rows)

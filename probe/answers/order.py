@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,12 +241,11 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"
     if refused and functions.exactly_rounded(f, case):
-        side.evidence = (
-            f"exactly rounded: {sets} the exact sum, "
-            f"rounded once; no order of additions does; {side.evidence}"
-        )
+        why = f"exactly rounded: {sets} the exact sum, rounded once; no order of additions does"
+        side = replace(side, evidence=f"{why}; {side.evidence}")
     elif not (side.orders and side.orders.replayed.all()) and (
         how := functions.compensated(f, case)
     ):
-        side.evidence = f"compensated: {sets} the bits of {how}; {side.evidence}"
+        why = f"compensated: {sets} the bits of {how}"
+        side = replace(side, evidence=f"{why}; {side.evidence}")
     return Ordered(side)

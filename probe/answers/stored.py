@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from probe.errors import InputError
-from probe.printing import counted, table
 from probe.store import parquet
 from probe.store.results import Results
 from probe.store.sql import answered
 
 BY = ["machine", "target", "library_version", "vary"]
-_SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "causes")
 
 _TARGETS = """
     SELECT c.machine, c.target, r.library_version, c.vary, count(DISTINCT case_id) AS cases,
@@ -100,86 +95,6 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def shown(found: Mapping[str, Any]) -> RenderableType:
-    """Returns a table for every machine, a row a target. ``found``: what ``stored`` gives."""
-    machines = found["machines"]
-    parts: list[RenderableType] = []
-    for machine in machines:
-        rows = [row for row in found["targets"] if row["machine"] == machine]
-        parts += [Text.assemble((_plain(machine), "bold"), _started(found["when"][machine]))]
-        parts += [_machine(rows) if rows else Text("no comparisons", "dim"), ""]
-    more = {name: n for name, n in found["tables"].items() if name not in _SHOWN_APART}
-    if more:
-        parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
-    total = f"{found['differing']:,} of {found['compared']:,} outputs differ"
-    places = counted(found["cases"], "case"), counted(len(machines), "machine")
-    return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
-
-
-def _machine(rows: list[dict[str, Any]]) -> RenderableType:
-    """Returns a table of the rows, without columns that are empty in all."""
-    cells = [_cells(row) for row in rows]
-    versions = len({row["target"] for row in rows}) < len(rows)
-    left_out = {name for name in ("failures", "causes") if not any(row[name] for row in rows)}
-    left_out |= set() if versions else {"version"}
-    left_out |= set() if any(row["unstable"] for row in rows) else {"share"}
-    names = [name for name in cells[0] if name not in left_out] if cells else []
-    shown = table(*names, right=[name for name in names if name not in _TEXTS])
-    for row in cells:
-        shown.add_row(*(row[name] for name in names))
-    return shown
-
-
-def _started(when: Mapping[str, Any]) -> str:
-    """Returns when the runs of a machine were started, by day."""
-    if not when["runs"]:
-        return ""
-    first, last = when["first"][:10], when["last"][:10]
-    return f"  {counted(when['runs'], 'run')}, {first if first == last else f'{first} to {last}'}"
-
-
-_TEXTS = ("target", "version", "causes", "share")
-_WIDTH = 8
-
-
-def _bar(part: int, whole: int) -> str:
-    """Returns a bar of eighths and the percentage; what differs at all is not drawn as nothing."""
-    if not part:
-        return ""
-    eighths = max(1, round(8 * _WIDTH * part / whole))
-    full = "\u2588" * (eighths // 8) + "\u2800\u258f\u258e\u258d\u258c\u258b\u258a\u2589"[
-        eighths % 8
-    ].strip("\u2800")
-    percent = 100 * part / whole
-    return f"{full:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
-
-
-def _plain(text: str) -> str:
-    """Returns a text of a stranger's store without what a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
-    """Returns one row by column: comparisons made, those with a difference, and so on."""
-    vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
-    style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
-    return {
-        "target": Text(_plain(f"{row['target']}{vary}"), style),
-        "version": _plain(row["library_version"] or ""),
-        "compared": f"{row['comparisons']:,}",
-        "unstable": f"{row['unstable']:,}",
-        "share": _bar(row["unstable"], row["comparisons"]),
-        "outputs": f"{row['differing']:,}",
-        "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
-        "failures": f"{row['failures']:,}",
-        "causes": "\n".join(f"{_plain(cause)} {count:,}" for cause, count in row["causes"].items()),
-    }
-
-
-MOST_SHOWN = 1000
-"""Rows of a query that are printed as a table; --json has all."""
-
-
 def asked(rows: pa.Table) -> dict[str, Any]:
     """Returns the result of a query as ``probe results --sql ... --json`` prints it.
 
@@ -193,28 +108,6 @@ def asked(rows: pa.Table) -> dict[str, Any]:
     lists = [[_json(value) for value in column.to_pylist()] for column in rows.columns]
     found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     return {"columns": names, "rows": found}
-
-
-def answer(found: Mapping[str, Any]) -> RenderableType:
-    """Returns the table of a query's result. ``found``: what :func:`asked` gives."""
-    rows = found["rows"]
-    numbers = [
-        name for name in found["columns"] if all(_number(row[name]) for row in rows[:MOST_SHOWN])
-    ]
-    shown = table(*map(_plain, found["columns"]), right=[_plain(name) for name in numbers])
-    for row in rows[:MOST_SHOWN]:
-        shown.add_row(*(_cell(value) for value in row.values()))
-    left = len(rows) - MOST_SHOWN
-    said = f"; {left:,} more: --json has all, LIMIT fewer" if left > 0 else ""
-    return Group(shown, Text(f"{counted(len(rows), 'row')}{said}"))
-
-
-def _number(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else _plain(str(value))
 
 
 def _json(value: Any) -> Any:

@@ -179,6 +179,10 @@ def _fits(case: Case, word: str) -> bool:
 
 def _values(lengths: Iterable[int | str] | str | None, vary: str) -> list[int]:
     """Returns the values ascending, each once. InputError where they aren't whole numbers."""
+    if isinstance(lengths, int | np.integer):
+        why = "one length has nothing to be compared with"
+        todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        raise InputError("lengths", lengths, why, todo)
     if isinstance(lengths, str):
         return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
     whole = None if lengths is None else list(lengths)

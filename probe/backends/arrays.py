@@ -31,8 +31,8 @@ CALLED = {"katmai": "prescott", "coppermine": "prescott"}
 """What OpenBLAS says of itself -> the name that chooses it."""
 
 #: Level of NumPy's own loops -> features above the one before, by the names that releases gave
-#: them: 2.4 has levels, those before it single features. What a build does not dispatch on it
-#: ignores with an ImportWarning, which nobody sees.
+#: them: 2.4 has levels, those before it single features. A feature that a build has no loops for is
+#: ignored, with an ImportWarning in the child process, which does not print it.
 LEVELS = {
     "x86_v2": (),
     "x86_v3": ("AVX", "F16C", "FMA3", "AVX2", "X86_V3"),

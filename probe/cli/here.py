@@ -127,6 +127,7 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
       probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
     """
     from probe.answers import stored
+    from probe.cli.show import stored as show
     from probe.store.results import load
     from probe.store.sql import answered
 
@@ -134,11 +135,11 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     missing: list[str] = []
     if sql is not None:
         found = stored.asked(answered(there, sql)[0]) | {"left_out": list(there.left_out.values())}
-        out.give(found, lambda: stored.answer(found))
+        out.give(found, lambda: show.answer(found))
     else:
         found = stored.stored(there)
         missing = found["missing"]
-        out.give(found, lambda: stored.shown(found))
+        out.give(found, lambda: show.shown(found))
     for why in there.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
     for why in missing:

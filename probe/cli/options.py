@@ -102,9 +102,14 @@ class Words(click.Command):
         own: list[tuple[str, str]] = []
         shared: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
+            if param.name in CASE_WORDS and isinstance(param, Shared):
+                continue  # two thirds of the help of ten commands, all alike: `probe help case`
             if record := param.get_help_record(ctx):
                 last = isinstance(param, Shared) or "--help" in param.opts
                 (shared if last else own).append(record)
+        if any(param.name in CASE_WORDS and isinstance(param, Shared) for param in self.params):
+            about = "Further options of a case: `probe help case` lists them."
+            shared.insert(0, ("--op OP, --kernel 5, ...", about))
         for heading, records in (("Options", own), (SHARED, shared)):
             if records:
                 with formatter.section(heading):
@@ -301,7 +306,7 @@ def targets_of(texts: tuple[str, ...]) -> list[Target]:
 
 
 def trust_option(command: Command) -> Command:
-    """Adds ``--trust``; the command gets ``trust``, for ``Network.load``."""
+    """Adds ``--trust``; the command gets ``trust``, for whatever opens a model."""
     doc = (
         "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras "
         "Lambda layer or custom Keras classes. Use it only for files whose origin you trust."

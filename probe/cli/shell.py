@@ -9,12 +9,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
 from probe.errors import (
     BASE,
+    COMMAND,
     INTERRUPTED,
     InputError,
     ProbeError,
@@ -46,6 +48,11 @@ COMMANDS = {
     "run": "here",
     "install": "here",
     "bisect": "sweep",
+    "lock": "lock",
+    "check": "lock",
+    "demo": "lock",
+    "setup": "lock",
+    "help": "help",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
 
@@ -129,6 +136,43 @@ def commands(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    elif found := _configured(Path("pyproject.toml")):
+        ctx.default_map = {ctx.invoked_subcommand: found}
+
+
+CONFIGURED = {
+    "target": ("target", "targets"),
+    "shape": ("shapes",),
+    "sizes": ("sizes", "lengths", "values"),
+}
+"""What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the
+names that commands get them under."""
+
+
+def _configured(file: Path) -> dict[str, Any]:
+    """Returns defaults of options from the project's file. InputError: it says something else."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    if "[tool.probe]" not in text:
+        return {}
+    import tomllib
+
+    try:
+        given = tomllib.loads(text)["tool"]["probe"]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise InputError("pyproject.toml", file, f"it is not TOML ({error})", "fix it") from None
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in CONFIGURED:
+            why = "[tool.probe] has no such key"
+            raise InputError(name, value, why, one_of(name, CONFIGURED))
+        for option in CONFIGURED[name]:
+            several = option in ("targets", "shapes")
+            values = [str(one) for one in (value if isinstance(value, list) else [value])]
+            found[option] = values if several else ",".join(values)
+    return found
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -139,6 +183,14 @@ def run(arguments: Sequence[str]) -> int:
     object on stdout too: ``error`` (``name``, ``value``, ``why``, ``todo``, ``kind``; None for
     what does not apply) and ``exit``, the status.
     """
+    COMMAND.append("probe")  # messages name options, not arguments
+    try:
+        return _run(arguments)
+    finally:
+        COMMAND.pop()
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
     except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
@@ -253,8 +305,11 @@ def _meant(words: str) -> str:
     if first.lower() in (*OF_CASES, *ALIASES):
         return f"write --op {first}"
     if re.search(MODELS, first):
-        return f"a model is examined by another command: probe network {first}"
+        return f"a model is examined by another command: probe {first}, or probe network {first}"
     return ""
+
+
+TWO_RECORDINGS = "give two recordings: probe diff RUN RUN; probe record MODEL --out RUN makes one"
 
 
 MODELS = r"\.(onnx|tflite|keras|h5|hdf5|pt2|pt|pth|caffemodel|prototxt)$|^[A-Za-z_][\w.]*:[A-Za-z_]"
@@ -273,6 +328,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
         todo = f"did you mean {near}?" if near else todo
         return InputError("option", error.option_name, "there is no such option", todo)
     if isinstance(error, click.MissingParameter) and error.param:
+        todo = TWO_RECORDINGS if command == "diff" else todo
         option = error.param.param_type_name == "option"
         name = error.param.opts[0].lstrip("-") if option else error.param.human_readable_name
         if option:
@@ -282,8 +338,11 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
         return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
     told = error.message.rstrip(".")
     if found := re.match(r"No such command '(.*)'", told):
-        why = "there is no such command"
-        return InputError("command", found[1], why, one_of(found[1], COMMANDS))
+        why, todo = "there is no such command", one_of(found[1], COMMANDS)
+        if os.path.exists(found[1]) or os.path.exists(f"{found[1]}.py"):
+            name = found[1].removesuffix(".py")
+            todo = f"a model in a Python file is named as Python imports it: probe {name}:NAME"
+        return InputError("command", found[1], why, todo)
     if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
         return InputError("argument", found[1], "it is not expected", _meant(found[1]) or todo)
     if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):

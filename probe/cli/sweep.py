@@ -33,7 +33,10 @@ WHAT = (
     "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
     "from the longest."
 )
-KEPT = "Folder of the results, which go to DIR/<machine>; stored results are not measured again."
+KEPT = (
+    "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
+    "not given, but results/sweep with --shard, --cluster or --time, whose results come in parts."
+)
 STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
@@ -41,8 +44,8 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @case_options
 @question_options("lengths vary by")
 @target_option(several=True)
-@option("--store folder", "DIR", KEPT, default=Path("results", "sweep"), **STORE)
-@option("--no-store", None, "Store nothing.", is_flag=True)
+@option("--store folder", "DIR", KEPT, type=PATH)
+@option("--no-store", None, "Store nothing, also with --time.", is_flag=True)
 @question_options("keep control workers shard cluster time zeros")
 @fail_on_option(
     differing="an output differs",
@@ -55,7 +58,7 @@ def sweep(
     vary: str | None,
     by: str,
     targets: tuple[str, ...],
-    folder: Path,
+    folder: Path | None,
     no_store: bool,
     fail_on: str | None,
     out: Output,
@@ -64,7 +67,8 @@ def sweep(
     """Runs a case at many lengths and compares each with the longest, output by output.
 
     Outputs that read the same values must agree to the bit. Differences are counted in ulp (units
-    in the last place). Ctrl-C keeps what was measured, and the same command continues from there.
+    in the last place). With --store, Ctrl-C keeps what was measured, and the same command
+    continues from there.
     """
     from probe.answers.sweep import sweep as asked
 
@@ -78,6 +82,9 @@ def sweep(
     if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
     case = case_of(words)
+    parted = options["shard"] not in (None, "1/1") or options["cluster"] or options["time"]
+    if folder is None and parted:
+        folder = Path("results", "sweep")
     with out.progress("orders" if by == "order" else "sweep") as tell:
         found: Any = asked(
             *(case, values, targets),

@@ -71,8 +71,8 @@ class OutputPairs:
     def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
         """Returns the outputs in blocks of both sides' outputs, which read the same."""
         none = np.zeros((0, 2), int)
-        one = np.concatenate([none, *(_places(left, block) for block, _ in blocks)])
-        two = np.concatenate([none, *(_places(right, block) for _, block in blocks)])
+        one = np.concatenate([none, *(_places_of_block(left, block) for block, _ in blocks)])
+        two = np.concatenate([none, *(_places_of_block(right, block) for _, block in blocks)])
         return OutputPairs(one, two, np.ones(len(one), bool))
 
     @staticmethod
@@ -89,7 +89,7 @@ class OutputPairs:
         for start in range(0, len(found), 65536):
             rows = slice(start, start + 65536)
             one, two = (
-                _numbered(
+                _numbered_in(
                     windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
                 )
                 for windows, case, at in (
@@ -102,7 +102,7 @@ class OutputPairs:
         return found
 
 
-def _numbered(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
+def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
     """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
 
     The same input of a longer row, or of a later sample of a longer input, has another flat index.
@@ -114,7 +114,7 @@ def _numbered(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
     return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
 
 
-def _places(case: Case, block: tuple[slice, ...]) -> np.ndarray:
+def _places_of_block(case: Case, block: tuple[slice, ...]) -> np.ndarray:
     """(position, filter) of all outputs in a block of the output, row by row: (outputs, 2)."""
     shape = case.output_shape()
     flat = np.arange(np.prod(shape)).reshape(shape)[block].reshape(-1)
@@ -152,12 +152,10 @@ class Comparison:
         which: np.ndarray | None = None,
     ) -> Comparison:
         """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
-        both = (
-            (self.left, first, self.pairs.left),
-            (self.right, second, self.pairs.right),
-        )
-        for side, session, places in VOICE.counting(both, "sides"):
-            known.reveal(side, session, None if which is None else side.mask(places[which]))
+        for name, session in VOICE.counting((("left", first), ("right", second)), "sides"):
+            side, places = getattr(self, name), getattr(self.pairs, name)
+            wanted = None if which is None else side.mask(places[which])
+            setattr(self, name, known.reveal(side, session, wanted))
         return self
 
     def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:

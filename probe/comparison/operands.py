@@ -49,7 +49,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
     if not len(mine):
         return
-    filters = _met(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
@@ -58,7 +58,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
     ours, others = filters[0] // widths[0], filters[1] // widths[1]
-    groups = _met(ours, others, left.case.groups, right.case.groups)
+    groups = _pairs_that_occur(ours, others, left.case.groups, right.case.groups)
     for first, second in groups.T.tolist():
         ours, others = one.columns[first], two.columns[second]
         step = max(1, AT_ONCE // max(len(ours), 1))
@@ -70,7 +70,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
             met = []
 
 
-def _met(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
+def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
     """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True
@@ -91,23 +91,23 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     raise InputError(name, shown[0], why, todo)
 
 
-def settle(run: CaseRun, session: AnySession, orders: Orders) -> None:
-    """Replays what a run's orders did not give because of infinities, NaN or overflow.
+def settled(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
+    """Returns a run with what its orders did not give because of infinities, NaN or overflow.
 
     An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
-    it is NaN. Fills in ``replays``, ``reach``, ``reached`` and ``variants``.
+    it is NaN. Found are ``replays``, ``reach``, ``reached`` and ``variants``.
     """
     given, dtype = run.operands, run.case.dtype
     if may_overflow(given.x, given.w, dtype):
-        _overflow(run, session, orders)
+        run = _overflow(run, session, orders)
     if given.finite:
-        return
-    if run.reach is None:
-        run.reach = reached_by(session, run.case, given.x, given.w, given.b)
-    some, nan = run.reach.any, np.isnan(floats.widen(given.y, dtype))
-    run.reached = some & nan & ~_nans(orders, given, some & nan)
+        return run
+    reach = run.reach or reached_by(session, run.case, given.x, given.w, given.b)
+    some, nan = reach.any, np.isnan(floats.widen(given.y, dtype))
+    reached = some & nan & ~_nans(orders, given, some & nan)
     known = (orders.index >= 0) | orders.replayed
-    run.replays = np.where(some, nan & known, run.replays)
+    replays = np.where(some, nan & known, run.replays)
+    return replace(run, reach=reach, reached=reached, replays=replays)
 
 
 def _nans(orders: Orders, operands: ContainerOperands, which: np.ndarray) -> np.ndarray:
@@ -121,10 +121,12 @@ def _nans(orders: Orders, operands: ContainerOperands, which: np.ndarray) -> np.
     return found
 
 
-def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> None:
-    """Replays outputs with the products rounded first that overflow before they are added."""
+def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
+    """Returns a run with outputs replayed with the products rounded first that overflow before they
+    are added."""
+    replays, variants = run.replays.copy(), dict(run.variants)
     for number, summation in enumerate(orders.summations):
-        open_ = (orders.index == number) & ~run.replays
+        open_ = (orders.index == number) & ~replays
         if not open_.any() or not applies(summation, run.case.dtype):
             continue
         here = np.flatnonzero(open_.any(axis=1))
@@ -139,16 +141,13 @@ def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> None:
                 answers.setdefault(key, []).append((position, filter_))
         for key, places in answers.items():
             first = frozenset(fused[np.frombuffer(key, bool)].tolist())
-            if first:
-                _try(run, with_products_rounded(summation, first), np.array(places))
-
-
-def _try(run: CaseRun, variant: Summation, places: np.ndarray) -> None:
-    """Takes a variant for those of the outputs (position, filter) whose bits it gives."""
-    agreed = places[run.operands.agrees(variant, *places.T)]
-    if len(agreed):
-        run.replays[tuple(agreed.T)] = True
-        run.variants |= {(int(p), int(f)): variant for p, f in agreed}
+            if not first:
+                continue
+            variant, some = with_products_rounded(summation, first), np.array(places)
+            agreed = some[run.operands.agrees(variant, *some.T)]
+            replays[tuple(agreed.T)] = True
+            variants |= {(int(p), int(f)): variant for p, f in agreed}
+    return replace(run, replays=replays, variants=variants)
 
 
 MOST = 2048

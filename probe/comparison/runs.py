@@ -13,7 +13,7 @@ import numpy as np
 
 from probe import backends, floats, layout, operands, ulp, window
 from probe.case import Case
-from probe.comparison.operands import settle
+from probe.comparison.operands import settled
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
@@ -126,9 +126,12 @@ MOST_KNOWN = 24
 """Summations of other shapes that are tried before one is revealed."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class CaseRun:
     """One run: a case at one shape on one target, its bits, and how each output was added.
+
+    What is found out later makes a new value: ``run`` executes, ``reveal`` finds the orders,
+    ``with_orders`` takes given ones, and both replay them on the run's operands.
 
     ``orders`` is None where nothing was revealed, or where the target is nondeterministic, gives
     bits that go with the address of its input (``alignment``), or is no linear operator;
@@ -145,13 +148,13 @@ class CaseRun:
     case: Case
     control: str
     operands: ContainerOperands
+    replays: np.ndarray
+    reached: np.ndarray
     orders: Orders | None = None
     refusal: str = ""
     evidence: str = ""
-    replays: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     windows: np.ndarray | None = None
     reach: Reach | None = None
-    reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     variants: dict[tuple[int, int], Summation] = field(default_factory=dict)
     pooled: Pooled | None = None
 
@@ -195,40 +198,39 @@ class CaseRun:
         if self.refusal:
             return self
         if self.case.pool:
-            self._pool(session, wanted)
-            return self
+            return self._pool(session, wanted)
         try:
             with VOICE.doing(f"revealing orders on {self.target.text}, {self._size}"):
-                self.orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
+                orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
         except Nondeterministic as error:
-            self.refusal, self.evidence = "nondeterministic", str(error)
+            return replace(self, refusal="nondeterministic", evidence=str(error))
         except NotASum as error:
-            self.refusal, self.evidence = "not-a-sum", error.evidence
-        else:
-            self.prove(session, self.orders)
-            if known and ((self.orders.index >= 0) & ~self.replays).any():
-                return self.reveal(session, (), wanted, budget)
-        return self
+            return replace(self, refusal="not-a-sum", evidence=error.evidence)
+        found = self.with_orders(session, orders)
+        if known and ((orders.index >= 0) & ~found.replays).any():
+            return found.reveal(session, (), wanted, budget)
+        return found
 
-    def _pool(self, session: AnySession, wanted: np.ndarray | None) -> None:
-        """Finds how a pool comes to its outputs; those that came out again are ``replays``."""
+    def _pool(self, session: AnySession, wanted: np.ndarray | None) -> CaseRun:
+        """Returns the run with how a pool comes to its outputs; those that came out again are
+        ``replays``."""
         given = self.operands
 
         def ask(x: np.ndarray) -> np.ndarray:
             return outputs(session, self.case, (x, given.w, None))
 
         with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
-            self.pooled = reveal_ways(self.case, ask, given.x, given.y, given.zeros, wanted)
-        self.replays, self.evidence = self.pooled.index >= 0, self.pooled.words
+            pooled = reveal_ways(self.case, ask, given.x, given.y, given.zeros, wanted)
+        return replace(self, pooled=pooled, replays=pooled.index >= 0, evidence=pooled.words)
 
-    def prove(self, session: AnySession, orders: Orders) -> None:
-        """Takes these orders and replays them on the run's operands."""
-        self.orders, self.evidence = orders, orders.evidence
-        self.replays = replays(orders, self.operands)
-        settle(self, session, orders)
+    def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:
+        """Returns the run with these orders, replayed on its operands."""
+        replayed = replays(orders, self.operands)
+        found = replace(self, orders=orders, evidence=orders.evidence, replays=replayed)
+        return settled(found, session, orders)
 
 
-def _asked(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
+def _run_request(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
     arrays = {name: array for name, array in zip("xwb", given, strict=True) if array is not None}
     return session.request({"do": "run", "spec": case.spec(), "control": control}, arrays)
 
@@ -237,7 +239,7 @@ def outputs(session: AnySession, case: Case, given: Arrays | None = None) -> np.
     """Returns the outputs of one call, container, (batch, *positions, filters); ``given`` as of
     ``run``."""
     given = operands.generate(case) if given is None else given
-    y: np.ndarray = _asked(session, case, given, False)[1]["y"]
+    y: np.ndarray = _run_request(session, case, given, False)[1]["y"]
     return y
 
 
@@ -254,23 +256,26 @@ def run(
     ``windows``: also reads which input every output reads. ``zeros``: as ``ulp.differences``.
     """
     x, w, b = operands.generate(case) if given is None else given
-    header, found = _asked(session, case, (x, w, b), True)
+    header, found = _run_request(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
-    behind = getattr(session, "behind", None)
-    given_back = ContainerOperands(case, x, w, b, y, zeros, behind=behind)
-    made = CaseRun(session.target, case, header["control"], given_back)
-    made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
-    if made.control == ALIGNMENT and (pinned := _pinned(session, case, (x, w, b))):
-        header, found = _asked(session, pinned, (x, w, b), True)
+    behind, control, laid = getattr(session, "behind", None), header["control"], case
+    pinned = _pinned(session, case, (x, w, b)) if control == ALIGNMENT else None
+    if pinned is not None:
+        header, found = _run_request(session, pinned, (x, w, b), True)
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
-            made.case, made.control = pinned, "equal"
-            made.operands = ContainerOperands(pinned, x, w, b, y, zeros, behind=behind)
-    if made.control != "equal":
-        made.refusal = "alignment" if made.control == ALIGNMENT else "nondeterministic"
-        made.evidence = _unsteady(made.control)
-    if windows:
-        made.windows = read_windows(session, case)
-    return made
+            laid, control = pinned, "equal"
+    refusal = "" if control == "equal" else "nondeterministic"
+    return CaseRun(
+        session.target,
+        laid,
+        control,
+        ContainerOperands(laid, x, w, b, y, zeros, behind=behind),
+        replays=np.zeros(y.shape, bool),
+        reached=np.zeros(y.shape, bool),
+        refusal="alignment" if control == ALIGNMENT else refusal,
+        evidence=_unsteady(control) if refusal else "",
+        windows=read_windows(session, case) if windows else None,
+    )
 
 
 def _pinned(session: AnySession, case: Case, given: Arrays) -> Case | None:
@@ -340,26 +345,26 @@ class Revealer:
     def _key(self, one: CaseRun) -> Hashable:
         return one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
 
-    def recall(self, one: CaseRun, session: AnySession) -> bool:
-        """Gives a run the orders kept of its shape, and replays them; False if there are none."""
+    def recall(self, one: CaseRun, session: AnySession) -> CaseRun | None:
+        """Returns a run with the orders kept of its shape, replayed; None if there are none."""
         known = self._orders.get(self._key(one))
         if known is None or one.refusal:
-            return False
+            return None
         index, replayed = known.index.copy(), known.replayed.copy()
-        one.prove(session, replace(known, index=index, replayed=replayed))
-        return True
+        return one.with_orders(session, replace(known, index=index, replayed=replayed))
 
     def reveal(
         self, one: CaseRun, session: AnySession, wanted: np.ndarray | None = None
     ) -> CaseRun:
-        """Adds a run's orders, as ``CaseRun.reveal`` does."""
+        """Returns a run with its orders, as ``CaseRun.reveal`` does."""
         if one.refusal or one.case.pool:
             return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
-        if self.recall(one, session) and one.replays[asked].all():
+        one = (recalled := self.recall(one, session)) or one
+        if recalled and one.replays[asked].all():
             return one
         few = wanted is not None and wanted.size <= self.small
-        one.reveal(session, self.summations, None if few else wanted, self.budget)
+        one = one.reveal(session, self.summations, None if few else wanted, self.budget)
         if one.orders is not None:
             every = dict.fromkeys([*one.orders.summations, *self.summations])
             self.summations = list(every)[: self.tried]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as functional
+from torch.nn.modules import module as modules
 from torch.utils._pytree import tree_leaves
 
 from probe import ulp
@@ -39,6 +40,22 @@ TRANSPOSED = {
     2: functional.conv_transpose2d,
     3: functional.conv_transpose3d,
 }
+
+
+_HOOKS = [
+    hooks
+    for name, hooks in vars(modules).items()
+    if name.startswith(("_global_forward", "_global_backward")) and isinstance(hooks, dict)
+]
+
+
+def _any_hook() -> bool:
+    """PyTorch 2.4 has these tables of hooks, and no function that looks into all of them."""
+    return any(_HOOKS)
+
+
+hooked_anywhere = getattr(modules, "_has_any_global_hook", _any_hook)
+"""Whether hooks are registered for all modules; PyTorch's own function, which models call often."""
 
 
 def threads() -> int:

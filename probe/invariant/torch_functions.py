@@ -25,12 +25,11 @@ from torch.nn.functional import (
     linear,
     silu,
 )
-from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from probe.invariant.torch_calls import Natives, told
+from probe.invariant.torch_calls import Natives, hooked_anywhere, told
 from probe.invariant.torch_operations import MOST, VALUES, TorchOperations
 from probe.invariant.torch_recurrent import RecurrentSteps
 
@@ -290,7 +289,7 @@ class KnownModules:
         return None if "forward" in module.__dict__ else self.runs.get(type(module))
 
     def _sequential(self, module: Any, x: Any) -> Any:
-        anywhere = _has_any_global_hook()
+        anywhere = hooked_anywhere()
         for part in module._modules.values():
             there = part.__dict__
             hooked = anywhere or any(map(there.__getitem__, HOOKS))

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
+from inspect import signature
 from types import FrameType, MethodType, new_class
 from typing import Any
 
 import numpy as np
 import torch
 from torch.autograd import forward_ad
-from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -27,7 +27,12 @@ from probe.invariant.programs import LibraryProgram
 from probe.invariant.report import Report
 from probe.invariant.samples import UNREAD, Axes, Company, Value
 from probe.invariant.table import Table, environment
-from probe.invariant.torch_calls import FORMATS, container, require_evaluation
+from probe.invariant.torch_calls import (
+    FORMATS,
+    container,
+    hooked_anywhere,
+    require_evaluation,
+)
 from probe.invariant.torch_functions import HOOKS, Functions, KnownModules, recorded, unusual
 from probe.invariant.torch_operations import TorchOperations
 
@@ -288,7 +293,7 @@ BASICS = ("__dict__", "__weakref__")
 def _hooked(model: Any) -> bool:
     """Returns whether a call of a module runs more than its forward."""
     there = model.__dict__
-    return bool(_has_any_global_hook() or any(map(there.__getitem__, HOOKS)))
+    return bool(hooked_anywhere() or any(map(there.__getitem__, HOOKS)))
 
 
 def _empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -361,7 +366,7 @@ class ModelState:
         self.inside = [part._modules for part in self.now]
         self.there = [one for inside in self.inside for one in inside.values()]
         own = [tuple(vars(part)[name]) for part in self.now for name in HOOKS]
-        self.hooks_of = [_has_any_global_hook(), *own]
+        self.hooks_of = [hooked_anywhere(), *own]
         self.hooked = any(self.hooks_of)
         """Whether there are hooks, or there were when one was last registered."""
 
@@ -600,6 +605,9 @@ ANOTHER = "a new object of this class, such as a slice of its modules, would not
 INFERRED = "it changes numbers in place that were made in torch.inference_mode"
 UNUSUAL = "an input is sparse, nested, or on a different device"
 GRADIENTS = "an input requires gradients, and the mode is for inference: there are none"
+# PyTorch 2.4 has only the question that is wider: whether it is compiled or exported
+_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
 
@@ -609,7 +617,7 @@ def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if _transformed() is not None or forward_ad._current_level >= 0:
         todo = "call it with a whole batch, and take gradients and torch.vmap of the plain model"
         raise InputError("model", kind.__name__, TRANSFORMED, todo)
-    traced = _traced() is not None or torch.compiler.is_exporting()
+    traced = _traced() is not None or _exporting()
     if not traced and _watching():
         traced = any(mode.is_infra_mode() for mode in _get_current_dispatch_mode_stack())
     if not traced:
@@ -655,5 +663,8 @@ class Uncompiled:
 
     def __call__(self, one: Any, hooks: bool, args: tuple[Any, ...], kwargs: Any) -> Any:
         if self._apart is None and "torch._dynamo" in sys.modules:
-            self._apart = torch.compiler.disable(self.function, reason=COMPILED)
+            apart = torch.compiler.disable
+            able = "reason" in signature(apart).parameters  # not in 2.4
+            why = {"reason": COMPILED} if able else {}
+            self._apart = apart(self.function, **why)
         return (self._apart or self.function)(one, hooks, args, kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from probe.printing import counted
 from probe.recording.difference import Aligned, Difference
 
 FIRST = "first source"
+TITLE = 120
+"""Columns of what is said above a picture: a cause may need more than one line."""
 ROWS = 40
 """Rows at most: runs of operations in which nothing differs are one row."""
 
@@ -142,7 +145,8 @@ def walked(found: Difference, lines: Sequence[str]) -> Figure:
         else:
             title += f": {counted(trees.draw_turns(panel, summation.tree), 'running sum')}"
         panel.set_title(title, fontsize=9, loc="left")
-    figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
+    told = "\n".join(textwrap.fill(line, TITLE) for line in lines)
+    figure.suptitle(told, fontsize=9, x=0.01, ha="left")
     there = [name for name in WORDS if any(row.verdict == name for row in rows)]
     patches: list[Any] = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
     if any(row.own for row in rows):

@@ -44,9 +44,8 @@ from probe.recording.contract import (
     CONSTANT,
     INPUT,
     WEIGHT,
-    Isolated,
-    Lines,
     Operation,
+    Said,
     Seen,
     Visit,
 )
@@ -124,10 +123,6 @@ class WatchedFunction(NamedTuple):
     why: str = ""
 
 
-Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
-"""What is said of an operation besides its arrays and its place, as ``Operation`` has it."""
-
-
 class KnownGraphs:
     """What stays from one run to the next.
 
@@ -139,7 +134,7 @@ class KnownGraphs:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, FunctionGraph] = {}
-        self.told: dict[Hashable, Told] = {}
+        self.told: dict[Hashable, Said] = {}
 
 
 class Watching:
@@ -314,9 +309,9 @@ class Watching:
             gives = [self.seen(outputs[n], path) for n in given]
             self._gives(gives)
             told = self._told(RanOperation(op, inputs, attributes, outputs, read, given))
-            self.visit(Operation(op, path, reads, gives, *told, IMPORTS))
+            self.visit(Operation(op, path, reads, gives, *told))
 
-    def _told(self, ran: RanOperation) -> Told:
+    def _told(self, ran: RanOperation) -> Said:
         """Returns what is said of a call. It is the same for all that are alike, unless the meaning
         looks into what is read. It keeps neither the call's arrays nor this run."""
         same: Hashable = None
@@ -329,7 +324,7 @@ class Watching:
             return known
         looked: list[int] = []
         call = ran.call(looked)
-        told = meaning(call), ran.shown(), call.run, ran.lines()
+        told = Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
         if same is not None and not looked:
             self.known.told[same] = told
         return told

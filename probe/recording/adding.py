@@ -6,6 +6,7 @@ One side by itself, as a step of a formula, or both sides of a difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -60,7 +61,13 @@ class Adds:
 
     def reveal(self, which: np.ndarray, known: Revealer) -> None:
         """Reveals some of its outputs."""
-        known.reveal(self.run, self.session, self.run.mask(self.places[which]))
+        self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))
+
+    def recall(self, known: Revealer) -> bool:
+        """Replays what is kept of the shape; False if nothing is."""
+        found = known.recall(self.run, self.session)
+        self.run = found or self.run
+        return found is not None
 
     def came(self, which: np.ndarray) -> np.ndarray:
         """Returns which of these outputs a replay gave."""
@@ -71,15 +78,18 @@ class Adds:
         orders, places = self.run.orders, self.places[which]
         if orders is None or not len(places):
             return
+        replays = self.run.replays.copy()
         for number in np.argsort(-orders.counts(), kind="stable"):
             summation: Summation = orders.summations[number]
             agreed = self.run.operands.agrees(summation, *places.T)
             done = tuple(places[agreed].T)
+            # in place: revealers keep these orders for later operations of this shape
             orders.index[done] = number
-            orders.replayed[done] = self.run.replays[done] = True
+            orders.replayed[done] = replays[done] = True
             places = places[~agreed]
             if not len(places):
-                return
+                break
+        self.run = replace(self.run, replays=replays)
 
 
 def begins(address: int | None) -> int | None:
@@ -120,7 +130,7 @@ def revealed(sides: Sequence[Adds], wanted: np.ndarray, known: Known, most: int)
 
     long = min(one.sum.summands for one in sides) > SHORT
     chosen = np.zeros(0, int)
-    if long and all(revealer.recall(one.run, one.session) for one in sides):
+    if long and all(one.recall(revealer) for one in sides):
         examined = _settled(sides, wanted, chosen)
         if not len(left()):
             return examined

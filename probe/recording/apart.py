@@ -179,10 +179,12 @@ class Trusted:
     """A recording whose operations may be run: by their lines, on its target, in another process.
 
     A context manager, which gives the run. Where the target can't run here its operations are not
-    run, and a note says so.
+    run, and a note says so. ``extra``: variables of the process, instead of those by which it finds
+    this one's modules.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
+        self.extra = variables() if extra is None else extra
         self.stored = RecordingFolder(Path(folder))
         self.session: AnySession | None = None
 
@@ -194,7 +196,7 @@ class Trusted:
             found = Target.parse(run.target)
             if why := target.unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
-            self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
+            self.session = Session(found, command=COMMAND, extra=self.extra).__enter__()
         except ProbeError as error:
             run.made.notes.append(f"{where}: {error}")
         if self.session is None:

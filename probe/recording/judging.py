@@ -354,7 +354,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     runs, labels = (left, right), (found.left, found.right)
     pairs = align(*runs)
     if strict := any(mine != other for mine, other in pairs):
-        # a loop that is run step by step: what is not told to be the counterpart's is different
+        # a loop that is run step by step: what is not told to compute as its match is different
         pairs = matched(runs, labels, {}).operations
     for mine, other in pairs:
         if mine is None:
@@ -416,7 +416,7 @@ def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
 
 
 def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
-    """Labels with a mark wherever an operation was not seen to compute as its counterpart."""
+    """Labels with a mark wherever an operation was not seen to compute as its match."""
     mask = ~pair.selection.mask(one.shape, 0)
     found = _masked(one, mask, number)
     return found if apart is None or not apart.any() else marked(found, pair, apart, number)

@@ -109,15 +109,15 @@ def matched(
             new[one] = two
             made.note(n, m)
     asked = [n for n in left if n not in new]
-    for value, counterpart in _counterparts(sides, labels, asked, set(right) - {*new.values()}):
-        made.note(value, counterpart)
-        new[sides[0].values[value].given] = sides[1].values[counterpart].given
+    for value, match in _matches(sides, labels, asked, set(right) - {*new.values()}):
+        made.note(value, match)
+        new[sides[0].values[value].given] = sides[1].values[match].given
     back = {m: n for n, m in new.items()}
     asked = [m for m in right if m not in back]
-    turned = _counterparts(sides[::-1], labels[::-1], asked, set(left) - new.keys())
-    for value, counterpart in turned:
-        made.note(counterpart, value)
-        back[sides[1].values[value].given] = sides[0].values[counterpart].given
+    turned = _matches(sides[::-1], labels[::-1], asked, set(left) - new.keys())
+    for value, match in turned:
+        made.note(match, value)
+        back[sides[1].values[value].given] = sides[0].values[match].given
     made.by_labels = {*new.items(), *((n, m) for m, n in back.items())}
     for mine, other in aligned:
         moved = mine in new or other in back
@@ -136,10 +136,10 @@ def _given(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
     return zip(ours.gives, theirs.gives, strict=False)
 
 
-def _counterparts(
+def _matches(
     sides: Runs, labels: tuple[list[Labels], list[Labels]], asked: Sequence[int], free: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yields a value of each of the first side's operations ``asked`` that has a counterpart, and
+    """Yields a value of each of the first side's operations ``asked`` that has a match, and
     the other side's value that computes the same.
 
     ``free``: operations of the other side without one; one that has is taken where no other

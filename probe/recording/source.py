@@ -327,7 +327,9 @@ def _of_sums(region: Region, most: int, known: Known) -> Cause:
         adds = [Adds(one) for one in region.sides]
         told = adding.both(adds)
         if len(told.differing):
-            _told(made, told, adding.revealed(adds, told.differing, known, most))
+            examined = adding.revealed(adds, told.differing, known, most)
+            told.left, told.right = (one.run for one in adds)
+            _told(made, told, examined)
     except TimeOver:
         raise
     except (ProbeError, ValueError, IndexError) as error:

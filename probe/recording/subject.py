@@ -243,7 +243,9 @@ TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name 
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
-    """Parameters that a function can't be called without."""
+    """Parameters that a function can't be called without; of a module of PyTorch its forward's."""
+    if any((one.__module__, one.__name__) == TORCH for one in type(function).__mro__):
+        function = function.forward  # type: ignore[attr-defined]
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -335,7 +337,8 @@ def of_function(
         raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
     if missing := _required(function):
         why = f"it takes {', '.join(missing)}"
-        raise InputError("function", getattr(function, "__name__", "it"), why, NO_ARGUMENTS)
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InputError("function", name, why, NO_ARGUMENTS)
     with restored(bare[1] if bare is not None else ()):
         found = list(leaves(guarded(function, name) if name else function()))
     packages = (kind.__module__.partition(".")[0] for one in found for kind in type(one).__mro__)

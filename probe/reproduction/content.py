@@ -23,7 +23,6 @@ from probe.reproduction.failing import Effect
 from probe.reproduction.proof import ScriptRun
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
-from probe.store.results import load
 from probe.summation.tree import BIAS, product
 from probe.target import Target
 
@@ -187,6 +186,8 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
     The worst has the largest difference in units of eps * sum|x*w| (ulps explode where sums
     cancel). StoreError: no store, or nothing differs. InputError: no such row, or it agrees.
     """
+    from probe.store.results import load  # what keeps nothing needs no pyarrow
+
     results = load(path)
     table = results.comparisons
     if row is None:

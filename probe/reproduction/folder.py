@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +256,8 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
         raise InputError("out", out, why, "give a folder that can be made") from None
     made.files = ["reproduce.py", "report.md", "machine.json"]
     emulate.write(made.script, out / "reproduce.py")
-    drawn = made.evidence is not None and all(
+    drawn = find_spec("matplotlib") is not None  # the report is whole without its picture
+    drawn &= made.evidence is not None and all(
         side.summation is not None for side in (made.evidence.left, made.evidence.right)
     )
     alike = {"window", "reach"} & set(made.explanation.causes)  # the trees do not set them apart

@@ -23,7 +23,7 @@ from probe.explaining.evidence import named
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone
-from probe.recording.difference import Aligned
+from probe.recording.difference import Aligned, Difference
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.reasons import Cause
 from probe.recording.recording import Run
@@ -218,6 +218,15 @@ def write(
     return found
 
 
+def layer_of(found: Difference, one: Aligned) -> str:
+    """Returns what a source is called in its library; empty where it is no case, or not kept."""
+    try:
+        region = Region.of(found.left, found.right, one)
+    except (KeyError, InputError):
+        return ""
+    return "" if region is None else layer(region, one.path)
+
+
 def layer(region: Region, path: str = "") -> str:
     """Returns what a region's operation is called in its library; empty where it is no case.
 
@@ -275,9 +284,9 @@ def placed(cause: Cause) -> str:
     count = len(told.left.replays)
     word = "position" if case.spatial_rank else "row"
     if len(some) == len(np.unique(every)):
-        verb = "adds" if count == 1 else "add"
-        who = f"the only {word}" if count == 1 else f"all {counted(len(some), word)}"
-        who = f"{who} {verb} differently"
+        verb = "is" if len(some) == 1 else "are"
+        who = f"its only {word}" if count == 1 else f"all {counted(len(some), word)}"
+        who = f"{who} {verb} added differently"
     else:
         which = ranges((some + 1).tolist(), 4)
         who = f"{word}{'s' * (len(some) > 1)} {which} of {count:,} "

@@ -12,7 +12,9 @@ FIXED = Column("fixed", "int", "full length, with which the short run is compare
 NETWORKS = second(
     NETWORK,
     Column("name", "text", "the network's name"),
-    Column("source", "text", "the model from which `Network.load` reads it", null="not given"),
+    Column(
+        "source", "text", "the model that it is: a file, or `module:function`", null="not given"
+    ),
     Column("layers", "int", "number of layers, including activations and pooling", "layers"),
     Column("dtype", "text", "`float32`, `float64`, `float16`"),
     Column("in_channels", "int", "channels of the input", "channels"),

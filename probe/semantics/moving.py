@@ -267,9 +267,10 @@ def points(index: np.ndarray, shape: Shape) -> np.ndarray:
     the first axes of each place in its last axis; the updates have the axes behind them."""
     depth, ahead = index.shape[-1], index.shape[:-1]
     sizes = np.array(shape[:depth], np.int64)
-    wrapped = np.where(index < 0, index + sizes, index).reshape(-1, depth)
-    some = np.ravel_multi_index(tuple(wrapped.T), shape[:depth]) if depth else [0]
-    lines = np.asarray(some)
+    wrapped = np.where(index < 0, index + sizes, index).reshape(prod(ahead), depth)
+    # without axes each update is the whole array
+    whole = np.zeros(len(wrapped), int)
+    lines = np.asarray(np.ravel_multi_index(tuple(wrapped.T), shape[:depth])) if depth else whole
     inner = prod(shape[depth:])
     found: np.ndarray = (lines[:, None] * inner + np.arange(inner)).reshape(*ahead, *shape[depth:])
     return found

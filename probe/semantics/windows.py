@@ -55,6 +55,7 @@ def slid(
 
 def _reach(frame: Frame, k: int, tap: int, size: int, outputs: int) -> tuple[slice, slice] | None:
     """Returns the outputs that a tap serves along an axis, and the inputs that they read by it."""
+    # output o reads input o * stride + offset by this tap; transposed it is the other way round
     stride, offset = frame.stride[k], tap * frame.dilation[k] - frame.padding[k][0]
     first = max(0, -(offset // stride)) if offset < 0 else 0
     most, end = (size, outputs) if frame.transposed else (outputs, size)

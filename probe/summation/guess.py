@@ -253,7 +253,7 @@ class LeafAnswers:
         self._ask(np.array([line[-1] for line in lines]))
         waiting = [part for line in lines for part in self._gaps(line)]
         while waiting:
-            self._ask(np.concatenate([_between(line) for line in waiting]))
+            self._ask(np.concatenate([_places_between(line) for line in waiting]))
             waiting = [part for line in waiting for part in self._resolve(line)]
         return self.found
 
@@ -303,7 +303,7 @@ class LeafAnswers:
         return self._gaps(line)
 
 
-def _between(line: np.ndarray) -> np.ndarray:
+def _places_between(line: np.ndarray) -> np.ndarray:
     """Returns places of a gap that are asked: its middle, and one more, at no even distance."""
     inner = len(line) - 2
     return line[1 + np.unique([inner // 2, inner * 5 // 7, inner // 5])]

@@ -225,7 +225,7 @@ def _replayed(
         for start in range(0, len(members), max(at_once, 1)):
             part = members[start : start + max(at_once, 1)]
             x = _picked([one.columns[group] for one in sets], positions[part])
-            w = _picked([one.weights for one in sets], filters[part])
+            w: np.ndarray | Picked = _picked([one.weights for one in sets], filters[part])
             if any(one.padded is not None for one in sets):
                 w = np.concatenate(
                     [one.met(positions[part], filters[part]) for one in sets], axis=1

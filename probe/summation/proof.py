@@ -105,13 +105,13 @@ def proved(
     for (levels, wide), alike in itertools.groupby(calls, lambda call: (call.levels, call.wide)):
         while some := list(itertools.islice(alike, min(chunk, BATCH))):
             triples = [call.triples for call in some]
-            fits &= _ask(masks, form, levels, 1 << wide, triples)
+            fits &= _answered(masks, form, levels, 1 << wide, triples)
             if not fits.any():
                 return fits
     return fits
 
 
-def _ask(
+def _answered(
     masks: Masks, form: Format, levels: int, paths: int, calls: list[list[list[Triple]]]
 ) -> np.ndarray:
     """Returns which outputs answer all of these calls as they should: bool (positions, filters)."""

@@ -9,19 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from probe import machine, schema
 from probe.campaign import Campaign, CampaignPart, Row, Stopped, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.progress import Tell
-from probe.store import Store, parquet
-from probe.store.recalled import Recalled
 from probe.sweeps.plan import (
     Item,
     Plan,
@@ -35,6 +31,12 @@ from probe.sweeps.plan import (
 from probe.sweeps.ranking import Ranking
 from probe.sweeps.summary import Summary, TargetSummary
 from probe.target import Target
+
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    import pyarrow as pa
+
+    from probe.store import Store
+    from probe.store.recalled import Recalled
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
@@ -168,6 +170,11 @@ class _SweepState(Campaign[SweepQuestion]):
     def _stored(self) -> pa.Table:
         """Returns the rows of ``comparisons`` of these cases on this axis, of all runs:
         ``RECALLED``."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from probe.store import parquet
+
         if self.store is None:
             return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
         rows = parquet.table(self.store.path, "comparisons").select(RECALLED)

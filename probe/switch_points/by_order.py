@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, R
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.layout import CONTIGUOUS
-from probe.store import Store, parquet
 from probe.summation.orders import Orders
 from probe.summation.reach import reach_of_inputs
 from probe.summation.summation import Row, Summation
@@ -30,6 +30,9 @@ from probe.sweeps import Summary
 from probe.sweeps import sweep as sweep_bits
 from probe.sweeps.plan import axis_values
 from probe.target import Target
+
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    from probe.store import Store
 
 PATIENCE = 3  # processes that may be lost one after the other
 PATIENT = 900.0
@@ -303,6 +306,8 @@ def measured(store: Store) -> set[str]:
 
     Who took long, or was not to be had, is asked again.
     """
+    from probe.store import parquet
+
     store.flush()
     found = set(parquet.table(store.path, "reveals")["target"].to_pylist())
     failed = parquet.table(store.path, "failures").select(["target", "kind"]).to_pylist()

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from probe.cli.shell import commands as main
+from probe.summation.functions import COUNT
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -60,7 +61,8 @@ def test_commands_and_options_exist(page):
     for words in re.findall(
         r"(?:^\$ |`|run: \")(?:\.venv/bin/)?probe ([a-z]+)([^`\n\"]*)", text, re.M
     ):
-        command = main.get_command(click.Context(main), words[0])
+        model = words[1][:1] in (":", ".")  # `probe model.onnx` is `probe examine model.onnx`
+        command = main.get_command(click.Context(main), "examine" if model else words[0])
         assert command is not None, f"probe {words[0]}"
         known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
         typed = set(re.findall(r"(?<![\w-])--[a-z-]+", words[1].partition(" -- ")[0]))
@@ -147,6 +149,32 @@ def test_python_of_pages_runs(page, request, tmp_path):
     copied(request.getfixturevalue("named"), tmp_path)
     for text in texts:
         ran(tmp_path, [sys.executable, "-c", text])
+
+
+PRINTED = re.compile(r"^```python\n(?P<text>.*?)^```\n\n```text\n(?P<said>.*?)^```", re.M | re.S)
+SUMS = ROOT / "docs" / "sums.md"
+
+
+def test_sums_print_what_the_page_says(tmp_path):
+    """Trees and names of compensated sums hang on the releases of the table below the block."""
+    pytest.importorskip("polars")
+    (found,) = PRINTED.finditer(SUMS.read_text())
+    assert ran(tmp_path, [sys.executable, "-c", found["text"]]).stdout == found["said"]
+    assert "Kahan's sum" in found["said"] and found["said"].count("((") >= 3
+
+
+def test_sums_count_the_sets_of_operands_that_tell_compensated_sums_apart():
+    assert {int(one) for one in re.findall(r"(\d+) sets of", SUMS.read_text())} == {COUNT}
+
+
+@pytest.mark.parametrize("page", PAGES[2:], ids=lambda page: page.name)
+def test_pages_open_with_what_one_can_do_with_them(page):
+    if page.name == "concepts.md":
+        pytest.skip("it explains words")
+    opening = page.read_text().split("\n\n")[1]
+    assert opening.startswith("With this page")
+    first = re.split(r"[.:](?=\s|$)", opening)[0]
+    assert len(first.split()) <= 25, first
 
 
 @pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import namedtuple
 from pathlib import Path
 
@@ -63,7 +65,63 @@ def test_every_pin_has_sizes_and_the_extras_that_need_it():
     assert all(pin.download > 0 and pin.disk > 0 for pin in pins)
     by = {extra: [pin.name for pin in pins if extra in pin.extras] for extra in install.LIBRARIES}
     assert "torch" in by["torch"] and "jaxlib" in by["jax"] and "onnx" in by["onnxruntime"]
-    assert {extra for pin in pins for extra in pin.extras} <= {"base", "dev", *install.LIBRARIES}
+    assert {extra for pin in pins for extra in pin.extras} <= {
+        *("base", "dev", "site"),
+        *install.LIBRARIES,
+    }
+
+
+def test_the_core_is_the_same_package_with_fewer_requirements():
+    whole, core = (
+        tomllib.loads((ROOT / place / "pyproject.toml").read_text()) for place in ("", "core")
+    )
+    for key in ("version", "requires-python", "license", "scripts"):
+        assert core["project"][key] == whole["project"][key], key
+    named = {one.partition(">")[0] for one in core["project"]["dependencies"]}
+    extras = core["project"]["optional-dependencies"]
+    asked = {one.partition(">")[0] for more in extras.values() for one in more}
+    everything = {one.partition(">")[0] for one in whole["project"]["dependencies"]}
+    assert everything - named - asked == {"tensorflow", "jupyter"}
+    assert named | asked < everything and not named & asked
+    data = [one["tool"]["setuptools"]["package-data"] for one in (whole, core)]
+    assert data[0] == data[1]
+
+
+LEFT_OUT = (
+    "jax",
+    "jupyter",
+    "keras",
+    "matplotlib",
+    "onnxruntime",
+    "pandas",
+    "pyarrow",
+    "tensorflow",
+)
+
+
+def test_what_the_core_leaves_out_is_not_imported(tmp_path):
+    """Where importing any of it fails, NumPy's target is explained, reported and compared."""
+    script = f"""
+import sys
+for name in {LEFT_OUT!r}:
+    sys.modules[name] = None  # importing it raises ModuleNotFoundError
+import numpy as np, probe
+case = probe.Case(op="conv1d", kernel=5, in_channels=4, filters=4, operands="cancel")
+target = "reference,algorithm=pairwise,length_switch=9"
+assert probe.explain(case, target, 5, 16).to_json()["differing"] > 0
+probe.reproduce(case, target, 5, 16, out="report")
+assert probe.order(np.sum, 9, dtype="float64").to_json()["orders"]
+import probe.answers.first_difference, probe.answers.network, probe.answers.thresholds
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report" / "reproduce.py").is_file()
 
 
 def test_an_extra_that_pyproject_lacks_is_named():
@@ -129,9 +187,11 @@ def test_what_is_up_to_date_is_left_alone_and_its_extras_are_remembered(monkeypa
     install.install(tmp_path, "jax,dev", anew=False)
     install.install(tmp_path, None, anew=False)
     assert filled == ["dev", "dev,jax"]
+    install.install(tmp_path, "+site", anew=False)
+    assert filled[2:] == ["dev,jax,site"]
     monkeypatch.setattr(install, "fingerprint", lambda: "another")
     install.install(tmp_path, None, anew=False)
-    assert filled == ["dev", "dev,jax", "dev,jax"]
+    assert filled == ["dev", "dev,jax", "dev,jax,site", "dev,jax,site"]
 
 
 def test_another_python_makes_it_anew_only_where_that_is_asked(monkeypatch, tmp_path, capsys):

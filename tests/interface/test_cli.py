@@ -113,7 +113,7 @@ def test_a_case_file_with_an_unknown_key_is_named(capsys, tmp_path):
     (tmp_path / "case.json").write_text('{"op": "conv1d", "kernel": 5, "colour": "red"}')
     status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
     assert status == 2 and err.startswith(
-        "probe: colour=red: there is no such argument of a case; use op"
+        "probe: colour=red: there is no such argument of a case; use one of op"
     )
     (tmp_path / "case.json").write_text('{"op": "conv1d"')
     status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")

@@ -36,8 +36,41 @@ def test_shared_options_stand_last_under_one_heading(name, capsys):
     mine, common = set(flag.findall(own)), set(flag.findall(shared))
     assert {"--json", "--verbose", "--help"} <= common and not common & mine
     flags = {"--" + word.replace("_", "-") for word in options.CASE_WORDS}
-    of_a_model = {"network": {"--seed"}, "record": {"--seed"}}.get(name, set())
+    of_a_model = {"--seed"} if name in ("examine", "network", "record") else set()
     assert mine & (flags | {"--case", "--target"}) == of_a_model
+
+
+def test_the_options_of_a_case_have_a_help_of_their_own(capsys):
+    out = ran(capsys, "help case")[1]
+    assert all(f"--{word.replace('_', '-')} " in out for word in options.CASE_WORDS)
+    for command in ("explain", "sweep", "reproduce"):
+        told = ran(capsys, f"help {command}")[1]
+        assert told == ran(capsys, f"{command} --help")[1]
+        assert "probe help case" in told and "--dilation" not in told
+    assert ran(capsys, "help explian")[0] == 2
+    assert json.loads(ran(capsys, "help case --json")[1])["topic"] == "case"
+
+
+def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[tool.probe]\ntarget = "numpy"\nsizes = "3,5"\n')
+    status, out, _ = ran(capsys, "sweep --op sum --in-channels 4")
+    assert status == 0 and "numpy" in out and "length 3 against 5" in out
+    status, out, _ = ran(capsys, "order --op sum --in-channels 4 --length 2 --json")
+    assert json.loads(out)["target"] == "numpy"
+    words = "order --op sum --in-channels 4 --length 2 --target reference --json"
+    status, out, _ = ran(capsys, words)
+    assert json.loads(out)["target"] == "reference"
+    file.write_text('[tool.probe]\ntargte = "numpy"\n')
+    status, _, err = ran(capsys, "order --op sum --in-channels 4 --length 2")
+    assert status == 2 and "did you mean target" in err
+
+
+def test_sweeps_write_nothing_unasked(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ran(capsys, "sweep --op sum --in-channels 4 --lengths 3,5 --target numpy")[0] == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_exit_statuses_are_in_the_help(capsys):

@@ -100,11 +100,15 @@ def test_the_json_has_the_words_of_the_design(planted):
 def test_an_answer_is_three_lines_and_a_picture(planted):
     found = probe.first_difference(*apart(X))
     lines = repr(found).splitlines()
-    assert len(lines) == 3 and all(0 < len(line) <= 100 for line in lines)
+    assert len(lines) == 3 and all(0 < len(line) <= 100 for line in (lines[0], lines[2]))
     assert "5 operations" in lines[0] and "Dense at block.first" in lines[1]
     assert "order" in lines[1] and "outputs differ" in lines[2]
     assert found._repr_png_().startswith(b"\x89PNG")
     assert found.operations[0].verdict == "source" and found.first.name == "block.first"
+    head, first, *_ = found.table().splitlines()
+    assert head.startswith("operation") and first.startswith("block.first") and "order" in first
+    page = found._repr_html_()
+    assert page.count("<th>") == 6 and "block.first" in page and "data:image/png" in page
 
 
 def test_equal_runs_say_so(planted):

@@ -17,6 +17,7 @@ from tests.interface.commands import in_this_process
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
+SWEEP += " --store results/sweep"
 
 
 @pytest.fixture(autouse=True)

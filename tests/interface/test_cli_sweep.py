@@ -72,7 +72,7 @@ def test_a_target_that_cannot_run_at_all_is_status_3(capsys):
 
 
 def test_the_same_command_again_repeats_nothing(capsys, tmp_path):
-    words = f"--lengths 5..9 --target {SWITCHES}"
+    words = f"--lengths 5..9 --target {SWITCHES} --store results/sweep"
     _, first, _ = swept(capsys, words)
     assert (
         first["store"].startswith(os.path.join("results", "sweep")) and not first["stored_before"]
@@ -82,7 +82,9 @@ def test_the_same_command_again_repeats_nothing(capsys, tmp_path):
     assert second["stored_before"] == 4
     same = ("compared", "differing", "max_ulp", "lengths")
     assert [first[name] for name in same] == [second[name] for name in same]
-    status, out, _ = swept(capsys, f"{words} --store {tmp_path / 'else'}", json_too=False)
+    status, out, _ = swept(
+        capsys, words.replace("results/sweep", str(tmp_path / "else")), json_too=False
+    )
     assert status == 0 and "stored in" in out and (tmp_path / "else").is_dir()
 
 
@@ -127,11 +129,12 @@ def test_a_store_that_cannot_be_written_is_one_line(store, capsys, tmp_path):
 
 
 def test_a_damaged_store_is_one_line(capsys):
-    _, found, _ = swept(capsys, "--lengths 5..9 --target reference")
+    words = "--lengths 5..9 --target reference --store results/sweep"
+    _, found, _ = swept(capsys, words)
     path = os.path.join(found["store"], "comparisons.parquet")
     with open(path, "wb") as file:
         file.write(b"junk")
-    for command in (f"sweep {CASE} --lengths 5..9 --target reference", "results results"):
+    for command in (f"sweep {CASE} {words}", "results results"):
         status = shell.run(command.split())
         out, err = capsys.readouterr()
         assert status == 2 and err.count("\n") == 1
@@ -141,7 +144,7 @@ def test_a_damaged_store_is_one_line(capsys):
 
 def test_a_sweep_by_order_needs_no_luck(capsys):
     words = "--operands ones --lengths 5..12 --by order --target reference,length_switch=5"
-    status, found, err = swept(capsys, f"{words} --fail-on differing")
+    status, found, err = swept(capsys, f"{words} --fail-on differing --store results/sweep")
     assert status == 1 and not err and found["differing"] == 10 and found["compared"] == 28
     assert [one["length"] for one in found["lengths"]] == [5, 6, 7, 8]
     assert {one["length"]: one["causes"] for one in found["lengths"]}[6] == {"order": 2}

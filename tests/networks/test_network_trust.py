@@ -242,7 +242,7 @@ def test_truncated_models_are_one_line(tmp_path, capsys):
                 assert "File not found" not in error and "mistake of probe's" not in error
 
 
-def test_stand_ins_take_whatever_a_pickle_does_to_them(tmp_path):
+def test_names_are_listed_whatever_the_protocol(tmp_path):
     made = {
         "set": {1, 2},
         "array": np.arange(3),
@@ -252,12 +252,34 @@ def test_stand_ins_take_whatever_a_pickle_does_to_them(tmp_path):
     for protocol in range(5):
         path = tmp_path / "model.pt"
         path.write_bytes(pickle.dumps(made, protocol=protocol))
-        assert files._named(path), protocol
+        named = set(files._named(path))
+        module = "builtins" if protocol > 2 else "__builtin__"
+        assert {f"{module}.bytearray"} <= named or protocol == 5, protocol
+        assert any(name.endswith("ValueError") for name in named), protocol
+        assert files.COMPUTED not in named and any("numpy" in name for name in named), protocol
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x8c\x02os0\x8c\x05torch\x8c\x04Size\x93.",  # what is popped before names is not on top
+        b"\x8c\x05torch\x8c\x04Size2\x93.",  # the top one twice
+        b"\x8c\x02os\x94\x8c\x06system\x94h\x00h\x01\x93.",  # out of the memo
+        b"\x82\x01.",  # registered for copyreg
+        b"(ios\nsystem\n.",
+    ],
+)
+def test_a_name_that_is_hidden_needs_trust(tmp_path, body):
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"\x80\x04" + body)
+    (named,) = files._named(path)
+    assert named == "torch.Size" if b"os0" in body else named in (files.COMPUTED, "os.system")
+    assert "os0" in str(body) or "runs code that it names" in refusal(path)
 
 
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_tuple_of_a_million_tuples_ends_in_one_line(tmp_path, trusted):
     path = tmp_path / "model.pt"
-    key = b")" + b"\x85" * 1_000_000  # as a key it is hashed, which takes a call for each
+    key = b")" + b"\x85" * 1_000_000  # as a key it would be hashed, which takes a call for each
     path.write_bytes(b"\x80\x02}" + key + b"K\x01s.")
-    assert "more than 1,000 deep" in refusal(path, trust=trusted)
+    assert "weights alone do not define an architecture" in refusal(path, trust=trusted)

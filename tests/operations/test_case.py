@@ -180,7 +180,7 @@ def test_what_needs_a_length_says_so():
 
 def test_unknown_and_missing_keys_are_refused():
     with pytest.raises(
-        InputError, match="size=4: there is no such argument of a case; use op, kernel"
+        InputError, match="size=4: there is no such argument of a case; did you mean length"
     ):
         Case.from_json({"op": "conv1d", "kernel": 3, "size": 4})
     with pytest.raises(InputError, match="kernel=None: it is required"):

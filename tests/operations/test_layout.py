@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -237,10 +239,10 @@ def test_a_difference_in_where_operands_begin_alone_is_called_alignment(started)
     found = pair(started("numpy"), Case("sum", in_channels=300, length=5), "transposed")
     words = found.left.case.layout, found.right.case.layout
     assert not found.by_address and words == ("transposed", "contiguous")
-    found.left.case = found.left.case.with_(layout="offset:4")
+    found.left = replace(found.left, case=found.left.case.with_(layout="offset:4"))
     assert found.by_address and found.causes == {"alignment": len(found.differing)}
     assert found.replayed == 5 and "alignment: " in found.lines()[2]
-    found.left.case = found.left.case.with_(in_channels=200)
+    found.left = replace(found.left, case=found.left.case.with_(in_channels=200))
     assert not found.by_address
 
 

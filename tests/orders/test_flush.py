@@ -114,10 +114,11 @@ def test_nodes_that_flush_where_others_do_not_are_named(flushed):
     assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}
 
 
-def test_every_node_of_any_tree_is_all_of_them():
+@pytest.mark.parametrize("positions", [1, 2])
+def test_every_node_of_any_tree_is_all_of_them(positions):
     for tree in (Tree.sequential(40), Tree.pairwise(33), Tree.lanes(30, 8)):
         n = len(tree.leaves)
-        operator = Partly(everywhere(tree, 2, 2), n, flushed={EVERY})
+        operator = Partly(everywhere(tree, positions, 2), n, flushed={EVERY})
         orders, _ = revealed(operator)
         assert {one.summation.rounding.flushed_sums for one in orders.values()} == {ALL}
 

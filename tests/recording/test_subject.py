@@ -94,7 +94,7 @@ def module(tmp_path, monkeypatch):
 def test_functions_are_found_in_the_current_folder(module):
     assert subject.is_function("given_model:works") and not subject.is_function("given_model.py")
     assert subject.opened("given_model:works").inputs == ()
-    with pytest.raises(InputError, match="it takes a; give --inputs FILE.npz"):
+    with pytest.raises(InputError, match="it takes a; give inputs=.FILE.npz"):
         subject.opened("given_model:works").recorder({})
     with pytest.raises(InputError, match="returns NumPy arrays"):
         subject.opened("given_model:works").recorder({"x": np.ones(2)}).record(lambda event: None)

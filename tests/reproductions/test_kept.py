@@ -124,7 +124,7 @@ def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path)
     folder.fresh(tmp_path)
     folder.write(made, tmp_path)
     assert made.sizes["report.md"] == len((tmp_path / "report.md").read_text())
-    with pytest.raises(InputError, match="--force"):
+    with pytest.raises(InputError, match="force=True"):
         folder.fresh(tmp_path)
     folder.fresh(tmp_path, force=True)
     made.ran = replace(made.ran, printed="x" * 100_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import probe
 from probe import schema, ulp
+from probe.campaign import Campaign
 from probe.case import Case
 from probe.cli.show import sweeps as shown
 from probe.errors import InputError, StoreError
@@ -399,3 +401,30 @@ def test_rows_have_the_columns_of_the_schema(tmp_path):
         assert len(rows) and set(schema.names(name)) <= set(rows.columns)
     assert Case.from_json(tables.cases["json"][0]) == CASE
     assert tables.runs["experiment"].tolist() == ["tests"]
+
+
+def test_a_sweep_reaches_the_library_in_fifteen_calls(monkeypatch):
+    """From ``probe.sweep`` to what calls it, the child's included: a path that can be read."""
+    inline = lambda where: open_session(where, inline=True)  # noqa: E731
+    defaults = tuple(
+        inline if one is open_session else one for one in Campaign.__init__.__defaults__
+    )
+    monkeypatch.setattr(Campaign.__init__, "__defaults__", defaults)
+    depths = set()
+
+    def profile(frame, event, arg):
+        if event != "call" or os.path.join("probe", "backends") not in frame.f_code.co_filename:
+            return
+        if frame.f_back.f_code.co_qualname == "Prepared.run":
+            count = 0
+            while frame:
+                count += f"{os.sep}probe{os.sep}" in frame.f_code.co_filename
+                frame = frame.f_back
+            depths.add(count)
+
+    sys.setprofile(profile)
+    try:
+        probe.sweep(Case("dense", in_channels=3, filters=2), [2, 5], "numpy")
+    finally:
+        sys.setprofile(None)
+    assert depths and max(depths) <= 15
