@@ -190,7 +190,7 @@ class Operations(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Read by PyTorch, which would import its compiler, in seconds, and wrap each operation.
 
-        ``Uncompiled`` keeps the compiler from all of them at once.
+        ``UncompiledCall`` keeps the compiler from all of them at once.
         """
         return False
 

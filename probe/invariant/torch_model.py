@@ -176,7 +176,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
             mode.done.add(met)
         return y
 
-    kind, keeper.where = _kind(model, keeper, batched, Uncompiled(forward)), module_now
+    kind, keeper.where = _kind(model, keeper, batched, UncompiledCall(forward)), module_now
     found = object.__new__(kind)
     object.__setattr__(found, "__dict__", model.__dict__)
     return found
@@ -654,7 +654,7 @@ def require_uncompiled(model: Any) -> None:
             raise InputError("model", type(model).__name__, why, "give it before torch.compile")
 
 
-class Uncompiled:
+class UncompiledCall:
     """A function that ``torch.compile`` leaves as it is."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
