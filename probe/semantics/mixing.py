@@ -13,7 +13,7 @@ import numpy as np
 
 from probe.semantics.labels import ZERO, Labels, Name, gathered, joined, mixed, spread, tag
 
-MOST_LABELS = 1 << 22
+MOST_LABELS = 1 << 22  # speed alone
 """Pairs of labels that a product mixes at once."""
 
 
