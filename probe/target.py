@@ -63,7 +63,7 @@ class Target:
                 todo = f"{there}, or a processor that qemu-x86_64 -cpu help lists"
                 raise InputError("target", self.text, why, todo)
             object.__setattr__(self, "device", self.device.lower())
-        object.__setattr__(self, "switches", _checked(backend, self.text, self.switches))
+        object.__setattr__(self, "switches", _checked_switches(backend, self.text, self.switches))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -74,7 +74,9 @@ class Target:
         head, *pairs = (part.strip() for part in str(text).split(","))
         found = _SYNTAX.match(head)
         if not found or not found["name"]:
-            raise InputError("target", text, f"{head!r} is not {FORM.split(',')[0][:-1]}", _there())
+            raise InputError(
+                "target", text, f"{head!r} is not {FORM.split(',')[0][:-1]}", _known_backend()
+            )
         switches = []
         for pair in pairs:
             key, _, value = (word.strip() for word in pair.partition("="))
@@ -116,7 +118,7 @@ class Target:
         return Target(**(same | fields))
 
 
-def _there(name: str = "") -> str:
+def _known_backend(name: str = "") -> str:
     return one_of(name, backends.names())
 
 
@@ -124,7 +126,7 @@ def _backend(name: str) -> type[Backend]:
     try:
         return backends.get(name)  # type: ignore[no-any-return]
     except KeyError:
-        raise InputError("target", name, "there is no such library", _there(name)) from None
+        raise InputError("target", name, "there is no such library", _known_backend(name)) from None
 
 
 def _has_device(backend: type[Backend], device: str) -> bool:
@@ -154,7 +156,7 @@ def runtime(target: Target) -> Runtime:
     return find_runtime(target.name, target.version, device, own)
 
 
-def _checked(
+def _checked_switches(
     backend: type[Backend], text: str, switches: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     """Returns the switches in the backend's order of keys. Raises InputError."""

@@ -36,7 +36,9 @@ POLICY = (
 #: for int64 are kept at its ends, +-(2**63 - 1).
 Differences = namedtuple("Differences", "index bits_a bits_b ulps")
 
-_BLOCK = 1 << 17  # elements compared at once: the bits of both and the answer stay in the cache
+_BLOCK = (
+    1 << 17
+)  # speed alone: elements compared at once: the bits of both and the answer stay in the cache
 
 
 def ordered(bits: np.ndarray, name: str) -> np.ndarray:
@@ -77,12 +79,12 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     exact Python integers.
     """
     shape = np.shape(a)
-    a, b = _pair(a, b, name)
+    a, b = _bits_of_both(a, b, name)
     form = floats.format_of(name)
     if form.bits == 64:
-        return _far(a, b, name).reshape(shape)
+        return _distance_of_doubles(a, b, name).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
-    for one, other, start in _blocks(a, b):
+    for one, other, start in _cached_blocks(a, b):
         out = steps[start : start + one.size]
         first, second = _signed(one, form), _signed(other, form)
         np.subtract(second, first, out=out, dtype=np.int64)
@@ -91,7 +93,7 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     return steps.reshape(shape)
 
 
-def _far(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
+def _distance_of_doubles(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     """``distance`` of float64, of which not all fit int64."""
     first, second = ordered(a, name), ordered(b, name)
     steps = second - first
@@ -118,12 +120,12 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     Costs a read of both where they are equal: raw bits are compared first, and the policy and the
     distances are worked out only where those differ.
     """
-    a, b = _pair(a, b, name)
+    a, b = _bits_of_both(a, b, name)
     index = _raw_differences(a, b)
     if not index.size:
         none = np.zeros(0, dtype=a.dtype)
         return Differences(index, none, none, np.zeros(0, dtype=np.int64))
-    bits_a, bits_b = _taken(a, index), _taken(b, index)
+    bits_a, bits_b = _elements_at(a, index), _elements_at(b, index)
     steps = np.empty(index.size, dtype=np.int64)
     for start in range(0, index.size, _BLOCK):
         part = slice(start, start + _BLOCK)
@@ -133,7 +135,7 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
         return found
     wanted = steps != 0
     if zeros == "differ":
-        wanted |= _zeros(bits_a, name) & _zeros(bits_b, name)
+        wanted |= _is_zero(bits_a, name) & _is_zero(bits_b, name)
     keep = np.flatnonzero(wanted)
     return Differences(*[column[keep] for column in found])
 
@@ -147,14 +149,16 @@ def apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.n
 
 def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
     """Returns how often +0 stands against -0 in two container arrays of the same shape."""
-    a, b = _pair(a, b, name)
+    a, b = _bits_of_both(a, b, name)
     index = _raw_differences(a, b)
     if not index.size:
         return 0
-    return int((_zeros(_taken(a, index), name) & _zeros(_taken(b, index), name)).sum())
+    return int(
+        (_is_zero(_elements_at(a, index), name) & _is_zero(_elements_at(b, index), name)).sum()
+    )
 
 
-def _zeros(bits: np.ndarray, name: str) -> np.ndarray:
+def _is_zero(bits: np.ndarray, name: str) -> np.ndarray:
     """Returns which bit patterns are zeros of either sign."""
     sign = np.array(1 << (floats.format_of(name).bits - 1), dtype=bits.dtype)
     return (bits & ~sign) == 0
@@ -166,7 +170,7 @@ def largest(ulps: np.ndarray):
     return None if len(ulps) and not len(numbers) else int(numbers.max()) if len(numbers) else 0
 
 
-def _taken(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Returns the elements at flat positions in increasing order."""
     if index.size == bits.size:
         return bits.flatten()
@@ -195,20 +199,20 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     """
     form = floats.format_of(name)
     largest, apart, few, held = 0, False, [], 0
-    for one, other, _ in _blocks(*_pair(a, b, name)):
-        one, other = _words(one, other)
+    for one, other, _ in _cached_blocks(*_bits_of_both(a, b, name)):
+        one, other = _differing_words(one, other)
         if one.size:
             few.append((one.view(form.unit), other.view(form.unit)))
             held += few[-1][0].size
         if held >= _BLOCK:
-            far, nans = _largest(few, form)
+            far, nans = _largest_distance(few, form)
             largest, apart, few, held = max(largest, far), apart or nans, [], 0
-    far, nans = _largest(few, form)
+    far, nans = _largest_distance(few, form)
     largest, apart = max(largest, far), apart or nans
     return None if apart and not largest else largest
 
 
-def _words(one: np.ndarray, other: np.ndarray):
+def _differing_words(one: np.ndarray, other: np.ndarray):
     """Both sides of a block where they differ, and a few more elements beside these."""
     if one.nbytes % 8:
         return (one, other) if (one != other).any() else (one[:0], other[:0])
@@ -217,7 +221,7 @@ def _words(one: np.ndarray, other: np.ndarray):
     return (one, other) if place.size > one.size // 4 else (one[place], other[place])
 
 
-def _largest(pieces, form):
+def _largest_distance(pieces, form):
     """The largest |distance| of numbers in (a, b) pieces, and whether a NaN meets a number."""
     if not pieces:
         return 0, False
@@ -248,18 +252,18 @@ def _beyond_infinity(first: np.ndarray, second: np.ndarray, form) -> bool:
 
 def equal(a: np.ndarray, b: np.ndarray, name: str) -> bool:
     """Whether two container arrays of the same shape are equal everywhere, by ``POLICY``."""
-    first, second = _pair(a, b, name)
+    first, second = _bits_of_both(a, b, name)
     return bool((first == second).all()) or not differences(a, b, name).index.size
 
 
-def _pair(a: np.ndarray, b: np.ndarray, name: str):
+def _bits_of_both(a: np.ndarray, b: np.ndarray, name: str):
     a, b = floats.to_bits(a, name), floats.to_bits(b, name)
     if a.shape != b.shape:
         raise ValueError(f"shapes={a.shape}, {b.shape}: only arrays of one shape can be compared")
     return (a, b) if a.ndim else (a.reshape(1), b.reshape(1))
 
 
-def _blocks(a: np.ndarray, b: np.ndarray):
+def _cached_blocks(a: np.ndarray, b: np.ndarray):
     """(one, other, start): flat pieces of both that fit the cache, and where each begins."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         a, b = a.reshape(-1), b.reshape(-1)
@@ -282,18 +286,18 @@ def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a, b = a.reshape(-1), b.reshape(-1)
         words = a.view(np.uint64), b.view(np.uint64)
         if words[0].flags.aligned and words[1].flags.aligned:
-            place = _places(words[0], words[1], a.size // 16)
+            place = _differing_places(words[0], words[1], a.size // 16)
             if place is not None:
                 place = (place[:, np.newaxis] * each + np.arange(each)).reshape(-1)
                 return place[a[place] != b[place]]
-    return _places(a, b, a.size)
+    return _differing_places(a, b, a.size)
 
 
-def _places(a: np.ndarray, b: np.ndarray, most: int):
+def _differing_places(a: np.ndarray, b: np.ndarray, most: int):
     """Returns flat positions (int64) where bits differ; None if these are more than ``most``."""
     differ = np.empty(_BLOCK, dtype=bool)
     found, count = [np.zeros(0, dtype=np.int64)], 0
-    for one, other, start in _blocks(a, b):
+    for one, other, start in _cached_blocks(a, b):
         out = differ[: one.size] if one.size <= _BLOCK else None
         place = np.not_equal(one, other, out=out).nonzero()[0]
         if place.size:

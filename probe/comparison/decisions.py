@@ -44,13 +44,15 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
     unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
         if ours.shape[-1] > count:
-            yield _largest(name, count, ours, theirs, unit)
+            yield _largest_channels(name, count, ours, theirs, unit)
     crossed = int(((ours > 0) != (theirs > 0)).sum())
     margin = float(np.abs(theirs).min(initial=np.inf) / unit)
     yield Decision("threshold", theirs.size, crossed, margin)
 
 
-def _largest(name: str, count: int, ours: np.ndarray, theirs: np.ndarray, unit: float) -> Decision:
+def _largest_channels(
+    name: str, count: int, ours: np.ndarray, theirs: np.ndarray, unit: float
+) -> Decision:
     """Returns which ``count`` channels are the largest, as a set."""
 
     def chosen(values: np.ndarray) -> np.ndarray:

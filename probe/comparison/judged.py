@@ -71,8 +71,8 @@ class OutputPairs:
     def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
         """Returns the outputs in blocks of both sides' outputs, which read the same."""
         none = np.zeros((0, 2), int)
-        one = np.concatenate([none, *(_places(left, block) for block, _ in blocks)])
-        two = np.concatenate([none, *(_places(right, block) for _, block in blocks)])
+        one = np.concatenate([none, *(_places_of_block(left, block) for block, _ in blocks)])
+        two = np.concatenate([none, *(_places_of_block(right, block) for _, block in blocks)])
         return OutputPairs(one, two, np.ones(len(one), bool))
 
     @staticmethod
@@ -86,10 +86,11 @@ class OutputPairs:
         found = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
         assert left.windows is not None and right.windows is not None
         shape = np.maximum(left.case.input_shape(), right.case.input_shape())
-        for start in range(0, len(found), 65536):
-            rows = slice(start, start + 65536)
+        step = 65536  # speed alone: windows of so many outputs fit the memory
+        for start in range(0, len(found), step):
+            rows = slice(start, start + step)
             one, two = (
-                _numbered(
+                _numbered_in(
                     windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
                 )
                 for windows, case, at in (
@@ -102,7 +103,7 @@ class OutputPairs:
         return found
 
 
-def _numbered(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
+def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
     """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
 
     The same input of a longer row, or of a later sample of a longer input, has another flat index.
@@ -114,7 +115,7 @@ def _numbered(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
     return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
 
 
-def _places(case: Case, block: tuple[slice, ...]) -> np.ndarray:
+def _places_of_block(case: Case, block: tuple[slice, ...]) -> np.ndarray:
     """(position, filter) of all outputs in a block of the output, row by row: (outputs, 2)."""
     shape = case.output_shape()
     flat = np.arange(np.prod(shape)).reshape(shape)[block].reshape(-1)
@@ -313,6 +314,7 @@ class Comparison:
         sides = ((self.left.orders, self.pairs.left), (self.right.orders, self.pairs.right))
         known = [orders.replayed[tuple(places[same].T)] for orders, places in sides]
         proved = same[known[0] & known[1]]
+        # both summations and what is read: the columns before say how this pair's data came out
         kinds, number = np.unique(self._kinds(proved)[:, 5:], axis=0, return_inverse=True)
         names = [self._verdict(*kind) for kind in kinds.tolist()]
         found = np.array(names, object)[number.reshape(-1)]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from probe.comparison.judged import OutputPairs
     from probe.comparison.runs import CaseRun
 
-AT_ONCE = 1 << 22
+AT_ONCE = 1 << 22  # speed alone
 """Operands that are compared at once."""
 
 
@@ -49,7 +49,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
     if not len(mine):
         return
-    filters = _met(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
@@ -58,7 +58,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
     ours, others = filters[0] // widths[0], filters[1] // widths[1]
-    groups = _met(ours, others, left.case.groups, right.case.groups)
+    groups = _pairs_that_occur(ours, others, left.case.groups, right.case.groups)
     for first, second in groups.T.tolist():
         ours, others = one.columns[first], two.columns[second]
         step = max(1, AT_ONCE // max(len(ours), 1))
@@ -70,7 +70,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
             met = []
 
 
-def _met(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
+def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
     """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True

@@ -230,7 +230,7 @@ class CaseRun:
         return settled(found, session, orders)
 
 
-def _asked(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
+def _run_request(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
     arrays = {name: array for name, array in zip("xwb", given, strict=True) if array is not None}
     return session.request({"do": "run", "spec": case.spec(), "control": control}, arrays)
 
@@ -239,7 +239,7 @@ def outputs(session: AnySession, case: Case, given: Arrays | None = None) -> np.
     """Returns the outputs of one call, container, (batch, *positions, filters); ``given`` as of
     ``run``."""
     given = operands.generate(case) if given is None else given
-    y: np.ndarray = _asked(session, case, given, False)[1]["y"]
+    y: np.ndarray = _run_request(session, case, given, False)[1]["y"]
     return y
 
 
@@ -256,12 +256,12 @@ def run(
     ``windows``: also reads which input every output reads. ``zeros``: as ``ulp.differences``.
     """
     x, w, b = operands.generate(case) if given is None else given
-    header, found = _asked(session, case, (x, w, b), True)
+    header, found = _run_request(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
     behind, control, laid = getattr(session, "behind", None), header["control"], case
     pinned = _pinned(session, case, (x, w, b)) if control == ALIGNMENT else None
     if pinned is not None:
-        header, found = _asked(session, pinned, (x, w, b), True)
+        header, found = _run_request(session, pinned, (x, w, b), True)
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
             laid, control = pinned, "equal"
     refusal = "" if control == "equal" else "nondeterministic"

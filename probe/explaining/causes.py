@@ -164,7 +164,9 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
         todo, key=lambda row: (row[2], row[0], row[1], row[3], row[5])
     ):
         values = tuple((int(row[4]), int(row[6])) for row in rows)
-        job = (run_id, versions[run_id], target, _text(cases[case_id]), case_id, vary)
+        case = cases[case_id]
+        text = case if isinstance(case, str) else json.dumps(case)
+        job = (run_id, versions[run_id], target, text, case_id, vary)
         jobs.append(Job(*job, int(against), values))
     return jobs, result
 
@@ -179,10 +181,6 @@ def _explained(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Cau
         result.by_target[str(target)] = Counter(counts.to_dict())
     result.replayed = int(mine["replayed"].sum())
     return result
-
-
-def _text(case: object) -> str:
-    return case if isinstance(case, str) else json.dumps(case)
 
 
 _SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=None))

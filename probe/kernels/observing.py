@@ -40,13 +40,13 @@ def _offers(target: Target) -> bool:
     return backends.get(target.name).kernels is not Backend.kernels
 
 
-def _ask(question: KernelQuestion) -> list[Kernel]:
+def _ask_backend(question: KernelQuestion) -> list[Kernel]:
     """Returns what the backend answers in the child; its sources are its own words."""
     with question.session() as session:
-        return _answers(session)
+        return _backend_kernels(session)
 
 
-def _answers(session: Session) -> list[Kernel]:
+def _backend_kernels(session: Session) -> list[Kernel]:
     header, _ = session.request({"do": "kernels", "key": KEY})
     said = header["kernels"].items()
     return [Kernel.of(source, names, "the library reports no kernel") for source, names in said]
@@ -55,7 +55,7 @@ def _answers(session: Session) -> list[Kernel]:
 SOURCES: dict[str, KernelSource] = {
     sources.ONEDNN: KernelSource(sources.carries_onednn, sources.onednn_log),
     sources.SYMBOLS: KernelSource(sources.has_symbols, sources.sampled_symbols),
-    ASKED: KernelSource(_offers, _ask),
+    ASKED: KernelSource(_offers, _ask_backend),
 }
 
 
@@ -155,7 +155,7 @@ class Naming:
             session = self._started()
             load(session, case)
             found = [sources.logged(session)] if self._logs else []
-            return found + (_answers(session) if self._offers else [])
+            return found + (_backend_kernels(session) if self._offers else [])
         except TargetError as error:
             why = f"the target failed ({error.kind}) when it was queried"
             return [Kernel(sources.ONEDNN if self._logs else ASKED, None, why)]

@@ -175,7 +175,7 @@ def sampled_symbols(question: KernelQuestion) -> Kernel:
         return Kernel(SYMBOLS, None, NOT_INSTALLED)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            refused, found = _sampled(perf, Path(folder) / "samples", question)
+            refused, found = _perf_samples(perf, Path(folder) / "samples", question)
         except (OSError, subprocess.TimeoutExpired) as error:
             return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
     if refused:
@@ -185,7 +185,9 @@ def sampled_symbols(question: KernelQuestion) -> Kernel:
     return Kernel.of(SYMBOLS, top(found), f"{few}: the call is too short to be sampled")
 
 
-def _sampled(perf: str, samples: Path, question: KernelQuestion) -> tuple[str | None, Counter[str]]:
+def _perf_samples(
+    perf: str, samples: Path, question: KernelQuestion
+) -> tuple[str | None, Counter[str]]:
     """Returns why perf recorded nothing, or None, and the samples in numerical code by name."""
     found: Counter[str] = Counter()
     with question.session(PERFMAP) as session:
@@ -194,7 +196,7 @@ def _sampled(perf: str, samples: Path, question: KernelQuestion) -> tuple[str | 
             for seconds in (question.seconds, LONGER * question.seconds):
                 if refused := _record(perf, samples, session, seconds):
                     return refused, found
-                found += numerical(_report(perf, samples))
+                found += numerical(_perf_report(perf, samples))
                 if found.total() >= ENOUGH:
                     break
             return None, found
@@ -223,7 +225,7 @@ def _record(perf: str, samples: Path, session: Session, seconds: float) -> str |
     return None if ended is None else refusal(ended, said.decode("utf-8", "replace"))
 
 
-def _report(perf: str, samples: Path) -> str:
+def _perf_report(perf: str, samples: Path) -> str:
     command = [perf, "report", "-i", str(samples), *_REPORT]
     done = subprocess.run(
         command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False
@@ -344,7 +346,7 @@ def demangle(symbol: str) -> str:
 
     perf's own demangling takes seconds: it demangles a library's million names for the few asked.
     """
-    library = _runtime()
+    library = _cxx_runtime()
     if library is None or not symbol.startswith("_Z"):
         return symbol
     status = ctypes.c_int()
@@ -357,7 +359,7 @@ def demangle(symbol: str) -> str:
 
 
 @cache
-def _runtime() -> ctypes.CDLL | None:
+def _cxx_runtime() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -37,7 +37,7 @@ from probe.recorders.jax_programs import (
 )
 from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, only
 from probe.recording import composed
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Seen, Visit
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import SMALL, digest
 from probe.semantics import Each, Meaning, Passes, Unknown
 
@@ -72,7 +72,7 @@ class JaxRecorder:
         self.decisions: dict[int, Any] = {}
         self.composed: dict[Hashable, Meaning] = {}
         self.programs: dict[str, None] = {}
-        self.told: dict[Hashable, JaxAttributes] = {}
+        self.told: dict[Hashable, Said] = {}
         self.found: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -204,15 +204,6 @@ Value = Callable[[int], np.ndarray]
 """Gives the content of what an operation reads, by number."""
 
 
-class JaxAttributes(NamedTuple):
-    """What is said of an operation besides its arrays and its place."""
-
-    meaning: Meaning
-    attributes: dict[str, Any]
-    again: Callable[..., list[np.ndarray]] | None
-    lines: Any
-
-
 class _Trace(Base):  # type: ignore[misc]
     """Runs primitives as JAX does, and reports each."""
 
@@ -310,7 +301,7 @@ class _Trace(Base):  # type: ignore[misc]
         own in all runs, in which it computes the same."""
         found = self.recorder.composed.get(call)
         if found is None:
-            source = _Source(self.recorder, primitive, params, args)
+            source = _EquationSource(self.recorder, primitive, params, args)
             made = composed.of_source(source, self._known(reads))
             found = Unknown(MANY)
             if made is not None:
@@ -339,7 +330,7 @@ class _Trace(Base):  # type: ignore[misc]
             else:
                 means = meaning(one.called(functools.partial(_content, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
-            told = JaxAttributes(means, attributes(one.params), None, None)
+            told = Said(means, attributes(one.params))
             self._visit(one.primitive.name, path, reads, gives, told)
         return opened.results(values)
 
@@ -370,7 +361,7 @@ class _Trace(Base):  # type: ignore[misc]
         args: Sequence[Any],
         shown: Any,
         means: Callable[[Value], Meaning],
-    ) -> JaxAttributes:
+    ) -> Said:
         """Returns what is said of a call. It is the same for all that are alike, unless ``means``
         looks into what is read. ``shown``: the parameters that are reported."""
         same: Hashable = None
@@ -393,16 +384,12 @@ class _Trace(Base):  # type: ignore[misc]
             self.recorder.told[same] = told
         return told
 
-    def _visit(
-        self, op: str, path: str, reads: list[Seen], gives: list[Any], told: JaxAttributes
-    ) -> None:
+    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Said) -> None:
         made = [self.values.gives(one, reads) for one in gives]
         told = self._contracted(told, reads, made) if self.depth else told
-        self.visit(Operation(op, path, reads, made, *told, IMPORTS))
+        self.visit(Operation(op, path, reads, made, *told))
 
-    def _contracted(
-        self, told: JaxAttributes, reads: list[Seen], made: list[Seen]
-    ) -> JaxAttributes:
+    def _contracted(self, told: Said, reads: list[Seen], made: list[Seen]) -> Said:
         """Returns what is said of an operation that a compiled program has inside: LLVM may fuse a
         product and the addition behind it (XLA's CPU compiler sets ``FPOpFusion::Fast``), so that
         this sum isn't rounded as IEEE 754 has it, though these numbers may not show it."""
@@ -436,18 +423,11 @@ class _Equations(_Trace):
 MANY = f"a loop of more than {MOST_STEPS} steps"
 
 
-class _Source:
-    """A program or a loop as a recorder of its equations, as of ``composed.Uncompiled``."""
-
-    target = note = ""
+class _EquationSource(composed.UncompiledSource):
+    """A program or a loop as a recorder of its equations."""
 
     def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
         self.recorder, self.call = recorder, (primitive, list(args), params)
-        self.keys: list[Hashable] = []
-
-    def plain(self) -> list[np.ndarray]:
-        """Isn't asked for."""
-        return []
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the equations one by one."""
@@ -458,10 +438,10 @@ class _Source:
         return [trace.values.seen(one) for one in every]
 
 
-def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> JaxAttributes:
+def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
     """Returns what is said of a primitive, or a program."""
     again, text = PrimitiveCall(primitive, params, ins), lines(primitive, params, ins)
-    return JaxAttributes(means, attributes(params), again, text)
+    return Said(means, attributes(params), again, text, IMPORTS)
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")

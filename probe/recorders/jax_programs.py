@@ -216,11 +216,6 @@ class Flat:
         one, inputs = self.equations[0], tuple(range(len(self.ins)))
         return one.reads == inputs and list(one.gives) == self.outputs
 
-    @property
-    def loops(self) -> bool:
-        """Returns whether any of its equations is a loop."""
-        return any(one.primitive.name in LOOPS for one in self.equations)
-
     def read(
         self, one: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
     ) -> Any:

@@ -44,9 +44,8 @@ from probe.recording.contract import (
     CONSTANT,
     INPUT,
     WEIGHT,
-    Isolated,
-    Lines,
     Operation,
+    Said,
     Seen,
     Visit,
 )
@@ -124,10 +123,6 @@ class WatchedFunction(NamedTuple):
     why: str = ""
 
 
-Told = tuple[Meaning, dict[str, Any], Isolated | None, Lines | None]
-"""What is said of an operation besides its arrays and its place, as ``Operation`` has it."""
-
-
 class KnownGraphs:
     """What stays from one run to the next.
 
@@ -139,7 +134,7 @@ class KnownGraphs:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, FunctionGraph] = {}
-        self.told: dict[Hashable, Told] = {}
+        self.told: dict[Hashable, Said] = {}
 
 
 class Watching:
@@ -314,9 +309,9 @@ class Watching:
             gives = [self.seen(outputs[n], path) for n in given]
             self._gives(gives)
             told = self._told(RanOperation(op, inputs, attributes, outputs, read, given))
-            self.visit(Operation(op, path, reads, gives, *told, IMPORTS))
+            self.visit(Operation(op, path, reads, gives, *told))
 
-    def _told(self, ran: RanOperation) -> Told:
+    def _told(self, ran: RanOperation) -> Said:
         """Returns what is said of a call. It is the same for all that are alike, unless the meaning
         looks into what is read. It keeps neither the call's arrays nor this run."""
         same: Hashable = None
@@ -329,7 +324,7 @@ class Watching:
             return known
         looked: list[int] = []
         call = ran.call(looked)
-        told = meaning(call), ran.shown(), call.run, ran.lines()
+        told = Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
         if same is not None and not looked:
             self.known.told[same] = told
         return told
@@ -508,24 +503,17 @@ class Watching:
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = composed.of_source(_Inside(self, traced(name, self.known.traced), inputs))
+            made = composed.of_source(_NodeSource(self, traced(name, self.known.traced), inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
         return made or Unknown("one of its nodes has values that labels can't describe")
 
 
-class _Inside:
+class _NodeSource(composed.UncompiledSource):
     """The nodes of a function as a recorder of its own."""
-
-    target = note = ""
 
     def __init__(self, watch: Watching, graph: FunctionGraph, inputs: list[Any]) -> None:
         self.outer, self.graph, self.inputs = watch, graph, inputs
-        self.keys: list[Any] = []
-
-    def plain(self) -> list[np.ndarray]:
-        """Isn't asked for."""
-        return []
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the nodes one by one."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +36,9 @@ from probe.recorders.torch_private import (
 )
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
-from probe.recording.contract import Again, Input, Operation, Seen, Visit
+from probe.recording.contract import Again, Input, Operation, Said, Seen, Visit
 from probe.recording.recording import digest
-from probe.semantics import Compiled, Meaning
+from probe.semantics import Compiled
 from probe.trust import check_pickle
 
 COMPILED = "compiled functions are one operation each"
@@ -59,7 +59,7 @@ class TorchRecorder:
         self.note = ""
         self.gradients = False
         self.expected: list[str] | None = None
-        self.told: dict[Hashable, TorchAttributes] = {}
+        self.told: dict[Hashable, tuple[str, Said]] = {}
         self.lays = Lays()
         self.trees = list[ModuleTree]()
         self.several = False  # whether its operations ran on several numbers of threads
@@ -221,17 +221,6 @@ class Paths:
         self.values.weigh(found.weights)
 
 
-class TorchAttributes(NamedTuple):
-    """What is said of an operation besides its arrays; the same for all calls that are alike."""
-
-    op: str
-    meaning: Meaning
-    attributes: dict[str, Any]
-    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None
-    lines: Callable[[Sequence[str], str], list[str]] | None
-    view: Hashable
-
-
 class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
@@ -314,19 +303,12 @@ class _Mode(TorchDispatchMode):
             if told is None:
                 told = self._told(same, func, args, kwargs, read, every, returned, at)
             gives = [values.given(every[n], after[n]) for n in at]
-            attributes = told.attributes
-            if states and told.again is None:  # the same numbers come from the same states alone
+            op, said = told
+            if states and said.again is None:  # the same numbers come from the same states alone
                 drawn = [digest(one.numpy()) for one in states]
-                attributes = {
-                    **attributes,
-                    "drawn": [str([tuple(one.shape) for one in every]), *drawn],
-                }
-            self.visit(
-                Operation(
-                    *(told.op, path, seen, gives, told.meaning, attributes),
-                    *(told.again, told.lines, IMPORTS, told.view),
-                )
-            )
+                drawn = [str([tuple(one.shape) for one in every]), *drawn]
+                said = said._replace(attributes={**said.attributes, "drawn": drawn})
+            self.visit(Operation(op, path, seen, gives, *said))
         for one in into:
             values.written(one)
         return given
@@ -341,9 +323,9 @@ class _Mode(TorchDispatchMode):
         every: Sequence[torch.Tensor],
         returned: int,
         at: Sequence[int],
-    ) -> TorchAttributes:
-        """What is said of a call. ``same``: what tells it from calls of which something else is
-        said, None: nothing does; others as of ``called``."""
+    ) -> tuple[str, Said]:
+        """Its name, and what is said of a call. ``same``: what tells it from calls of which
+        something else is said, None: nothing does; others as of ``called``."""
         call, plain, again = called(func, args, kwargs, read, every, returned, at)
         recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
 
@@ -354,7 +336,7 @@ class _Mode(TorchDispatchMode):
         view = object() if same is not None and facts(func).view else None
         op = str(func).removesuffix(".default")
         written = None if plain is None else lines
-        told = TorchAttributes(op, meaning(call), call.told(), again, written, view)
+        told = op, Said(meaning(call), call.told(), again, written, IMPORTS, view)
         if same is not None and not call.looked:
             self.told[same] = told
         return told

@@ -1,7 +1,7 @@
 """Arguments that differ: both runs call the same operation, and ask it for different things.
 
 An epsilon, a slope, a factor, the approximation of a GELU: labels tell such operations apart, as
-they are different formulas, and so nothing behind them would have a counterpart. The right run's
+they are different formulas, and so nothing behind them would have a match. The right run's
 operation gets the labels that it would have with the left run's arguments instead: then it is
 compared, what follows is compared too, and the arguments are named as the cause.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -80,6 +80,18 @@ class Operation:
     view: Hashable = None
     name: str = ""
     number: int = -1
+
+
+class Said(NamedTuple):
+    """What is said of an operation besides its arrays and its place, in the order in which
+    ``Operation`` has it: the same for all calls that are alike, so that a recorder may keep it."""
+
+    meaning: Meaning
+    attributes: Mapping[str, Any]
+    again: Isolated | None = None
+    lines: Lines | None = None
+    imports: Sequence[str] = ()
+    view: Hashable = None
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
             one.note = ""
         for run, number, some in zip(runs, (one.left, one.right), differing, strict=True):
             # a program that was looked into gives what was computed inside: where that has a
-            # counterpart, nothing differs by itself in giving it
+            # match, nothing differs by itself in giving it
             for op in () if number is None else (run.operations[number],):
                 one.handed |= isinstance(op.meaning, Passes) and bool(some & {*op.reads})
         if one.left is None or one.right is None or not one.compared:
@@ -475,6 +475,7 @@ def _measured(
             with np.errstate(invalid="ignore"):
                 apart = np.abs(values[0][index] - values[1][index]).max()
             finite = np.abs(values[1][np.isfinite(values[1])])
+            # where all is zero there is nothing to measure by
             largest = max(float(finite.max(initial=0)), 1e-300)
             one.scaled = float(apart / (floats.eps(dtype) * largest))
     one.equal = not one.differing

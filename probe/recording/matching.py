@@ -109,15 +109,15 @@ def matched(
             new[one] = two
             made.note(n, m)
     asked = [n for n in left if n not in new]
-    for value, counterpart in _counterparts(sides, labels, asked, set(right) - {*new.values()}):
-        made.note(value, counterpart)
-        new[sides[0].values[value].given] = sides[1].values[counterpart].given
+    for value, match in _matches(sides, labels, asked, set(right) - {*new.values()}):
+        made.note(value, match)
+        new[sides[0].values[value].given] = sides[1].values[match].given
     back = {m: n for n, m in new.items()}
     asked = [m for m in right if m not in back]
-    turned = _counterparts(sides[::-1], labels[::-1], asked, set(left) - new.keys())
-    for value, counterpart in turned:
-        made.note(counterpart, value)
-        back[sides[1].values[value].given] = sides[0].values[counterpart].given
+    turned = _matches(sides[::-1], labels[::-1], asked, set(left) - new.keys())
+    for value, match in turned:
+        made.note(match, value)
+        back[sides[1].values[value].given] = sides[0].values[match].given
     made.by_labels = {*new.items(), *((n, m) for m, n in back.items())}
     for mine, other in aligned:
         moved = mine in new or other in back
@@ -136,10 +136,10 @@ def _given(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
     return zip(ours.gives, theirs.gives, strict=False)
 
 
-def _counterparts(
+def _matches(
     sides: Runs, labels: tuple[list[Labels], list[Labels]], asked: Sequence[int], free: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yields a value of each of the first side's operations ``asked`` that has a counterpart, and
+    """Yields a value of each of the first side's operations ``asked`` that has a match, and
     the other side's value that computes the same.
 
     ``free``: operations of the other side without one; one that has is taken where no other
@@ -196,6 +196,7 @@ class _Index:
         if key not in self.tables[full] or not len(words):
             return {}
         table, owners, counts = self.tables[full][key]
+        # a value of millions of labels is found by a few thousand of them, evenly among all
         sample = words[np.unique(np.linspace(0, len(words) - 1, SAMPLED).astype(int))]
         start, end = (np.searchsorted(table, sample, side) for side in ("left", "right"))
         spread = end - start
@@ -304,7 +305,10 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
         made = {n: _whole(values[n]) for n in given}
-        made |= {n: _nothing(values[n]) for n in shared if _zeros(values[n])}
+        zeros = (n for n in shared if _zeros(values[n]))
+        made |= {
+            n: made[n]._replace(array=np.zeros_like(made[n].array), fixed=False) for n in zeros
+        }
         for n in contents.keys() - shared - formulas:
             if n in given or exact(contents[n], values[n].dtype):
                 made[n] = of_content(contents[n])
@@ -439,11 +443,6 @@ def _whole(one: Value) -> Labels:
     """Labels of a value by its bits; the same bits in another shape are other elements."""
     found = of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
     return found._replace(fixed=one.role == WEIGHT)
-
-
-def _nothing(one: Value) -> Labels:
-    """Labels of zeros."""
-    return Labels(one.shape, np.zeros([min(n, 1) for n in one.shape], np.uint64))
 
 
 def _zeros(one: Value) -> bool:

@@ -4,7 +4,7 @@ Labels find elements that compute the same wherever they stand. That is right wh
 varied, and an answer to another question where both sides are given the same: ``x.roll(1)`` and
 ``x.roll(2)`` have the same elements, and no index has the same one. So outputs of one shape are
 compared by index too. What stands elsewhere is counted as moved, and what no element of the other
-side computes reads other inputs or weights, if all formulas have a counterpart: its window differs.
+side computes reads other inputs or weights, if all formulas have a match: its window differs.
 Where the two sides run different operations on the same inputs, as of eager and compiled code, the
 rest is taken to agree by index, as that is what was asked.
 """
@@ -142,7 +142,7 @@ def _all_outputs(found: Difference, indexed: Mapping[int, Pair], same: bool) -> 
 
 
 def _other_formula(found: Difference) -> bool:
-    """Returns whether some operation computes what has no counterpart: then what the outputs read
+    """Returns whether some operation computes what has no match: then what the outputs read
     can't be told from what is computed of it."""
     for one in found.operations:
         sides = (found.left, one.left), (found.right, one.right)

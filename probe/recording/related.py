@@ -112,7 +112,7 @@ def _other_weights(left: Run, right: Run, met: Met) -> InputError | None:
 
 def folded(refused: InputError, found: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
-    of those where not all of them are, or where an operation has a counterpart that reads other
+    of those where not all of them are, or where an operation has a match that reads other
     weights: weights that were folded stand in other operations."""
     if _only_weights(found):
         raise refused
@@ -244,7 +244,7 @@ MASKS = "; inputs that only one side reads, such as a mask, are assumed to mean 
 
 def unlike(found: Difference, same: bool) -> bool:
     """Returns whether labels do not say of all outputs what must agree, as some operations have no
-    counterpart, or one that computes something else.
+    match, or one that computes something else.
 
     ``same``: whether both sides take all of the same inputs. Else one of them also has to compute
     what the other doesn't: other rows are no other formula.
@@ -298,7 +298,7 @@ def paired(found: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
     ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
-    at samples of the values that have no counterpart, and at all of those that are close there.
+    at samples of the values that have no match, and at all of those that are close there.
     """
     every = dict[int, int]()
     ours, theirs = (

@@ -59,6 +59,8 @@ _BACK = [np.uint64(pow(int(one), -1, 1 << 64)) for one in (_TWO, _ONE)]
 _HALF = np.uint64(33)
 
 
+# Both steps of MurmurHash3's fmix64 can be undone: the factors are odd, so that they have inverses
+# modulo 2^64, and a shift by more than half of the bits is its own.
 def _turned(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
     found = np.array(array, np.uint64, order="C")
     with np.errstate(over="ignore"):

@@ -20,16 +20,16 @@ Changes = Iterator[dict[str, Any]]
 def steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
     """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
     proposals: dict[str, Callable[[Finding], Changes]] = {
-        "everything": _everything,
-        "pair": _pair,
-        "length": _length,
+        "everything": _smallest_case,
+        "pair": _smaller_pairs,
+        "length": _smaller_lengths,
         "groups": _groups,
         "features": _features,
-        "padding": _padding,
+        "padding": _less_padding,
         "batch": _batch,
         "height": _height,
-        "channels": _channels,
-        "filters": _filters,
+        "channels": _fewer_channels,
+        "filters": _fewer_filters,
         "kernel": _kernel,
     }
 
@@ -47,16 +47,16 @@ def steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
     return [ShrinkStep(name, candidates(propose)) for name, propose in proposals.items()]
 
 
-def _everything(finding: Finding) -> Changes:
+def _smallest_case(finding: Finding) -> Changes:
     """Yields all at its least at once: with the kernel as it is, and with channels too."""
-    least = _plain(finding) | _sized(finding, "filters", 1)
-    one = _sized(finding, "in_channels", 1)
+    least = _without_features(finding) | _per_group(finding, "filters", 1)
+    one = _per_group(finding, "in_channels", 1)
     for changes in (least | one, least):
-        for pair in _closest(finding):
+        for pair in _closest_pair(finding):
             yield changes | pair
 
 
-def _plain(finding: Finding) -> dict[str, Any]:
+def _without_features(finding: Finding) -> dict[str, Any]:
     """Returns every feature left out that can be."""
     found: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
     found |= {} if finding.vary == "batch" else {"batch": 1}
@@ -64,23 +64,23 @@ def _plain(finding: Finding) -> dict[str, Any]:
     return found | ({"bias": None} if finding.case.weighted else {})
 
 
-def _closest(finding: Finding) -> Changes:
+def _closest_pair(finding: Finding) -> Changes:
     """Yields the pair moved together, the smaller value kept or at its least."""
     if not finding.paired or finding.vary == "layout":
         yield {}
         return
-    low, high = _values(finding)
-    for small in dict.fromkeys((_least(finding), low)):
-        for apart in (1, 2, 4, 8):
+    low, high = _pair_in_order(finding)
+    for small in dict.fromkeys((_least_value(finding), low)):
+        for apart in (1, 2, 4, 8):  # neighbours, or lanes of a vector and its halves
             if apart <= high - low:
                 yield _as_pair(finding, small, small + apart)
 
 
-def _pair(finding: Finding) -> Changes:
+def _smaller_pairs(finding: Finding) -> Changes:
     """Yields the two values of the axis: closer together, the smaller one smaller, both smaller."""
     if not finding.paired or finding.vary == "layout":
         return
-    (low, high), least = _values(finding), _least(finding)
+    (low, high), least = _pair_in_order(finding), _least_value(finding)
     for apart in smaller(high - low):
         yield _as_pair(finding, low, low + apart)
     for small in smaller(low, least):
@@ -90,13 +90,13 @@ def _pair(finding: Finding) -> Changes:
         yield _as_pair(finding, small, high)
 
 
-def _values(finding: Finding) -> tuple[int, int]:
+def _pair_in_order(finding: Finding) -> tuple[int, int]:
     assert finding.at is not None and finding.against is not None
     low, high = sorted((finding.at, finding.against))
     return low, high
 
 
-def _least(finding: Finding) -> int:
+def _least_value(finding: Finding) -> int:
     """Returns the smallest value that the axis can have."""
     if finding.vary == "length":
         return max(finding.left.shortest_length, finding.right.shortest_length)
@@ -109,25 +109,22 @@ def _as_pair(finding: Finding, low: int, high: int) -> dict[str, Any]:
     return {"at": low, "against": high} if upwards else {"at": high, "against": low}
 
 
-def _length(finding: Finding) -> Changes:
+def _smaller_lengths(finding: Finding) -> Changes:
     """Yields the length of both sides, where it is not what sets them apart."""
     if finding.paired and finding.vary == "length":
         return
     assert finding.left.length is not None
-    for length in smaller(finding.left.length, _least_length(finding)):
+    least = max(finding.left.shortest_length, finding.right.shortest_length)
+    for length in smaller(finding.left.length, least):
         at = {"at": length} if finding.vary == "length" else {}
         yield {"length": length, **at}
-
-
-def _least_length(finding: Finding) -> int:
-    return max(finding.left.shortest_length, finding.right.shortest_length)
 
 
 def _features(finding: Finding) -> Changes:
     """Stride, dilation, bias and the modes of pooling: left out, or the numbers smaller."""
     case = finding.case
     for name in ("stride", "dilation"):
-        yield from _axes(name, getattr(case, name), 1)
+        yield from _smaller_axes(name, getattr(case, name), 1)
     if case.bias is not None:
         yield {"bias": None}
     if case.split is not None:
@@ -140,7 +137,7 @@ def _features(finding: Finding) -> Changes:
         yield {"layout": CONTIGUOUS}
 
 
-def _padding(finding: Finding) -> Changes:
+def _less_padding(finding: Finding) -> Changes:
     """No padding, or less of it; as it is where two paddings are compared."""
     padding = finding.case.padding
     if finding.padding is not None or padding == "valid":
@@ -155,7 +152,7 @@ def _padding(finding: Finding) -> Changes:
                 yield {"padding": (*padding[:axis], pair, *padding[axis + 1 :])}
 
 
-def _axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
+def _smaller_axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
     """Yields all axes at ``least``, then each one smaller."""
     if set(sizes) != {least}:
         yield {name: least}
@@ -191,24 +188,24 @@ def _height(finding: Finding) -> Changes:
             yield {"height": (*case.height[:axis], less, *case.height[axis + 1 :])}
 
 
-def _channels(finding: Finding) -> Changes:
+def _fewer_channels(finding: Finding) -> Changes:
     if finding.vary == "channels" and finding.paired:
         return
     case = finding.case
     depthwise = case.operation.depthwise
     for channels in smaller(case.in_channels if depthwise else case.group_channels):
-        yield _sized(finding, "in_channels", channels)
+        yield _per_group(finding, "in_channels", channels)
 
 
-def _filters(finding: Finding) -> Changes:
+def _fewer_filters(finding: Finding) -> Changes:
     case = finding.case
     if finding.vary == "filters" and finding.paired:
         return
     for filters in smaller(case.filters // case.groups):
-        yield _sized(finding, "filters", filters)
+        yield _per_group(finding, "filters", filters)
 
 
-def _sized(finding: Finding, name: str, size: int) -> dict[str, Any]:
+def _per_group(finding: Finding, name: str, size: int) -> dict[str, Any]:
     """Channels or filters of a group; {} for the axis that sets the sides apart, or without any."""
     case = finding.case
     what = case.operation
@@ -226,7 +223,7 @@ def _kernel(finding: Finding) -> Changes:
     case = finding.case
     if not case.operation.windows:
         return
-    for changes in _axes("kernel", case.kernel, 1):
+    for changes in _smaller_axes("kernel", case.kernel, 1):
         yield changes | _as_many_outputs(finding, changes["kernel"])
         yield changes
 

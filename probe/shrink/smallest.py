@@ -73,7 +73,7 @@ def shrink(
         steps = shapes.steps(lambda one: one.drawn_as(drawn) if drawn else one)
         search.exhaust(steps)
         found.near = _nearest(search.near(steps))
-        found.shown = _show(search, start, shows, drawn)
+        found.shown = _report_step(search, start, shows, drawn)
         if found.shown:
             search.exhaust(number_steps(search.best.case.weighted))
     except Spent:
@@ -85,7 +85,7 @@ def shrink(
     return found
 
 
-def _show(
+def _report_step(
     search: Search[Finding],
     start: Finding,
     shows: Callable[[Finding], bool] | None,
@@ -110,6 +110,7 @@ def _nearest(passed: list[Passed[Finding]]) -> Passed[Finding] | None:
     """Of what passed beside the smallest case: another value of the axis, else the largest."""
     if not passed:
         return None
+    # the same shapes at another size say most: there the library takes another way
     return max(passed, key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size))
 
 
@@ -125,7 +126,7 @@ FAR = 0.125
 def number_steps(weighted: bool) -> list[ShrinkStep[Finding]]:
     """Returns all steps of operands; an operator without weights of its own keeps its 1s."""
     names = ("w", "x", "b") if weighted else ("x",)
-    kinds = {"zeros in": _zeros, "plainer": _simpler, "one of": _single}
+    kinds = {"zeros in": _more_zeros, "plainer": _simpler, "one of": _simpler_number}
     return [
         ShrinkStep(f"{kind} {name}", partial(candidates, name=name))
         for kind, candidates in kinds.items()
@@ -133,36 +134,34 @@ def number_steps(weighted: bool) -> list[ShrinkStep[Finding]]:
     ]
 
 
-def _tensors(finding: Finding) -> Tensors:
+def _operands_by_name(finding: Finding) -> Tensors:
     found = {"x": finding.x, "w": finding.w}
     return found if finding.b is None else found | {"b": finding.b}
 
 
 def _with(finding: Finding, name: str, values: np.ndarray) -> Finding:
-    tensors = _tensors(finding) | {name: values}
+    tensors = _operands_by_name(finding) | {name: values}
     return finding.with_operands(tensors["x"], tensors["w"], tensors.get("b"))
 
 
-def _zeros(finding: Finding, name: str) -> Iterator[Finding]:
+def _more_zeros(finding: Finding, name: str) -> Iterator[Finding]:
     """Zeros in place of a part: all but a part, halves, quarters, ... single ones (ddmin)."""
-    values = _tensors(finding).get(name)
+    values = _operands_by_name(finding).get(name)
     if values is None:
         return
-    kept = np.flatnonzero(_wide(finding, values))
+    kept = np.flatnonzero(_widened(finding, values))
     parts = 2
     while len(kept):
         parts = min(parts, len(kept))
         chunks = np.array_split(kept, parts)
         if 2 < parts < len(kept) or parts == 2 < len(kept):
-            yield from (_with(finding, name, _cleared(values, _others(kept, c))) for c in chunks)
+            yield from (
+                _with(finding, name, _cleared(values, np.setdiff1d(kept, c))) for c in chunks
+            )
         yield from (_with(finding, name, _cleared(values, chunk)) for chunk in chunks)
         if parts == len(kept):
             return
         parts *= 2
-
-
-def _others(kept: np.ndarray, chunk: np.ndarray) -> np.ndarray:
-    return np.setdiff1d(kept, chunk)
 
 
 def _cleared(values: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -173,29 +172,29 @@ def _cleared(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
     """Yields all numbers of a tensor with as few bits or digits, from the fewest up."""
-    values = _tensors(finding).get(name)
+    values = _operands_by_name(finding).get(name)
     if values is None:
         return
-    wide = _wide(finding, values)
+    wide = _widened(finding, values)
     dtype = finding.case.dtype
     now = sum(complexity(v, dtype) for v in wide.reshape(-1).tolist())
-    if wide.size > 4096:
+    if wide.size > 4096:  # speed alone: each number is written out in Python, eight times over
         return
     for bits in (1, 2, DIGIT, 6, 2 * DIGIT, 3 * DIGIT, 4 * DIGIT, 5 * DIGIT):
         for form in _forms(bits):
             plain = np.array([form(v) for v in wide.reshape(-1).tolist()]).reshape(wide.shape)
             rounded = floats.round_to(plain, dtype)
-            if sum(complexity(v, dtype) for v in _wide(finding, rounded).reshape(-1)) < now:
+            if sum(complexity(v, dtype) for v in _widened(finding, rounded).reshape(-1)) < now:
                 yield _with(finding, name, rounded)
 
 
-def _single(finding: Finding, name: str) -> Iterator[Finding]:
+def _simpler_number(finding: Finding, name: str) -> Iterator[Finding]:
     """Simplifies one number: 1, fewer bits, fewer digits."""
-    values = _tensors(finding).get(name)
+    values = _operands_by_name(finding).get(name)
     if values is None:
         return
     dtype = finding.case.dtype
-    wide = _wide(finding, values).reshape(-1)
+    wide = _widened(finding, values).reshape(-1)
     for place in np.flatnonzero(wide).tolist():
         value = float(wide[place])
         for plain in _plain_values(value, dtype):
@@ -254,5 +253,5 @@ def _decimal(value: float, dtype: str) -> str:
     return np.format_float_scientific(form(value), unique=True)
 
 
-def _wide(finding: Finding, values: np.ndarray) -> np.ndarray:
+def _widened(finding: Finding, values: np.ndarray) -> np.ndarray:
     return np.asarray(floats.widen(values, finding.case.dtype))

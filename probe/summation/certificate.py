@@ -45,7 +45,7 @@ from probe.summation.tree import BIAS, Tree
 BUDGET = 16384
 """Questions to one summation, above which none is asked."""
 
-AT_ONCE = 64  # weights of that many calls are made at once
+AT_ONCE = 64  # speed alone: weights of that many calls are made at once
 KEPT = 1024  # products up to which the questions about a few summations are kept
 
 ASKED = {
@@ -186,7 +186,7 @@ class _Questions:
         self.flushes = bool(set_ & FLUSHING)
         if self.flushes and summation.rounding.flushed_sums != EVERYWHERE and summation.tree.nodes:
             raise Uncertifiable("only some subnormal sums become zero, and not each was tested")
-        self.tree = _numbered(summation.tree, summands)
+        self.tree = _as_masks_number(summation.tree, summands)
         self.rows = [one for one in self._of_products() if len(one.rows)]
         self.weighted = list(self._of_sums())
         self.count = sum(len(one.rows) for one in self.rows)
@@ -296,7 +296,7 @@ class _Questions:
 _kept = lru_cache(maxsize=32)(_Questions)
 
 
-def _numbered(tree: Tree, bias: int) -> Tree:
+def _as_masks_number(tree: Tree, bias: int) -> Tree:
     """Returns the tree with its bias, where it adds one, numbered as masks do."""
     nodes = [tuple(bias if child == BIAS else child for child in node) for node in tree.nodes]
     return Tree(tuple(bias if leaf == BIAS else leaf for leaf in tree.leaves), tuple(nodes))

@@ -131,7 +131,7 @@ def _counted(
     question: Callable[[Masks, np.ndarray], np.ndarray],
 ) -> list[Counted]:
     """Returns how many come out of each set; of a set of which some do, each member by itself."""
-    first = _asked(masks, pieces, sets, question)
+    first = _answers_to_sets(masks, pieces, sets, question)
     rest: list[Sets] = []
     found: list[Counted] = []
     for some, table in zip(sets, first, strict=True):
@@ -140,13 +140,13 @@ def _counted(
         found.append([(one, counts) for one, counts, apart in pairs if not apart])
         pairs = zip(some, table, mixed, strict=True)
         rest.append([row[None] for one, _, apart in pairs if apart for row in one])
-    last = _asked(masks, pieces, rest, question)
+    last = _answers_to_sets(masks, pieces, rest, question)
     for counted, some, table in zip(found, rest, last, strict=True):
         counted += zip(some, table, strict=True)
     return found
 
 
-def _asked(
+def _answers_to_sets(
     masks: Masks,
     pieces: Sequence[FusionPiece],
     sets: Sequence[Sets],
@@ -276,10 +276,10 @@ def _sums(masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces])
     results = ask(masks, _root, wanted)
     chains = [[_pattern(p.found.tree, first, t.bias) for first in (0, 1)] if p.found.tree.nodes
               else [] for p, t in zip(pieces, traces, strict=True)]  # fmt: skip
-    flushed = _asked(masks, pieces, chains, _chained)
+    flushed = _answers_to_sets(masks, pieces, chains, _chained)
     through = [[_bottom(masks, t)] if p.found.tree.nodes else []
                for p, t in zip(pieces, traces, strict=True)]  # fmt: skip
-    kept = _asked(masks, pieces, through, _through)
+    kept = _answers_to_sets(masks, pieces, through, _through)
     apart = []
     for number, piece in enumerate(pieces):
         answers = np.concatenate([sampled[number], results[number]])

@@ -127,8 +127,8 @@ class Growth:
         leaves[[0, at]] = leaves[[at, 0]]
         self.open.append(Branch(leaves, parent, total, start))
 
-    def tree(self, bias: int) -> Tree:
-        """Returns the finished tree; ``bias``: the leaf that is the bias."""
+    def tree(self, bias: int | None = None) -> Tree:
+        """Returns the finished tree; ``bias``: the leaf that is the bias, if one is."""
         above = {~c: n for n, children in enumerate(self.children) for c in children if c < 0}
         root = next(n for n in range(len(self.children)) if n not in above)
         order, stack = [], [root]  # nodes were found from leaf to root and outwards
@@ -156,7 +156,7 @@ def fprev(survivors: Callable[[int, int], float], leaves: int) -> Tree:
     growth = Growth.of(np.arange(leaves))
     while growth.open:
         growth.grow(np.array([survivors(i, j) for i, j in growth.pairs().tolist()]))
-    return growth.tree(bias=-1)
+    return growth.tree()
 
 
 def fprev_calls(tree: Tree) -> int:

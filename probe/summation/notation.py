@@ -36,7 +36,7 @@ def short(tree: Tree, most: int = 300) -> str:
     if not tree.nodes:
         return product(tree.leaves[0])
     total = _chains(tree)
-    text = _word(total, -1) if total.together else _text(total, 0)
+    text = _word(total, -1) if total.together else _sum_text(total, 0)
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
@@ -73,11 +73,11 @@ def _chains(tree: Tree) -> NotationSum:
     ``NotationSum``."""
     found: list[NotationSum] = []
     for children in tree.nodes:
-        found.append(_joined([child if child >= 0 else found[~child] for child in children]))
+        found.append(_join_chain([child if child >= 0 else found[~child] for child in children]))
     return found[-1]
 
 
-def _joined(items: list[Item]) -> NotationSum:
+def _join_chain(items: list[Item]) -> NotationSum:
     size = sum(map(_size, items))
     if len(items) > 2:
         return NotationSum(items, size, together=True)
@@ -96,10 +96,10 @@ def _size(item: Item) -> int:
     return item.size if isinstance(item, NotationSum) else 1
 
 
-def _text(total: NotationSum, depth: int) -> str:
+def _sum_text(total: NotationSum, depth: int) -> str:
     if depth > NESTED:
         return "..."
-    runs = _runs(_in_order(total.items))
+    runs = _runs_of_form(_in_order(total.items))
     words: list[str] = []
     while runs:
         alike = _alike(runs)
@@ -131,10 +131,10 @@ def _word(item: Item, depth: int) -> str:
     if isinstance(item, int):
         return product(item)
     left, right = "{}" if item.together else "()"
-    return f"{left}{_text(item, depth + 1)}{right}"
+    return f"{left}{_sum_text(item, depth + 1)}{right}"
 
 
-def _runs(items: Sequence[Item]) -> list[list[Item]]:
+def _runs_of_form(items: Sequence[Item]) -> list[list[Item]]:
     """Cuts items into runs of one form whose first leaves go up or down by a constant step."""
     runs: list[list[Item]] = []
     for item in items:
@@ -151,7 +151,7 @@ def _runs(items: Sequence[Item]) -> list[list[Item]]:
 def _alike(runs: Sequence[Sequence[Item]]) -> int:
     """Returns how many runs from the first on are the same but for a constant shift."""
     count = 1
-    while count < len(runs) and _kind(runs[count]) == _kind(runs[0]) and len(runs[0]) > 1:
+    while count < len(runs) and _run_kind(runs[count]) == _run_kind(runs[0]) and len(runs[0]) > 1:
         shift = _first(runs[count][0]) - _first(runs[count - 1][0])
         if count > 1 and shift != _first(runs[1][0]) - _first(runs[0][0]):
             break
@@ -159,7 +159,7 @@ def _alike(runs: Sequence[Sequence[Item]]) -> int:
     return count
 
 
-def _kind(run: Sequence[Item]) -> tuple[object, ...]:
+def _run_kind(run: Sequence[Item]) -> tuple[object, ...]:
     step = _first(run[1]) - _first(run[0]) if len(run) > 1 else 0
     return _form(run[0]), step, len(run)
 

@@ -153,8 +153,8 @@ def _plan(
     for nodes in tree.schedule():
         alike: dict[tuple[int, int], list[tuple[int, list[int]]]] = {}
         for node in nodes.tolist():
-            children = sorted(tree.nodes[node], key=lambda child: rank(_kind(child, exact)))
-            fused = sum(_kind(child, exact) == "exact" for child in children)
+            children = sorted(tree.nodes[node], key=lambda child: rank(_child_kind(child, exact)))
+            fused = sum(_child_kind(child, exact) == "exact" for child in children)
             alike.setdefault((len(children), fused), []).append((node, children))
         groups: list[_NodeRows] = []
         order: list[int] = []
@@ -174,7 +174,7 @@ def _plan(
     return tuple(levels)
 
 
-def _kind(child: int, exact: frozenset[int]) -> str:
+def _child_kind(child: int, exact: frozenset[int]) -> str:
     if child < 0:
         return "node"
     return "bias" if child == BIAS else "exact" if child in exact else "rounded"
@@ -187,7 +187,7 @@ def _parts(
     nodes."""
     found: dict[str, tuple[list[int], list[int]]] = {}
     for row, child in enumerate(side):
-        rows, sources = found.setdefault(_kind(child, exact), ([], []))
+        rows, sources = found.setdefault(_child_kind(child, exact), ([], []))
         rows.append(row)
         sources.append(row_of[~child] if child < 0 else 0 if child == BIAS else child)
     return tuple(

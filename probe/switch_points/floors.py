@@ -73,13 +73,13 @@ class SizeClass:
     @property
     def count(self) -> int:
         """Returns how many sizes were run."""
-        return _count(self.spans)
+        return _count_sizes(self.spans)
 
     @property
     def text(self) -> str:
         """``{2..15}``, the sizes that were run; behind them what is expected with others."""
-        expected = f" (expected: {_few(self.whole)})" if self.expected else ""
-        return f"{{{_few(self.spans)}}}{expected}"
+        expected = f" (expected: {_first_spans(self.whole)})" if self.expected else ""
+        return f"{{{_first_spans(self.spans)}}}{expected}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -87,16 +87,16 @@ class SizeClass:
             "sizes": [list(span) for span in self.spans],
             "count": self.count,
             "expected": [list(span) for span in self.expected],
-            "expected_count": _count(self.expected),
+            "expected_count": _count_sizes(self.expected),
             "certified": list(self.certified),
         }
 
 
-def _count(spans: Sequence[SizeRange]) -> int:
+def _count_sizes(spans: Sequence[SizeRange]) -> int:
     return sum((span.last - span.first) // span.step + 1 for span in spans)
 
 
-def _few(spans: Sequence[SizeRange]) -> str:
+def _first_spans(spans: Sequence[SizeRange]) -> str:
     return ", ".join(span.text for span in spans[:6]) + ", ..." * (len(spans) > 6)
 
 
@@ -132,7 +132,7 @@ def assigned(found: Thresholds) -> np.ndarray:
     """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
     kinds = np.full(found.upto - found.shortest + 1, NOT_RUN)
     for size, seen in found.patterns.items():
-        kinds[size - found.shortest] = _kind(found, seen)
+        kinds[size - found.shortest] = _kind_of_pattern(found, seen)
     return kinds
 
 
@@ -161,7 +161,7 @@ def expected(found: Thresholds) -> np.ndarray:
     return kinds
 
 
-def _kind(found: Thresholds, seen: Pattern) -> int:
+def _kind_of_pattern(found: Thresholds, seen: Pattern) -> int:
     several = seen.tail or seen.elsewhere or seen.unknown or not (seen.whole and seen.steady)
     return MIXED if several or found.doubted(seen) else seen.interior
 
@@ -175,12 +175,12 @@ def classes(found: Thresholds) -> list[SizeClass]:
         sizes, more = (found.shortest + np.flatnonzero(one == kind) for one in (run, filled))
         sure = tuple(size for size in sizes.tolist() if size in certified)
         every = sizes, more, np.union1d(sizes, more)
-        spans = [_spans(one, found.period or 1) for one in every]
+        spans = [_spans_of(one, found.period or 1) for one in every]
         told.append(SizeClass(kind, spans[0], sure, *spans[1:]))
     return sorted(told, key=lambda one: one.floor)
 
 
-def _spans(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
+def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     """Returns sizes as spans: from the smallest on the longest of neighbours, or by the period."""
     if not len(sizes):
         return ()
@@ -204,7 +204,7 @@ def floor(found: Thresholds) -> Floor:
     top = _top(found, kinds)
     if top is None:
         kind = found.patterns[largest].interior
-        text = f"no floor: at {_sized(found, largest)} {_mixed(found, largest)}"
+        text = f"no floor: at {_size_text(found, largest)} {_mixed(found, largest)}"
         alike = [one.spans for one in classes(found) if one.kind == kind]
         text += f", alike at {max(alike[0], key=lambda span: span.last).text}" if alike else ""
         return Floor(None, 1, kind, None, False, False, text)
@@ -217,7 +217,7 @@ def floor(found: Thresholds) -> Floor:
     run = sum(n in found.patterns for n in multiples)
     pieces = _pieces(classes(found), kind, size)
     to = multiples[-1] if missing is None else missing - step
-    text = _text(found, top, below, pieces) + _seen(run, len(multiples), to)
+    text = _floor_text(found, top, below, pieces) + _seen(run, len(multiples), to)
     text += _sure(certified, sides)
     return Floor(*(size, step, kind, pieces, certified, sides, text), run, len(multiples), to)
 
@@ -231,7 +231,7 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
     sizes = np.arange(found.shortest, found.upto + 1)
     run, kind = assigned(found) != NOT_RUN, found.patterns[max(found.patterns)].interior
     ways = []
-    for step in _steps(found):
+    for step in _steps_of_period(found):
         mine = sizes % step == 0
         other = sizes[mine & (kinds != kind)]
         after = mine & (sizes > (other[-1] if len(other) else 0))
@@ -246,7 +246,7 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
     return min(far or ways, key=lambda way: way[1], default=None)
 
 
-def _steps(found: Thresholds) -> list[int]:
+def _steps_of_period(found: Thresholds) -> list[int]:
     """Returns the steps whose multiples may add alike: any where no period is known, otherwise 1
     and those that divide the period, or that it divides."""
     every = range(1, min(64, found.upto) + 1)
@@ -259,7 +259,11 @@ def _steps(found: Thresholds) -> list[int]:
 def _lower(found: Thresholds, size: int, step: int, kind: int) -> int | None:
     """Returns the largest size below the floor that was run and adds differently, a multiple if
     there is one; None if there is none."""
-    other = [n for n, seen in found.patterns.items() if n < size and _kind(found, seen) != kind]
+    other = [
+        n
+        for n, seen in found.patterns.items()
+        if n < size and _kind_of_pattern(found, seen) != kind
+    ]
     return max([n for n in other if n % step == 0] or other, default=None)
 
 
@@ -274,7 +278,7 @@ def _pieces(every: list[SizeClass], kind: int, size: int) -> SizeRange | None:
     return max(fit, key=lambda span: span.last, default=None)
 
 
-def _text(
+def _floor_text(
     found: Thresholds,
     top: tuple[int, int, int],
     below: int | None,
@@ -288,18 +292,23 @@ def _text(
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
         every = f"from {size:,} to {found.upto:,}{', at these,' * (step > 1)} all {noun}"
         return f"{what} needed: {every} are added {named(found, kind)}"
-    first = f"floor: {_sized(found, size)}{by}; below, at "
+    first = f"floor: {_size_text(found, size)}{by}; below, at "
     if kinds[below - found.shortest] == MIXED:
         text = f"{first}{below:,}, {_mixed(found, below)}"
         text += f", from {size:,} on all {named(found, kind)}"
     else:
-        one, two, share = _pair(found, other := int(kinds[below - found.shortest]), kind)
+        one, two, share = _most_frequent_pair(
+            found, other := int(kinds[below - found.shortest]), kind
+        )
         among = f" ({share:.0%} of the outputs)" * (share < 1)
-        text = f"{first}{_below(found, kinds, below)}, {noun} are added {_order(found, one, two)}"
-        text += f"{among}, from {size:,} on {_order(found, two, one)}"
+        sizes = _sizes_below(found, kinds, below)
+        text = f"{first}{sizes}, {noun} are added {_order_text(found, one, two)}"
+        text += f"{among}, from {size:,} on {_order_text(found, two, one)}"
         text += f" ({'+'.join(found.recogniser.causes(other, kind))})"
     if pieces is not None:
-        less = f"{_sized(found, pieces.first)} will do" if pieces.first > 1 else "none is needed"
+        less = (
+            f"{_size_text(found, pieces.first)} will do" if pieces.first > 1 else "none is needed"
+        )
         text += f"; cut into pieces of at most {pieces.last:,}, {less}"
     return text
 
@@ -317,14 +326,14 @@ def _sure(certified: bool, sides: bool) -> str:
     return "; certified on both sides of the floor only" if sides else "; not certified"
 
 
-def _sized(found: Thresholds, size: int) -> str:
+def _size_text(found: Thresholds, size: int) -> str:
     """Returns a size with what it is of."""
     if found.case.op == "dense":
         return f"{size:,} row{'s' * (size > 1)}"
     return f"{found.vary} {size:,}"
 
 
-def _below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
+def _sizes_below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
     """Returns the sizes up to ``last`` that were run and are of one kind."""
     at = last - found.shortest
     other = np.flatnonzero(kinds[: at + 1] != kinds[at])
@@ -346,12 +355,12 @@ def _mixed(found: Thresholds, size: int) -> str:
     rows = sum(count for _, count in seen.tail)
     if not rows:
         return f"{seen.elsewhere:,} of {len(seen.kinds):,} are added differently"
-    one, two, _ = _pair(found, seen.tail[0][0], seen.interior)
+    one, two, _ = _most_frequent_pair(found, seen.tail[0][0], seen.interior)
     last = "the last one is" if rows == 1 else f"the last {rows:,} are"
-    return f"{last} added {_order(found, one, two)}"
+    return f"{last} added {_order_text(found, one, two)}"
 
 
-def _pair(found: Thresholds, one: int, other: int) -> tuple[int, int, float]:
+def _most_frequent_pair(found: Thresholds, one: int, other: int) -> tuple[int, int, float]:
     """Returns summations that most outputs have that two kinds add differently, and their share."""
     kinds = found.recogniser.kinds
     pairs = Counter(p for p in zip(kinds[one], kinds[other], strict=True) if p[0] != p[1])
@@ -360,28 +369,26 @@ def _pair(found: Thresholds, one: int, other: int) -> tuple[int, int, float]:
     return *pair, pairs[pair] / len(kinds[one])
 
 
-def _most(found: Thresholds, kind: int) -> int:
-    return Counter(found.recogniser.kinds[kind]).most_common(1)[0][0]
-
-
-def _order(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
+def _order_text(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
     """Returns how a summation adds, in words; so that it can be told from the one ``beside`` it."""
     if number < 0:
         return "in an order that is not known"
     sums = found.recogniser.summations
     one, other = sums[number], sums[beside] if beside >= 0 else None
     if other is not None and one.tree == other.tree:
-        told = [each.text(found.case.dtype, _some) for each in (one, other)]
+        told = [
+            each.text(found.case.dtype, lambda leaves: ranges(leaves, 4)) for each in (one, other)
+        ]
         apart = [phrase for phrase in told[0] if phrase not in told[1]]
-        return ", ".join([_named(one), *apart]) if told[0] != told[1] else _named(one)
+        return ", ".join([_order_name(one), *apart]) if told[0] != told[1] else _order_name(one)
     if other is not None and notation.named(one.tree) == notation.named(other.tree):
         words = [f"as {notation.short(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
         others = [f"as {notation.short(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
         return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
-    return _named(one)
+    return _order_name(one)
 
 
-def _named(one: Summation) -> str:
+def _order_name(one: Summation) -> str:
     """Returns the order's name; without one, in how many running sums products are added."""
     if name := notation.named(one.tree):
         return name
@@ -391,8 +398,5 @@ def _named(one: Summation) -> str:
 
 def named(found: Thresholds, kind: int) -> str:
     """Returns how most outputs of a kind add, in words."""
-    return _order(found, _most(found, kind))
-
-
-def _some(leaves: Sequence[int]) -> str:
-    return ranges(leaves, 4)
+    most = Counter(found.recogniser.kinds[kind]).most_common(1)[0][0]
+    return _order_text(found, most)

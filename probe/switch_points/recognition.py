@@ -403,7 +403,7 @@ class RecognisedSize:
             kinds=kinds.astype(np.int16),
             whole=self.whole,
             interior=interior,
-            tail=_runs(kinds[last + 1 :][other[last + 1 :]]),
+            tail=_runs_of_kinds(kinds[last + 1 :][other[last + 1 :]]),
             elsewhere=int(other[: last + 1].sum()),
             unknown=int(self.open.sum()),
             steady=self.steady,
@@ -440,7 +440,7 @@ def some(count: int, each: int) -> np.ndarray:
     return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))
 
 
-def _runs(kinds: np.ndarray) -> tuple[tuple[int, int], ...]:
+def _runs_of_kinds(kinds: np.ndarray) -> tuple[tuple[int, int], ...]:
     """(kind, rows) one after the other."""
     if not len(kinds):
         return ()

@@ -146,7 +146,7 @@ class _Search:
         if (given := budget.current()) is not None:
             self.limit = given.left if seconds is None else min(seconds, given.left)
         if vary == "batch":
-            self.case = _checked(case).with_(batch=1)
+            self.case = _searchable(case).with_(batch=1)
             self.known: Recogniser = OfSamples(session, self.case)
         else:
             self.case = case.with_(length=None)
@@ -441,7 +441,7 @@ class _SearchBatch(RecognisedSize):
         return self._pattern(index, np.ones(len(index), bool))
 
 
-def _checked(case: Case) -> Case:
+def _searchable(case: Case) -> Case:
     """Returns the case itself. InputError: its batch can't be searched."""
     if not case.weighted:
         why = "its sums have no weights to ask with"

@@ -125,7 +125,7 @@ class Thresholds:
                 for kind, tails in self.tails.items()
             },
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
-            "kinds": [_listed(kind) for kind in known.kinds],
+            "kinds": [list(kind if len(set(kind)) > 1 else kind[:1]) for kind in known.kinds],
             "orders": [_told(number, each) for number, each in enumerate(known.summations)],
             "assumed": self.assumed,
             "checked": self.checked,
@@ -157,11 +157,6 @@ def threads_text(threads: int | None) -> str:
     if threads is None:
         return f"the library's own number of threads on {counted(machine.cores(), 'processor')}"
     return counted(threads, "thread")
-
-
-def _listed(kind: tuple[int, ...]) -> list[int]:
-    """Returns the summations of a row's outputs: of one alone, if all have it."""
-    return list(kind) if len(set(kind)) > 1 else [kind[0]]
 
 
 def _told(number: int, summation: Summation) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def agreement(
     are compared with the partner at the same place only. Raises InputError.
     """
     right = case if against_padding is None else case.with_(padding=against_padding)
-    return _between(_side(case, vary, at), _side(right, vary, against), vary)
+    return _agreement_of(_side_at(case, vary, at), _side_at(right, vary, against), vary)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class _ComparedSide:
         return (self.batch, *self.windows.outputs, self.filters)
 
 
-def _side(case: Case, vary: str, value: int) -> _ComparedSide:
+def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     choice("vary", vary, VARY)
     value = count(vary, value)
     if vary == "length":
@@ -202,11 +202,11 @@ def _side(case: Case, vary: str, value: int) -> _ComparedSide:
     return _ComparedSide(Geometry.of(case_at(case, "filters", value)), case.batch, value)
 
 
-def _between(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agreement:
+def _agreement_of(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agreement:
     """Blocks of partners: the product of the runs along every axis, the largest one first."""
     axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
     axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
-    axes += [_filters(left.windows, right.windows)]
+    axes += [_filters_alike(left.windows, right.windows)]
     blocks = []
     for runs in itertools.product(*axes):
         ours, theirs = zip(*runs, strict=True)
@@ -227,17 +227,17 @@ def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     same = ~((index >= short) & (index < long)).any(axis=1)
     partner = np.arange(left.outputs[axis]) + offset
     same &= (partner >= 0) & (partner < right.outputs[axis])
-    return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs(same)]
+    return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs_of_true(same)]
 
 
-def _filters(left: Geometry, right: Geometry) -> list[Run]:
+def _filters_alike(left: Geometry, right: Geometry) -> list[Run]:
     """Runs of filters that read the same channels on both sides."""
     number = np.arange(min(left.filters, right.filters))
     ours, theirs = left.filters // left.groups, right.filters // right.groups
-    return [(run, run) for run in _runs(number // ours == number // theirs)]
+    return [(run, run) for run in _runs_of_true(number // ours == number // theirs)]
 
 
-def _runs(mask: np.ndarray) -> list[slice]:
+def _runs_of_true(mask: np.ndarray) -> list[slice]:
     """Returns the runs of True in a mask."""
     if len(mask) and mask.all():
         return [slice(0, len(mask))]

@@ -84,10 +84,10 @@ def equivalent(case: Case, framework: str) -> Equivalent:
         why = "Keras refuses strides together with dilations"
         raise InputError("dilation", by(case.dilation), why, "use a different framework")
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
-    note = "; ".join(filter(None, (PLAIN[framework], _sizes(case, pairs), _pooling(case))))
+    note = "; ".join(filter(None, (PLAIN[framework], _sizes_said(case, pairs), _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
     try:
-        lines = _written(framework, case, pairs)
+        lines = _library_lines(framework, case, pairs)
     except Unsupported as error:
         raise InputError("framework", framework, str(error), "use a different framework") from None
     return Equivalent(
@@ -96,7 +96,7 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     )
 
 
-def _written(framework: str, case: Case, pairs: Pairs) -> str:
+def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
     """Returns the lines of a framework's library that run the case, without its bias.
 
     TensorFlow's names of paddings stand for the zeros that they give at every size.
@@ -131,7 +131,7 @@ def _kept_word(case: Case, lines: str) -> Case | None:
     return case if any(word in lines for word in words) and isinstance(case.padding, str) else None
 
 
-def _sizes(case: Case, pairs: tuple[Pair, ...]) -> str:
+def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:
     """For which sizes the zeros are these ones."""
     if case.padding not in ("same", "same_lower") or set(case.stride) == {1}:
         return ""
@@ -172,7 +172,7 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     resolved = case.with_(padding=around, **(changes if pool else {}))
     said = (
         *(PLAIN["caffe"], "the extra outputs are cropped" if cropped else ""),
-        *("pooling rounds sizes up" if pool else "", _sizes(case, pairs), _pooling(case)),
+        *("pooling rounds sizes up" if pool else "", _sizes_said(case, pairs), _pooling(case)),
     )
     note = "; ".join(filter(None, said))
     lines = _caffe_layer(case, pads, keep)

@@ -108,16 +108,11 @@ def read_classes(case: Summed, length: int | None = None) -> tuple[np.ndarray, l
         rows, which = np.unique((index >= 0) & (index < size), axis=0, return_inverse=True)
         classes = (classes[:, None] * len(rows) + which.ravel()).ravel()
         patterns = [np.outer(pattern, row).ravel() for pattern in patterns for row in rows]
-    leaves = [_leaves(pattern, geometry.group_channels) for pattern in patterns]
+    leaves = [np.flatnonzero(np.repeat(pattern, geometry.group_channels)) for pattern in patterns]
     merged: dict[bytes, int] = {}  # windows that read nothing may look different axis by axis
     merge = np.array([merged.setdefault(leaf.tobytes(), len(merged)) for leaf in leaves])
     kept = [leaves[int(np.flatnonzero(merge == number)[0])] for number in range(len(merged))]
     return merge[classes], kept
-
-
-def _leaves(read: np.ndarray, group_channels: int) -> np.ndarray:
-    """Sorted leaves of the kernel positions that are read."""
-    return np.flatnonzero(np.repeat(read, group_channels))
 
 
 def gather(

@@ -18,8 +18,9 @@ from probe.explaining import explain
 from probe.launch import InlineSession
 from probe.summation import pools
 from probe.summation.orders import reveal
-from probe.summation.windows import reveal_pool
+from probe.summation.windows import as_windows, reveal_pool
 from probe.target import Target
+from probe.window import Geometry
 
 TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")
 
@@ -119,6 +120,19 @@ def test_the_reference_rounds_sum_and_quotient_once_each(dtype):
     total = floats.round_to(wide[0:1] + wide[1:2], dtype)  # the first window reads two
     mean = floats.round_to(floats.widen(total, dtype) / 2, dtype)
     assert y.ravel()[:1].tobytes() == mean.tobytes()
+
+
+def test_windows_of_a_pool_name_the_elements_and_padding_apart(started):
+    """Places that hold padding are -1, and all others the element that the case puts there."""
+    case = Case(
+        "max_pool2d", (3, 2), in_channels=2, height=4, length=5, stride=2, padding=1, batch=2
+    )
+    session = started("reference")
+    found = as_windows(case, reveal_pool(session, case))
+    spatial = Geometry.of(case).reads()
+    flat = (spatial + 20 * np.arange(2)[:, None, None]) * 2 + np.arange(2)[:, None, None, None]
+    expected = np.where(spatial < 0, -1, flat).reshape(2, -1, 6)
+    assert (found == expected).all() and (found < 0).any() and found.max() == 2 * 20 * 2 - 1
 
 
 def test_caffe_rounds_up_and_has_57_outputs_where_others_have_56():

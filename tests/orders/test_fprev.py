@@ -89,5 +89,5 @@ def test_a_copy_grows_apart():
     other = growth.copy()
     growth.grow(np.array([1.0, 0.0]))
     other.grow(np.array([0.0, 1.0]))
-    assert growth.tree(-1) == Tree.sequential(3)
-    assert other.tree(-1) == Tree.sequential([0, 2, 1])
+    assert growth.tree() == Tree.sequential(3)
+    assert other.tree() == Tree.sequential([0, 2, 1])

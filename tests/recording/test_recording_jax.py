@@ -334,6 +334,23 @@ def test_loops_that_count_are_followed() -> None:
     assert not compared(one, lambda: run(x, 3)).outputs[0].compared
 
 
+def test_a_loop_whose_end_floating_point_numbers_decide_is_followed_too() -> None:
+    """As often as it ran, step by step: the same as the loop in Python."""
+    x = of(2, 7)
+    inside = jax.jit(
+        lambda x: lax.while_loop(lambda s: jnp.abs(s).sum() < 99, lambda s: s * 1.1 + 0.3, x)
+    )
+
+    def by_hand() -> Any:
+        state = x
+        while jnp.abs(state).sum() < 99:
+            state = state * 1.1 + 0.3
+        return state
+
+    found = compared(lambda: inside(x), by_hand)
+    assert found.outputs[0].known and found.outputs[0].compared == 2 * 7
+
+
 SOLVES = {
     "solve": lambda m, b: jnp.linalg.solve(m, b),
     "vmap": lambda m, b: jax.vmap(jnp.linalg.solve)(m, b[..., 0]),
