@@ -25,7 +25,7 @@ from probe.launch import AnySession
 from probe.progress import VOICE
 from probe.summation.tree import Tree
 
-ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
+ANSWERS_AT_ONCE = 1 << 23  # speed alone: 32 MiB of float32
 
 
 class MaskedOperator(Protocol):
