@@ -92,19 +92,35 @@ def _called(one: Alone) -> TargetCall:
     """Returns an operation as one call that a case says."""
     stages = Ports(one.side).stages(one.operation)
     does: Any = stages[0].does
+    if len(stages) == 1 and getattr(does, "spec", {}).get("op") == "product":
+        does = _weighted(does)
     if len(stages) > 1 or getattr(does, "case", None) is None:
         raise _refused("it is not one product of weights or one convolution")
     found: TargetCall = does
     return found
 
 
+def _weighted(does: TargetCall) -> TargetCall:
+    """Returns a product of two arrays as one of weights: a function's own arrays are no layer's,
+    so that nothing says which of the two they are. Groups of products stay what they are."""
+    x, w = does.inputs
+    (groups, rows, channels), sizes = x.shape, w.shape
+    if groups != 1:
+        return does
+    filters = sizes[1] if does.spec["transposed"] else sizes[2]
+    words = {"in_channels": channels, "filters": filters, "batch": rows}
+    case = Case("dense", dtype=does.spec["dtype"], **words)  # type: ignore[arg-type]
+    return replace(does, case=case, parts={"w": w})
+
+
 def _operands(call: TargetCall, one: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     assert call.case is not None
     parts, part = call.operands(one.reads), call.inputs[0]
     x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
-    w = parts["w"].reshape(call.case.weight_shape) if "w" in parts else None
-    if w is None:
+    if "w" not in parts:
         raise _refused("it has no weights")
+    w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
+    w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
     return x, w, parts.get("b")
 
 
@@ -155,6 +171,9 @@ def verified(made: Modelled, tell: Say = silent) -> Modelled:
         tell(f"trying it alone on {made.targets[0].text}, its operands {word}")
         try:
             finding = replace(made.finding, case=made.finding.case.with_(layout=word))
+        except InputError:  # the case has no such layout
+            continue
+        try:
             with failing(*made.targets) as failed:
                 found = [
                     outputs(session, case, finding.operands(case))
@@ -246,10 +265,16 @@ def spelled(case: Case, library: str, named: bool = True) -> str:
     kernel = case.kernel[0] if rank == 1 else case.kernel
     plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
     options = [
-        f"{name}={value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value!r}"
-        for name in ("stride", "dilation", "padding")
-        if (value := getattr(case, name)) != getattr(plain, name)
+        f"{name}={_brief(getattr(case, name))}"
+        for name in ("stride", "dilation")
+        if getattr(case, name) != getattr(plain, name)
     ]
+    if rank and case.padding != "valid":
+        pads = case.windows.pads(case.spatial())
+        even = all(left == right for left, right in pads)
+        numbers = _brief(tuple(left for left, _ in pads)) if even else repr(pads)
+        told = numbers if library == "torch" else repr(case.padding_text)
+        options.append(f"padding={told}")
     if library == "torch":
         if not rank:
             return f"nn.Linear({case.in_channels}, {case.filters})"
@@ -270,6 +295,11 @@ def spelled(case: Case, library: str, named: bool = True) -> str:
     name = word.get(library, ("a product", "a convolution"))[rank > 0]
     sizes = f"{case.in_channels} to {case.filters}"
     return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
+
+
+def _brief(sizes: tuple[int, ...]) -> str:
+    """Returns sizes as users write them: one number where all axes have it."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else repr(sizes)
 
 
 def placed(cause: Cause) -> str:

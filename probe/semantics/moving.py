@@ -98,6 +98,8 @@ class Picks(Moves):
             array = one.array
             if size == 1:
                 array = one.full([axis]).take([int(index[0])], axis)
+            # rows from the third on are not taken for the first ones: where they begin is part of
+            # the name
             elif index[0]:
                 names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]))
             return [Labels(shapes[0], array, one.known, tuple(names))]

@@ -122,17 +122,17 @@ def ran(capsys, text):
     return status, *capsys.readouterr()
 
 
-def test_a_models_name_alone_is_a_command(module, capfd):
-    status, out, _ = ran(capfd, "strangers_model:run --shape x=8x96 --time 5m")
+def test_a_models_name_alone_is_a_command(module, capsys):
+    status, out, _ = ran(capsys, "strangers_model:run --shape x=8x96 --time 5m")
     assert status == 0 and out.startswith("which ") and "batch 1 against batch 8" in out
-    status, out, _ = ran(capfd, "examine strangers_model:run --shape x=8x96 --json")
+    status, out, _ = ran(capsys, "examine strangers_model:run --shape x=8x96 --json")
     told = json.loads(out)
     assert status == 0 and told["ask"] == "batch" and told["parts"][0]["part"] == "operation"
 
 
-def test_lines_fit_the_terminal(module, capfd, monkeypatch):
+def test_lines_fit_the_terminal(module, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    _, out, _ = ran(capfd, "strangers_model:run --shape x=8x96")
+    _, out, _ = ran(capsys, "strangers_model:run --shape x=8x96")
     assert max(map(len, out.splitlines())) <= 60
 
 
