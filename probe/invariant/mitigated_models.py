@@ -293,6 +293,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
         "doc": DOCS[name],
         "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
         "certified": all(one.certified for one in told),
+        "certified_for": next((one.given for one in told if one.given), None),
         "refusal": doubts[0] if doubts else None,
         "sizes": padded,
         "keeps": True,

@@ -24,11 +24,11 @@ def digests(run: Run) -> list[str]:
     """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
     and what did not repeat its bits within the run."""
     found = []
-    for one in run.recording.operations:
+    for one in run.operations:
         moves = isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown)
         if moves or run.unsteady.intersection(one.gives):
             continue
-        every = "".join(run.recording.values[n].digest for n in one.gives)
+        every = "".join(run.values[n].digest for n in one.gives)
         told = xxhash.xxh3_128_hexdigest(every.encode())[:12]
         found.append(f"{one.op} {'_'.join(one.path.split()) or '-'} {told}")
     return found[:MOST]

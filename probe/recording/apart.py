@@ -2,13 +2,14 @@
 
 The process stays, so that single operations can be run again where they were recorded: explaining
 them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``plain``, ``again`` and ``written``.
+``plain``, ``again``, ``asked`` and ``written``.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import pickle
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from probe.recording.contract import Input, Isolated
 from probe.recording.folder import RecordingFolder, begun, read, write
 from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
+from probe.recording.sums import OperationSum, SumSession
 from probe.recording.walk import watched
 from probe.runtimes.runtime import Missing
 from probe.target import Target
@@ -164,6 +166,34 @@ class _Remote:
 
     def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
         return _listed(self.session.request(dict(self.request), _numbered(given))[1])
+
+    def masked(
+        self, asked: OperationSum, reads: Sequence[np.ndarray]
+    ) -> tuple[_RemoteSum, dict[str, Any]] | None:
+        """Returns what puts a whole set of questions to the sum where the operation is, in one
+        request: a call takes microseconds, and a request to a process more. None for lines."""
+        return None if "lines" in self.request else (_RemoteSum(self, asked, reads), {})
+
+
+@dataclass(frozen=True)
+class _RemoteSum:
+    """An operation of another process as a session of its sum, as of ``SumSession``, of which each
+    sum is answered as it is given. Errors: TargetError."""
+
+    there: _Remote
+    asked: OperationSum
+    reads: Sequence[np.ndarray]
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays) -> Iterator[Any]:
+        """Yields the answers as they come."""
+        parts = (self.asked.x, self.asked.w, self.asked.b)
+        own = {part.number for part in parts if part is not None}
+        more = {f"read{n}": np.asarray(a) for n, a in enumerate(self.reads) if n not in own}
+        raw = replace(self.asked, functions=(), divides=False)  # what is behind is undone here
+        more["asked"] = np.frombuffer(pickle.dumps(raw), np.uint8)  # both are one program
+        request = {**self.there.request, "do": "asked", "header": dict(header)}
+        request["count"] = len(self.reads)
+        yield from self.there.session.stream(request, {**arrays, **more})
 
 
 def _numbered(arrays: Iterable[Any]) -> Arrays:
@@ -367,11 +397,14 @@ class ProcessRecording(child.Worker):
             "written": self._written,
         }
         name = str(request.get("do"))
-        if name not in own:
+        if name not in own and name != "asked":
             yield from super().handle(request, arrays)
             return
         try:
-            yield own[name](request, arrays)
+            if name == "asked":
+                yield from self._asked(request, arrays)
+            else:
+                yield own[name](request, arrays)
         except InputError as error:
             why = [error.name, str(error.value), error.why, error.todo]
             yield {"input": why, "done": True}, {}
@@ -425,11 +458,23 @@ class ProcessRecording(child.Worker):
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         return {"done": True}, _numbered(self._recorder(request, arrays).plain())
 
-    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["out"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
-        return {"done": True}, _numbered(call(_listed(arrays)))
+        return call
+
+    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        return {"done": True}, _numbered(self._operation(request)(_listed(arrays)))
+
+    def _asked(
+        self, request: dict[str, Any], arrays: Arrays
+    ) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        given = dict(arrays)
+        asked = pickle.loads(given.pop("asked").tobytes())
+        reads = [given.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
+        session = SumSession("asked", asked, reads, self._operation(request))
+        yield from session.stream(request["header"], given)
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}

@@ -170,7 +170,9 @@ class There:
                 values.append(stage.does(given))
         return values[-1:]
 
-    def masked(self, asked: OperationSum) -> tuple[AnySession, dict[str, Any]] | None:
+    def masked(
+        self, asked: OperationSum, _: Sequence[np.ndarray]
+    ) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
         shapes = [self.ports.run.values[n].shape for n in self.one.reads]

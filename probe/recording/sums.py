@@ -533,13 +533,7 @@ class SumSession(OwnSession):
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
         """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
         if header["do"] != "masks" or self.behind is None:
-            masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
-            there = masked and masked(self.asked)
-            if there:  # a whole set of questions in one request
-                session, spec = there
-                yield from session.stream({**header, "spec": spec}, arrays)
-            else:
-                yield from super().stream(header, arrays)
+            yield from self._put(header, arrays)
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
@@ -548,10 +542,20 @@ class SumSession(OwnSession):
             np.zeros_like(r) if n in self.asked.added else r for n, r in enumerate(recorded)
         ]  # what is added behind answers nothing
         try:
-            for answer, found in super().stream(header, given):
+            for answer, found in self._put(header, given):
                 yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
         finally:
             self.reads = recorded
+
+    def _put(self, header: Mapping[str, Any], arrays: Any) -> Iterator[Answer]:
+        """Puts questions where the operation is, a whole set in one request where that is known."""
+        masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
+        there = masked and masked(self.asked, self.reads)
+        if there:
+            session, spec = there
+            yield from session.stream({**header, **({"spec": spec} if spec else {})}, arrays)
+        else:
+            yield from super().stream(header, arrays)
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
         dtype = self.asked.dtype

@@ -87,6 +87,12 @@ class Each(Meaning):
         further = names & MORE and not known.sloped
         return None if self.approximate or further else known.rounds
 
+    @property
+    def exact_but_subnormal(self) -> bool:
+        """Whether its bits follow from what it reads unless that is subnormal: a choice, which
+        rounds nothing, of a library that reads subnormal numbers as zeros in some places."""
+        return self.approximate and functions.of(self.word).rounds == 0
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
         if self.along is not None:
