@@ -62,13 +62,10 @@ class Checked:
     def conditions(self) -> str:
         """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
         told = []
-        for group, facts in self.apart.items():
-            if group.startswith("release"):
-                ((theirs, ours),) = facts.values()
-                told.append(f"{group.partition(' ')[2]} {theirs} -> {ours}")
-                continue
+        for facts in self.apart.values():
             each = [
-                f"{name} {_said(theirs)} -> {_said(ours)}" for name, (theirs, ours) in facts.items()
+                f"{name.removeprefix('library.')} {_said(theirs)} -> {_said(ours)}"
+                for name, (theirs, ours) in facts.items()
             ]
             told.append(", ".join(each))
         return "; ".join(told) or "the same conditions"

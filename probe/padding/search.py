@@ -621,6 +621,7 @@ class PaddedModel:
         """Returns the operations, from the last one, at whose sizes bits that content reads are
         different, or one of them: few calls tell, so that every addition is asked about at few
         sizes alone."""
+        assert self.positions is not None
         found = []
         for one in reversed(self.computing.deciding):
             sizes = [at.sizes[n] for n in one.operands]

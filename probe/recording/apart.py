@@ -458,14 +458,14 @@ class ProcessRecording(child.Worker):
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         return {"done": True}, _numbered(self._recorder(request, arrays).plain())
 
-    def _call(self, request: dict[str, Any]) -> Any:
+    def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["out"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
         return call
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _numbered(self._call(request)(_listed(arrays)))
+        return {"done": True}, _numbered(self._operation(request)(_listed(arrays)))
 
     def _asked(
         self, request: dict[str, Any], arrays: Arrays
@@ -473,7 +473,7 @@ class ProcessRecording(child.Worker):
         given = dict(arrays)
         asked = pickle.loads(given.pop("asked").tobytes())
         reads = [given.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
-        session = SumSession("asked", asked, reads, self._call(request))
+        session = SumSession("asked", asked, reads, self._operation(request))
         yield from session.stream(request["header"], given)
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:

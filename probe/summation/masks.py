@@ -242,7 +242,7 @@ def ask(
     places: list[tuple[int, np.ndarray]] = []
     for members in alike.values():
         stacked = np.concatenate([wanted[n].rows for n in members])
-        queue, where = stacked, np.zeros(1, int)
+        queue, where = stacked, np.zeros(len(stacked), int)
         if len(stacked) > 1:
             queue, where = np.unique(stacked, axis=0, return_inverse=True)
         queues.append(queue)
