@@ -17,6 +17,7 @@ like describe their arguments:
     probe.remedies(case, lengths, target)       measures what keeps the bits, and its cost
     probe.thresholds(case, target)               finds which sizes add alike, and the floor
     probe.reproduce(case, target, at, against, out=DIR)    writes the folder for a bug report
+    probe.assert_same_bits(a, b)                fails with where, how far, and why two values differ
 
 A target is a library with its version, device and switches: a text such as "tensorflow,onednn=0",
 as `probe targets` lists them, or a ``probe.Target``. Each function returns a result that prints as
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from probe.answers.thresholds import thresholds as thresholds
     from probe.case import Case as Case
     from probe.launch import Session as Session
+    from probe.lock.assertions import assert_same_bits as assert_same_bits
     from probe.store import Store as Store
     from probe.store import merge as merge
     from probe.store.results import Results as Results
@@ -64,6 +66,7 @@ _HOMES = {
     "Session": "launch",
     "Store": "store",
     "Target": "target",
+    "assert_same_bits": "lock.assertions",
     "diff": "answers.first_difference",
     "examine": "answers.examine",
     "explain": "answers.explain",
@@ -126,6 +129,7 @@ ROOMS = {
     "shrink": "a smaller case that fails in the same way",
     "reproduction": "the folder for a bug report",
     "answers": "the functions below, and what they return",
+    "lock": "bits that were accepted, checked in tests, and why they changed",
     "cli": "the command line",
 }
 """The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""
@@ -133,6 +137,7 @@ ROOMS = {
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
     *(
+        "assert_same_bits",
         "diff",
         "examine",
         "explain",

@@ -9,7 +9,7 @@ from importlib import util
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 
-BASE = ("click", "numpy", "pandas", "pyarrow", "rich")
+BASE = ("click", "duckdb", "numpy", "pandas", "pyarrow", "rich")
 """Packages that many commands need, as import and pip call them; pandas and pyarrow are for what is
 stored, and not part of ``probe-numerics-core``."""
 

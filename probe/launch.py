@@ -24,7 +24,7 @@ from probe import backends, target
 from probe.errors import TargetError
 from probe.progress import VOICE, span
 from probe.runtimes.runtime import Missing
-from probe.worker import child, protocol
+from probe.worker import protocol
 
 Arrays = dict[str, np.ndarray]
 Answer = tuple[dict[str, Any], Arrays]
@@ -40,7 +40,7 @@ shell decides bits; what a target needs of those, its switches set."""
 TIME_LIMIT = 120.0
 """Seconds that one answer may take, and that a library may take to start."""
 
-WORKER = ("-E", "-s", "-u", child.__file__)
+WORKER = ("-E", "-s", "-u", str(Path(protocol.__file__).with_name("child.py")))
 """What follows the interpreter on a child's command line."""
 
 TAIL = 4000
@@ -356,6 +356,8 @@ class InlineSession:
         if why := target.unavailable(self.target) or self._elsewhere() or self._too_late():
             raise TargetError(self.target.text, "unavailable", why)
         os.environ.update(self.variables)
+        from probe.worker import child  # late: a sweep's own process runs no library
+
         self._worker, self.alive = child.Worker(), True
         header, _ = self.request(_start_request(self.target))
         self.facts = header["facts"]

@@ -36,7 +36,9 @@ POLICY = (
 #: for int64 are kept at its ends, +-(2**63 - 1).
 Differences = namedtuple("Differences", "index bits_a bits_b ulps")
 
-_BLOCK = 1 << 17  # elements compared at once: the bits of both and the answer stay in the cache
+_BLOCK = (
+    1 << 17
+)  # speed alone: elements compared at once: the bits of both and the answer stay in the cache
 
 
 def ordered(bits: np.ndarray, name: str) -> np.ndarray:

@@ -31,10 +31,10 @@ SECONDS_EACH = """
     experiments_history experiments_network experiments_orders experiments_remedies
     experiments_reproductions kept launch network_parts network_programs network_readers
     network_running network_trust
-    network_turned pooling products real_models recognition recorded recording_jax
+    network_turned plugin pooling products real_models recognition recorded recording_jax
     recording_onnxruntime recording_opencv recording_litert recording_tensorflow recording_torch
     remedies replayed reports reproduction reproduction_networks reveal shard source stable
-    stable_models sweep thresholds walk
+    stable_models sweep thresholds walk why
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
 leaves to `make test`, as it does those of each library. All rooms have tests outside of these."""

@@ -6,7 +6,6 @@
   const element = (tag, text, name) => Object.assign(document.createElement(tag), { textContent: text ?? "", className: name ?? "" });
   let file, pair, view, chosen = null, task = 0;
 
-  const WHAT = { length: "length", batch: "batch", filters: "filters" };
   const hex = (bits, dtype) => "0x" + BigInt(bits).toString(16).padStart({ float64: 16, float32: 8 }[dtype] || 4, "0");
   function text(value, dtype) { // the shortest digits that name the value among its format's
     if (dtype === "float64" || !isFinite(value)) return String(value);
@@ -18,7 +17,7 @@
   }
 
   // ---- the question
-  const START = "experiment=length_sweep&run=9ef13d24212447f7&case=306fdc75c4358820&vary=length&at=31&against=600"; // what a bare address asks
+  const START = "experiment=accumulation_orders&run=6ecfa16b461b63bd&case=418dfd3eb07160ed&vary=length&at=53&against=64"; // what a bare address asks
   const question = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1) || START));
   function remember() {
     const kept = { experiment: $("experiment").value, run: $("run").value, case: pair.case, vary: pair.vary, at: pair.at, against: pair.against };
@@ -59,7 +58,7 @@
     const cases = [...new Set(file.pairs.map((one) => `${one.case}|${one.vary}`))];
     fill($("case"), cases.map((one) => [one, `${file.cases[one.split("|")[0]].label}`, `by ${one.split("|")[1]}`]).sort((a, b) => a[2].localeCompare(b[2])), `${wanted.case}|${wanted.vary}`);
     const [id, vary] = $("case").value.split("|"), mine = file.pairs.filter((one) => one.case === id && one.vary === vary);
-    root.querySelector("[data-vary]").textContent = WHAT[vary] ?? vary;
+    root.querySelector("[data-vary]").textContent = vary;
     const numbers = (name, rows) => [...new Set(rows.map((one) => one[name]))].sort((a, b) => a - b).map((n) => [n, n]);
     fill($("at"), numbers("at", mine), wanted.at);
     const there = mine.filter((one) => one.at === Number($("at").value));
@@ -153,7 +152,7 @@
     asked.answers.forEach((one, i) => {
       const other = new Set(numbers[1 - i]), own = numbers[i].map((number) => !other.has(number));
       const side = element("section", "", "side"), bits = stored && BigInt(stored[1 + i]);
-      side.append(element("h3", `${WHAT[pair.vary] ?? pair.vary} ${pair[i ? "against" : "at"]}`));
+      side.append(element("h3", `${pair.vary} ${pair[i ? "against" : "at"]}`));
       side.append(element("p", `${text(one.output, dtype)} (${hex(one.bits, dtype)}) ${bits === undefined ? "; the library's bits are not stored" : bits === one.bits ? "= the library's bits" : `≠ the library's ${hex(bits, dtype)}`}`));
       side.append(element("p", `${one.order[1]}; ${fusing(one)}`));
       side.append(drawn(one, own), sums(one, own, asked.answers[1 - i], dtype));
@@ -201,7 +200,7 @@
     const line = (node) => {
       const form = Probe.formatOf(rounding, node, dtype), value = values[node];
       const row = element("div", `s${node} = ${tree.nodes[node].map(name).join(" + ")} = ${text(value, form)} (${hex(Probe.toBits(value, form), form)})`, own[node] ? "own" : "");
-      if (own[node] && !order) { order = true; row.append(element("b", "  ← order")); }
+      if (own[node] && !order) { order = true; row.append(element("b", one.order[0] === other.order[0] ? "  ← rounding" : "  ← order")); }
       const same = found.get(mine[node]);
       if (!bits && same !== undefined && same !== value) { bits = true; row.append(element("b", "  ← bits")); }
       return row;
@@ -246,6 +245,5 @@
   const failed = (error) => { part("summary").textContent = error.message; };
   addEventListener("hashchange", () => choose(question()).catch(failed));
   addEventListener("resize", () => view && show(chosen));
-  root.explore = { select, choose, state: () => ({ file, pair, chosen }) };
   choose(question()).catch(failed);
 })();

@@ -7,8 +7,7 @@ if (location.protocol === "file:")
       const frame = document.createElement("iframe");
       frame.hidden = true;
       document.body.append(frame);
-      const inner = frame.contentWindow;
-      inner.postMessage = undefined;
+      const inner = (this.inner = frame.contentWindow);
       this.ready = new Promise((done) => {
         const script = inner.document.createElement("script");
         const answer = (data) => { const event = new MessageEvent("message", { data }); this.dispatchEvent(event); this.onmessage?.(event); };
@@ -16,17 +15,13 @@ if (location.protocol === "file:")
           postMessage: answer,
           importScripts: (...urls) => urls.reduce((before, one) => before.then(() => new Promise((loaded) => {
             const next = inner.document.createElement("script");
-            next.src = one;
-            next.onload = loaded;
+            Object.assign(next, { src: one, onload: loaded });
             inner.document.head.append(next);
           })), Promise.resolve()),
         });
-        script.src = url;
-        script.onload = done;
+        Object.assign(script, { src: url, onload: done });
         inner.document.head.append(script);
       });
-      this.inner = inner;
     }
     postMessage(data) { this.ready.then(() => this.inner.dispatchEvent(new MessageEvent("message", { data }))); }
-    terminate() {}
   };

@@ -447,6 +447,8 @@ class Walked(Answer):
                 return self._as_case(Path(folder), one, cause, progress or silent)
             except ProbeError as error:
                 why = getattr(error, "why", str(error))
+            except (LookupError, ValueError) as error:  # the operation's own script needs no case
+                why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
         found = recorded.write(Path(folder), *sides, one, cause, **self.script)
         found.no_case = why

@@ -28,7 +28,7 @@ from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
-from probe.padding.search import PaddedModel, SafeSize, Serves
+from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
 from probe.recording.apart import Apart, RemoteModel, own
 from probe.recording.inputs import axes
@@ -98,6 +98,11 @@ class Padded(Answer):
         return told[0].name if told else None
 
     @property
+    def given(self) -> str:
+        """Returns for which values alone the safe sizes are; empty: for all."""
+        return next((one.at_safe.given for one in self.found if one.at_safe.given), "")
+
+    @property
     def in_the_way(self) -> Serves | None:
         """Returns what stands against a proof, or against every shorter size."""
         every = [told for one in self.found for told in (one.at_safe, one.at_least)]
@@ -116,6 +121,7 @@ class Padded(Answer):
             "in_the_way": stands.name if stands else None,
             "why": stands.why if stands else None,
             "certified": all(one.at_safe.certified for one in self.found),
+            "certified_for": self.given or None,
             "model": self.model,
             "target": self.target,
             "vary": self.vary,
@@ -155,11 +161,13 @@ class Padded(Answer):
         if stands is not None:
             parts.append(f"prevented by {stands.name}: {stands.why}")
         elif any(one.safe < self.graph.fixed for one in self.found):
-            every = all(one.at_safe.certified for one in self.found)
+            safe = [one.at_safe for one in self.found]
+            every = all(one.certified for one in safe)
             parts.append(
-                CERTIFIED
+                CERTIFIED + f", for {self.given}" * bool(self.given)
                 if every
-                else "the sums are added in the same order; not every addition was tested"
+                else "the sums are added in the same order; "
+                + next((o.why for o in safe if o.why == BY_BITS), "not every addition was tested")
             )
         return "; ".join(parts) or "every input is padded to the full size"
 
@@ -270,6 +278,7 @@ def _serves(one: Serves) -> dict[str, Any]:
         "operation": one.name or None,
         "why": one.why or None,
         "certified": one.certified,
+        "certified_for": one.given or None,
         "kept": [_kept(box) for box in one.boxes],
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from probe.window import axis_of, number_of
 
 if TYPE_CHECKING:
     from probe.answers.swept_by_order import SweptByOrder
-    from probe.cluster.sweeps import Wanted
 
 
 def sweep(
@@ -74,8 +73,14 @@ def sweep(
     control, by, zeros = checked(control=control, by=by, zeros=zeros)
     keep, workers = checked(keep=keep, workers=workers)
     _suit_each_other(by, zeros, time, store, cluster, workers)
-    wanted = _wanted(target) if cluster is not None else []
-    chosen = [one.target for one in wanted] if wanted else targets_of(target)
+    if cluster is not None:
+        from probe.cluster import sweeps as clustered
+
+        several = [target] if isinstance(target, str | Target) else target
+        wanted = list(dict.fromkeys(map(clustered.Wanted.parse, several)))
+        chosen = [one.target for one in wanted]
+    else:
+        chosen = targets_of(target)
     vary = axis_of(case_of(case), vary)
     values = _layouts(lengths, case, chosen) if vary == "layout" else _values(lengths, vary)
     plans = Plans([case], vary, *axis_values(values, vary))
@@ -84,8 +89,6 @@ def sweep(
         raise InputError("shard", shard, why, f"use {len(values) - 1} parts at most")
     request = SweepRequest(plans, control, keep, zeros)
     if cluster is not None:
-        from probe.cluster import sweeps as clustered
-
         folder = None if store is None else Path(str(store)) / part.folder
         notes: list[str] = []
         request = replace(request, only=tuple(part.part(plans.values)))
@@ -104,13 +107,6 @@ def sweep(
             values = [*part.part(values[:-1]), values[-1]]
             return swept_by_order.sweep(case, values, vary, chosen, kept, progress)
         return Swept(answer(request, chosen, kept, workers, progress), case, values)
-
-
-def _wanted(given: str | Target | Iterable[str | Target]) -> list[Wanted]:
-    from probe.cluster.sweeps import Wanted
-
-    several = [given] if isinstance(given, str | Target) else given
-    return list(dict.fromkeys(map(Wanted.parse, several)))
 
 
 def _suit_each_other(
@@ -177,7 +173,7 @@ def _fits(case: Case, word: str) -> bool:
     return True
 
 
-def _values(lengths: Iterable[int | str] | str | None, vary: str) -> list[int]:
+def _values(lengths: Any, vary: str) -> list[int]:
     """Returns the values ascending, each once. InputError where they aren't whole numbers."""
     if isinstance(lengths, int | np.integer):
         why = "one length has nothing to be compared with"

@@ -86,9 +86,11 @@ def examine(
     if ask is None and not given["against_target"] and not given["recording"]:
         ask = _asked(out)
 
+    stdout = sys.stdout  # what a model prints meanwhile goes to stderr
+
     def show(one: Learned) -> None:
         if not out.as_json:
-            _show(one, out)
+            print(_told(one, out.results.width), file=stdout, flush=True)
 
     with out.progress("examine") as tell, of_user():
         found = answers.examine(
@@ -123,10 +125,8 @@ def _asked(out: Output) -> str | None:
     return some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
 
 
-def _show(one: Learned, out: Output) -> None:
-    """Prints a part at once, past what a model prints: with its head, folded to the width."""
+def _told(one: Learned, columns: int) -> str:
+    """Returns a part with its head, folded to so many columns."""
     head, seconds = HEADS[one.name], f" [{one.seconds:.0f} s]"
-    width = max(out.results.width - 8, 32)
-    lines = textwrap.wrap(one.text + seconds, width, break_long_words=False) or [""]
-    text = "\n".join([f"{head:<8}{lines[0]}", *(f"{'':<8}{line}" for line in lines[1:])])
-    print(text, file=sys.__stdout__, flush=True)
+    lines = textwrap.wrap(one.text + seconds, max(columns - 8, 32), break_long_words=False) or [""]
+    return "\n".join([f"{head:<8}{lines[0]}", *(f"{'':<8}{line}" for line in lines[1:])])

@@ -48,6 +48,10 @@ COMMANDS = {
     "run": "here",
     "install": "here",
     "bisect": "sweep",
+    "lock": "lock",
+    "check": "lock",
+    "demo": "lock",
+    "setup": "lock",
     "help": "help",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
@@ -247,7 +251,7 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     return TargetError(error.target, error.kind, why, error.stderr)
 
 
-OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes", "xxhash")
+OPTIONAL = ("duckdb", "jinja2", "matplotlib", "ml_dtypes", "xxhash")
 """Packages that probe's base does without, as import calls them."""
 
 CHECK = "check it and try again"

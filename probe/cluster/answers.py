@@ -56,7 +56,8 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     if len(rows) != 1 or rows[0]["target"] != target:
         raise ValueError(f"the question was about {target}, and the answer has different runs")
     (row,) = rows
-    plain = {name: _parsed(name, value) for name, value in row.items()}
+    texts = ("switches", "environment")
+    plain = {name: json.loads(value) if name in texts else value for name, value in row.items()}
     known = [name for name in schema.RUN_IDENTITY if name != "environment"]
     if expected.get("library_version") is None or row["library_version"] is None:
         known = [name for name in known if name not in LIBRARY]
@@ -71,10 +72,6 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
         }:
             raise ValueError(f"its {name} belong to a different run")
     return str(row["run_id"])
-
-
-def _parsed(name: str, value: Any) -> Any:
-    return json.loads(value) if name in ("switches", "environment") else value
 
 
 def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
@@ -158,10 +155,4 @@ def stored(store: Store, tables: Tables) -> None:
     for name in [*(one for one in ORDER if one in tables), *rest]:
         rows = tables[name]
         if len(rows):
-            columns = {column: _whole(rows[column]) for column in rows.column_names}
-            store.extend(name, columns)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+            store.extend(name, {column: rows[column] for column in rows.column_names})

@@ -86,8 +86,9 @@ class OutputPairs:
         found = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
         assert left.windows is not None and right.windows is not None
         shape = np.maximum(left.case.input_shape(), right.case.input_shape())
-        for start in range(0, len(found), 65536):
-            rows = slice(start, start + 65536)
+        step = 65536  # speed alone: windows of so many outputs fit the memory
+        for start in range(0, len(found), step):
+            rows = slice(start, start + step)
             one, two = (
                 _numbered_in(
                     windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
@@ -313,6 +314,7 @@ class Comparison:
         sides = ((self.left.orders, self.pairs.left), (self.right.orders, self.pairs.right))
         known = [orders.replayed[tuple(places[same].T)] for orders, places in sides]
         proved = same[known[0] & known[1]]
+        # both summations and what is read: the columns before say how this pair's data came out
         kinds, number = np.unique(self._kinds(proved)[:, 5:], axis=0, return_inverse=True)
         names = [self._verdict(*kind) for kind in kinds.tolist()]
         found = np.array(names, object)[number.reshape(-1)]

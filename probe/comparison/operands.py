@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from probe.comparison.judged import OutputPairs
     from probe.comparison.runs import CaseRun
 
-AT_ONCE = 1 << 22
+AT_ONCE = 1 << 22  # speed alone
 """Operands that are compared at once."""
 
 

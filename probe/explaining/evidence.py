@@ -214,6 +214,7 @@ def _smallest(found: Comparison) -> int:
     left = found.pairs.left[found.differing]
     classes, leaves = classes_of(found.left.case)
     read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
+    # last key first: those that replay, of these the fewest inputs, then the order of the output
     flat = left @ np.array([found.left.case.filters, 1])
     return int(np.lexsort((flat, read, ~found.proved(found.differing)))[0])
 

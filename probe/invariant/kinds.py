@@ -51,7 +51,7 @@ def exact_throughout(function: Callable[[], Any]) -> bool:
     of_function(function).record(found.append)
     return all(
         kind_of(one.meaning) in (OperationKind.EXACT, OperationKind.EITHER)
-        or (isinstance(one.meaning, Each) and functions.of(one.meaning.word).rounds == 0)
+        or (isinstance(one.meaning, Each) and one.meaning.exact_but_subnormal)
         for one in found
     )
 

@@ -293,6 +293,7 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
         "doc": DOCS[name],
         "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
         "certified": all(one.certified for one in told),
+        "certified_for": next((one.given for one in told if one.given), None),
         "refusal": doubts[0] if doubts else None,
         "sizes": padded,
         "keeps": True,
@@ -339,8 +340,10 @@ def _verdict(one: Serves) -> str:
     return "exact" if one.by_order == "same" else "not known"
 
 
-def timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
-    """Returns medians of seconds by name, run in turns."""
+def timed(
+    calls: Mapping[Any, Callable[[], Any]], of: Callable[[list[float]], Any] = np.median
+) -> dict[Any, float]:
+    """Returns seconds by name, run in turns: the medians, or what ``of`` makes of each's."""
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for run in calls.values():
         run()  # the first one may compile
@@ -349,7 +352,7 @@ def timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
             begun = time.perf_counter()
             run()
             took[name].append(time.perf_counter() - begun)
-    return {name: float(np.median(times)) for name, times in took.items()}
+    return {name: float(of(times)) for name, times in took.items()}
 
 
 def tried(

@@ -23,6 +23,7 @@ from probe.padding.kept import Box, apart, index
 from probe.padding.positions import At, Linked, NotDerived
 from probe.padding.search import PaddedModel
 from probe.recording.contract import CONSTANT, Operation
+from probe.recording.judging import Judged
 from probe.recording.recording import Run, Value
 from probe.recording.store import ProcessStore, digest
 from probe.semantics import Joins, Picks, Step, Steps
@@ -53,9 +54,9 @@ class Splice:
 class Between:
     """Content padded to ``size``, with constants put in behind operations.
 
-    ``by_order``, ``in_the_way``, ``why``, ``certified``: as of ``search.Serves``. ``proved``:
-    contents on which it gave the full run's bits. ``constants``: by place in ``splices``.
-    ``sizes``: of the values along the padded axis, behind their splices.
+    ``by_order``, ``in_the_way``, ``why``, ``certified``, ``given``: as of ``search.Serves``.
+    ``proved``: contents on which it gave the full run's bits. ``constants``: by place in
+    ``splices``. ``sizes``: of the values along the padded axis, behind their splices.
     """
 
     content: int
@@ -66,14 +67,15 @@ class Between:
     in_the_way: str = ""
     why: str = ""
     certified: bool = True
+    given: str = ""
     proved: int = 0
     constants: list[np.ndarray] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain numbers and texts, without the constants."""
-        found = dict(vars(self))
-        del found["constants"], found["sizes"]
+        found = vars(self) | {"certified_for": self.given or None}
+        del found["constants"], found["sizes"], found["given"]
         found["boxes"] = [None if box is None else [vars(p) for p in box] for box in self.boxes]
         found["kept"] = found.pop("boxes")
         found["splices"] = [
@@ -135,11 +137,13 @@ class _Sizes:
             right, natural, doubt = self._right(one, [self.sizes[n] for n in one.operands])
             if any(right[n] < self.kept[n] for n in one.gives):
                 return None
-            for name, why, certified in doubt:
-                doubts += [(name, why)] * bool(why)
-                made.certified &= certified
+            for name, told in doubt:
+                doubts += [(name, told.why)] * bool(told.why)
+                made.certified &= told.certified or told.how == "exact"
+                made.given = made.given or f"{told.given} at {name}" * bool(told.given)
             self._splice(made, one, right, natural)
-        made.sizes = self.sizes
+        made.sizes, made.why = self.sizes, self.graph.as_one
+        made.certified &= not made.why
         if doubts:
             made.by_order, made.certified = "unknown", False
             made.in_the_way, made.why = doubts[0]
@@ -203,7 +207,7 @@ class _Sizes:
 
     def _right(
         self, one: Linked, sizes: Sequence[int], wanted: dict[int, int] | None = None
-    ) -> tuple[dict[int, int], dict[int, int], list[tuple[str, str, bool]]]:
+    ) -> tuple[dict[int, int], dict[int, int], list[tuple[str, Judged]]]:
         """Returns how many of an operation's first results are the full run's where its operands
         are that run's first entries, how many it gives, and what is known of how it computes them.
         ``wanted``: nothing is asked of it where there are fewer anyway."""
@@ -229,8 +233,7 @@ class _Sizes:
             return dict.fromkeys(one.gives, -1), natural, []
         for n, some in asked.apart.items():
             right[n] = min([right[n], *np.flatnonzero(some)[:1].tolist()])
-        told = asked.found
-        return right, natural, [(asked.name, told.why, told.certified or told.how == "exact")]
+        return right, natural, [(asked.name, asked.found)]
 
     def _products(self, one: Linked) -> float:
         """Returns about how many products an operation takes for one more position."""

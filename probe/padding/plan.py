@@ -17,7 +17,7 @@ import numpy as np
 
 from probe.padding.between import Between
 from probe.padding.kept import Box, index
-from probe.padding.search import PaddedModel, SafeSize
+from probe.padding.search import BY_BITS, PaddedModel, SafeSize
 from probe.progress import Say, silent
 
 CHECKS, SEED = 12, 300
@@ -74,18 +74,21 @@ class GraphStretch(Range):
 
     ``least``: what the outputs' windows alone ask. ``kept``: for each output what is kept of it,
     None of one that content does not reach. ``by_order``: ``same``, or ``unknown`` where
-    ``in_the_way`` was compared differently.
+    ``in_the_way`` was compared differently. ``given``: for which values alone; empty: for all.
     """
 
     kept: tuple[Box | None, ...]
     by_order: str
     in_the_way: str
     certified: bool
+    given: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain numbers and texts."""
         kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
-        return vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
+        told = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
+        told["certified_for"] = told.pop("given") or None
+        return told
 
 
 @dataclass
@@ -177,7 +180,7 @@ def _stretches(sizes: list[SafeSize]) -> list[GraphStretch]:
     found = []
     for one in sizes:
         at = one.at_safe
-        words = (one.least, one.safe, at.boxes, at.by_order, at.name, at.certified)
+        words = (one.least, one.safe, at.boxes, at.by_order, at.name, at.certified, at.given)
         found.append(GraphStretch(one.content, one.content, *words))
     return joined(found)
 
@@ -189,6 +192,9 @@ def assumptions(sizes: list[SafeSize]) -> list[str]:
         "this release and as many threads"
     ]
     doubts = {one.at_safe.name: one.at_safe.why for one in sizes if one.at_safe.name}
+    given = dict.fromkeys(one.at_safe.given for one in sizes if one.at_safe.given)
+    found += dict.fromkeys(o.at_safe.why for o in sizes if o.at_safe.why == BY_BITS)
+    found += [f"what is said holds for {one}" for one in given]
     return found + [f"{name}: {why}" for name, why in doubts.items()]
 
 

@@ -160,13 +160,14 @@ class Positions:
         own = repr(self.run.operations[number].attributes)
         return all(repr(one.attributes) == own for one in every)
 
-    def leading(self, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
+    def leading(self, one: Linked, sizes: dict[int, int], zeros: bool = True) -> dict[int, int]:
         """Returns how many of an operation's first outputs read the same as in the full run where
-        its operands, of these sizes, are that run's first positions; by output."""
+        its operands, of these sizes, are that run's first positions; by output. ``zeros``: behind
+        them there are zeros in the full run, where an operand is padded with zeros at all."""
         met = one.met.get(one.remainders([sizes[n] for n in one.operands]))
-        if met is None or not (met.aligned or met.absorbs):
+        if met is None or not (met.aligned or (met.absorbs and zeros)):
             return dict.fromkeys(one.gives, 0)
-        free = self.zeros if met.absorbs else set()
+        free = self.zeros if met.absorbs and zeros else set()
         return {n: self._leading(one, n, sizes, sizes, sizes[n], free) for n in one.gives}
 
     def labels(self, short: Run) -> tuple[list[Labels], list[Labels]]:

@@ -17,7 +17,7 @@ and for every content, and followed by their labels.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -30,7 +30,8 @@ from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
 from probe.padding.computing import Computing, SizedOperation
 from probe.padding.kept import NEAR, Box, KeptPart, apart, box_of, index, place_of, where_kept
-from probe.padding.positions import NEVER, NotDerived, Positions
+from probe.padding.positions import NEVER, At, Linked, NotDerived, Positions
+from probe.printing import counted
 from probe.recording.adding import Known
 from probe.recording.alone import unequal
 from probe.recording.difference import Aligned
@@ -49,6 +50,7 @@ from probe.semantics import (
     Turns,
     Windows,
 )
+from probe.target import Target
 
 SETS = 4
 """Fresh contents on which whole runs are compared before anything is asked of operations."""
@@ -73,7 +75,7 @@ class Serves:
 
     ``by_order``: ``same``, ``differs`` or ``unknown``; ``lacking``: outputs read something else
     there, so that no rounding is to blame. ``boxes``: what is kept of each output, None of one
-    that no content is read by.
+    that no content is read by. ``given``: for which values alone it serves; empty: for all.
     """
 
     serves: bool
@@ -83,6 +85,7 @@ class Serves:
     certified: bool = False
     lacking: bool = False
     boxes: tuple[Box | None, ...] = ()
+    given: str = ""
 
 
 @dataclass
@@ -99,6 +102,21 @@ class SafeSize:
     at_least: Serves
     at_safe: Serves
     over: str = ""
+
+
+BY_BITS = "the library's program of all operations was compared by bits"
+
+LAYER_BY_LAYER = ("torch", "tensorflow", "reference", "numpy")
+"""Targets that run a model as one call for each operation, unless it is compiled."""
+
+COMPILED = {("mode", "graph"), ("xla", "1"), ("weights", "constant")}
+"""Switches that compile one."""
+
+
+def in_calls(where: Target) -> bool:
+    """Returns whether a target runs a model as one call for each operation: then these decide."""
+    eager = not (where.version or "").startswith("1.") and not COMPILED.intersection(where.switches)
+    return where.name in LAYER_BY_LAYER and eager
 
 
 class PaddedModel:
@@ -288,6 +306,18 @@ class PaddedModel:
                     found = min(found, self._alike_up_to(size, runs[0], runs[1]))
             self._agreed[size] = found
         return self._agreed[size]
+
+    @property
+    def as_one(self) -> str:
+        """Returns why what operations do by themselves is not proved of what users run: another
+        library's target compiles them to one program, which may fuse them. Empty: it doesn't."""
+        compiled = hasattr(self.opened, "end_to_end") and not in_calls(Target.parse(self.text))
+        return BY_BITS if compiled and not self.no_program else ""
+
+    @cached_property
+    def text(self) -> str:
+        """Returns the target of the runs."""
+        return self.nothing.target
 
     def _whole(self, size: int, to: int, seed: int, program: bool) -> list[np.ndarray] | None:
         """Returns the outputs of content of a size, padded; None where there is no program."""
@@ -553,6 +583,13 @@ class PaddedModel:
         boxes = self.boxes(content)
         self.tried += size not in self._told
         self._told.add(size)
+        if suspects := self._suspects(at, content, named):
+            if not named:
+                return Serves(False, "differs", boxes=boxes)
+            asked = self.computing.at(suspects[-1], at, size)
+            assert asked is not None
+            why = _differing(asked.found) if asked.apart else "its bits are different at this size"
+            return Serves(False, "differs", asked.name, why, boxes=boxes)
         guilty: SizedOperation | None = None
         told = []
         for one in reversed(self.computing.deciding):
@@ -574,9 +611,28 @@ class PaddedModel:
         certified = not doubts and all(
             one.found.certified for one in told if one.found.how != "exact"
         )
+        given = _given((one.name, one.found) for one in reversed(told))
         if not doubts:
-            return Serves(True, "same", certified=certified, boxes=boxes)
-        return Serves(True, "unknown", *doubts[0], boxes=boxes)
+            why, certified = self.as_one, certified and not self.as_one
+            return Serves(True, "same", "", why, certified, boxes=boxes, given=given)
+        return Serves(True, "unknown", *doubts[0], boxes=boxes, given=given)
+
+    def _suspects(self, at: At, content: int, every: bool) -> list[Linked]:
+        """Returns the operations, from the last one, at whose sizes bits that content reads are
+        different, or one of them: few calls tell, so that every addition is asked about at few
+        sizes alone."""
+        assert self.positions is not None
+        found = []
+        for one in reversed(self.computing.deciding):
+            sizes = [at.sizes[n] for n in one.operands]
+            if sizes == [self.positions.length(n) for n in one.operands]:
+                continue
+            seen = self.computing.glance(one, at).items()
+            if any((self.weights[n][: len(m)][m] < content).any() for n, m in seen):
+                found.append(one)
+                if not every:
+                    break
+        return found
 
     def _follow(self, content: int, size: int) -> Followed:
         key = content, size
@@ -639,9 +695,11 @@ class PaddedModel:
         certified = not doubts and all(
             each.found.certified for each in found.told if each.found.how != "exact"
         )
+        given = _given((each.one.name, each.found) for each in found.told)
         if not doubts:
-            return Serves(True, "same", certified=certified, boxes=boxes)
-        return Serves(True, "unknown", *doubts[0], boxes=boxes)
+            why, certified = self.as_one, certified and not self.as_one
+            return Serves(True, "same", "", why, certified, boxes=boxes, given=given)
+        return Serves(True, "unknown", *doubts[0], boxes=boxes, given=given)
 
     def _culprit(self, content: int, side: Run, told: Sequence[JudgedPair]) -> tuple[str, str, str]:
         """The first operation that, were it alone to compute differently, loses what is kept."""
@@ -669,6 +727,13 @@ class PaddedModel:
                 if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None
+
+
+def _given(told: Iterable[tuple[str, Judged]]) -> str:
+    """Returns for which values alone operations, by name, compute alike; empty: for all."""
+    some = {name: found.given for name, found in told if found.given}
+    more = f" and {counted(len(some) - 1, 'more operation')}" * (len(some) > 1)
+    return f"{next(iter(some.values()))} at {next(iter(some))}{more}" if some else ""
 
 
 def _differing(found: Judged) -> str:

@@ -301,7 +301,7 @@ class _Trace(Base):  # type: ignore[misc]
         own in all runs, in which it computes the same."""
         found = self.recorder.composed.get(call)
         if found is None:
-            source = _Source(self.recorder, primitive, params, args)
+            source = _EquationSource(self.recorder, primitive, params, args)
             made = composed.of_source(source, self._known(reads))
             found = Unknown(MANY)
             if made is not None:
@@ -423,18 +423,11 @@ class _Equations(_Trace):
 MANY = f"a loop of more than {MOST_STEPS} steps"
 
 
-class _Source:
-    """A program or a loop as a recorder of its equations, as of ``composed.Uncompiled``."""
-
-    target = note = ""
+class _EquationSource(composed.UncompiledSource):
+    """A program or a loop as a recorder of its equations."""
 
     def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
         self.recorder, self.call = recorder, (primitive, list(args), params)
-        self.keys: list[Hashable] = []
-
-    def plain(self) -> list[np.ndarray]:
-        """Isn't asked for."""
-        return []
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the equations one by one."""

@@ -503,24 +503,17 @@ class Watching:
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = composed.of_source(_Inside(self, traced(name, self.known.traced), inputs))
+            made = composed.of_source(_NodeSource(self, traced(name, self.known.traced), inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
         return made or Unknown("one of its nodes has values that labels can't describe")
 
 
-class _Inside:
+class _NodeSource(composed.UncompiledSource):
     """The nodes of a function as a recorder of its own."""
-
-    target = note = ""
 
     def __init__(self, watch: Watching, graph: FunctionGraph, inputs: list[Any]) -> None:
         self.outer, self.graph, self.inputs = watch, graph, inputs
-        self.keys: list[Any] = []
-
-    def plain(self) -> list[np.ndarray]:
-        """Isn't asked for."""
-        return []
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the nodes one by one."""

@@ -168,6 +168,7 @@ class Alone:
         dtype = self.value.dtype
         plain = [self.chosen(self.call()) for _ in range(2)]
         filled = {byte: [self._filled(byte)] for byte in FILLS}
+        # few runs where all is well; only where one of them differs more are needed to say how
         every = [*plain, *(runs[0] for runs in filled.values())]
         if all(same(one, self.outputs, dtype) for one in every):
             return "", ""
@@ -187,6 +188,8 @@ class Alone:
 
     def _filled(self, byte: int) -> np.ndarray:
         """Returns the outputs where memory that has just been freed holds this byte."""
+        # allocators hand out what was freed last of a size; workspaces are often as large as
+        # operands
         sizes = {array.nbytes for array in (*self.reads, *self.gives)}
         for size in sorted(sizes):
             held = [

@@ -2,13 +2,14 @@
 
 The process stays, so that single operations can be run again where they were recorded: explaining
 them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
-``plain``, ``again`` and ``written``.
+``plain``, ``again``, ``asked`` and ``written``.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import pickle
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from probe.recording.contract import Input, Isolated
 from probe.recording.folder import RecordingFolder, begun, read, write
 from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, opened, runs
+from probe.recording.sums import OperationSum, SumSession
 from probe.recording.walk import watched
 from probe.runtimes.runtime import Missing
 from probe.target import Target
@@ -165,6 +167,34 @@ class _Remote:
     def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
         return _listed(self.session.request(dict(self.request), _numbered(given))[1])
 
+    def masked(
+        self, asked: OperationSum, reads: Sequence[np.ndarray]
+    ) -> tuple[_RemoteSum, dict[str, Any]] | None:
+        """Returns what puts a whole set of questions to the sum where the operation is, in one
+        request: a call takes microseconds, and a request to a process more. None for lines."""
+        return None if "lines" in self.request else (_RemoteSum(self, asked, reads), {})
+
+
+@dataclass(frozen=True)
+class _RemoteSum:
+    """An operation of another process as a session of its sum, as of ``SumSession``, of which each
+    sum is answered as it is given. Errors: TargetError."""
+
+    there: _Remote
+    asked: OperationSum
+    reads: Sequence[np.ndarray]
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays) -> Iterator[Any]:
+        """Yields the answers as they come."""
+        parts = (self.asked.x, self.asked.w, self.asked.b)
+        own = {part.number for part in parts if part is not None}
+        more = {f"read{n}": np.asarray(a) for n, a in enumerate(self.reads) if n not in own}
+        raw = replace(self.asked, functions=(), divides=False)  # what is behind is undone here
+        more["asked"] = np.frombuffer(pickle.dumps(raw), np.uint8)  # both are one program
+        request = {**self.there.request, "do": "asked", "header": dict(header)}
+        request["count"] = len(self.reads)
+        yield from self.there.session.stream(request, {**arrays, **more})
+
 
 def _numbered(arrays: Iterable[Any]) -> Arrays:
     """Returns arrays as a request or an answer has them: by their numbers."""
@@ -179,10 +209,12 @@ class Trusted:
     """A recording whose operations may be run: by their lines, on its target, in another process.
 
     A context manager, which gives the run. Where the target can't run here its operations are not
-    run, and a note says so.
+    run, and a note says so. ``extra``: variables of the process, instead of those by which it finds
+    this one's modules.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
+        self.extra = variables() if extra is None else extra
         self.stored = RecordingFolder(Path(folder))
         self.session: AnySession | None = None
 
@@ -194,7 +226,7 @@ class Trusted:
             found = Target.parse(run.target)
             if why := target.unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
-            self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
+            self.session = Session(found, command=COMMAND, extra=self.extra).__enter__()
         except ProbeError as error:
             run.made.notes.append(f"{where}: {error}")
         if self.session is None:
@@ -365,11 +397,14 @@ class ProcessRecording(child.Worker):
             "written": self._written,
         }
         name = str(request.get("do"))
-        if name not in own:
+        if name not in own and name != "asked":
             yield from super().handle(request, arrays)
             return
         try:
-            yield own[name](request, arrays)
+            if name == "asked":
+                yield from self._asked(request, arrays)
+            else:
+                yield own[name](request, arrays)
         except InputError as error:
             why = [error.name, str(error.value), error.why, error.todo]
             yield {"input": why, "done": True}, {}
@@ -409,6 +444,7 @@ class ProcessRecording(child.Worker):
             run, notes = watched(recorder, request["what"], store)
             told = replace(run, target=request["target"])
             write(told, out, named, request["most"], notes)
+        # an operation that can run again holds its graph and constants: the oldest recordings go
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
         every = self.operations[request["out"]] = run.operations
@@ -422,11 +458,23 @@ class ProcessRecording(child.Worker):
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         return {"done": True}, _numbered(self._recorder(request, arrays).plain())
 
-    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["out"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
-        return {"done": True}, _numbered(call(_listed(arrays)))
+        return call
+
+    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        return {"done": True}, _numbered(self._operation(request)(_listed(arrays)))
+
+    def _asked(
+        self, request: dict[str, Any], arrays: Arrays
+    ) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        given = dict(arrays)
+        asked = pickle.loads(given.pop("asked").tobytes())
+        reads = [given.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
+        session = SumSession("asked", asked, reads, self._operation(request))
+        yield from session.stream(request["header"], given)
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}

@@ -12,14 +12,15 @@ This second run is not part of the recording; only the meanings of its operation
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from probe.recording.contract import Recorder
+from probe.recording.contract import Seen, Visit
 from probe.recording.difference import Aligned
 from probe.recording.matching import computes, exact, named
 from probe.recording.recording import Operation, Run, between, recorded
@@ -192,14 +193,23 @@ def meaning(one: Operation, run: Run, plain: Run) -> Meaning:
     return steps(plain, operands, len(one.reads), wanted) or one.meaning
 
 
-class Uncompiled(Recorder, Protocol):
-    """A recorder of a compiled function's own source. ``keys``: once it has run, of what the
-    function reads, in order."""
+class UncompiledSource(ABC):
+    """A recorder of a compiled function's own source, which runs once. ``keys``: of what the
+    function reads, in order, once it has run."""
 
-    keys: list[Hashable]
+    target = note = ""
+    keys: Sequence[Hashable] = ()
+
+    def plain(self) -> list[np.ndarray]:
+        """Isn't asked for: only what is computed is of interest."""
+        return []
+
+    @abstractmethod
+    def record(self, visit: Visit) -> list[Seen]:
+        """As of ``Recorder``."""
 
 
-def of_source(source: Uncompiled, known: Collection[int] | None = None) -> Steps | None:
+def of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
     """Returns the steps of a function that runs compiled, as its source is recorded once; None
     where they aren't known. ``known``: as of ``steps``."""
     plain = recorded(source, keep=False)
@@ -223,6 +233,7 @@ def steps(
     values that are given; ``known``: those of ``count`` that come from integers alone, so that what
     is computed from nothing else is known by its content; None: whichever hold integers.
     """
+    # an index that was found by comparing floating-point numbers is no constant, though it is whole
     loose = {n for n, number in operands.items() if known is not None and number not in known}
     for one in plain.operations if loose else ():
         loose.update(one.gives if loose.intersection(one.reads) else ())

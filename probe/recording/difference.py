@@ -475,6 +475,7 @@ def _measured(
             with np.errstate(invalid="ignore"):
                 apart = np.abs(values[0][index] - values[1][index]).max()
             finite = np.abs(values[1][np.isfinite(values[1])])
+            # where all is zero there is nothing to measure by
             largest = max(float(finite.max(initial=0)), 1e-300)
             one.scaled = float(apart / (floats.eps(dtype) * largest))
     one.equal = not one.differing

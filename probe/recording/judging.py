@@ -64,7 +64,8 @@ class Judged:
 
     ``how``: ``exact``, ``order``, ``place`` or ``bits``; empty where it could not be asked.
     ``why``: what stands against a proof, empty for ``exact`` and ``order``. ``outputs``: of sums
-    that were compared. ``certified``: every addition and every fusion was asked about.
+    that were compared. ``certified``: every addition and every fusion was asked about; ``given``:
+    for which values alone, where not for all finite ones.
     """
 
     how: str
@@ -72,6 +73,7 @@ class Judged:
     apart: list[np.ndarray | None] = field(default_factory=list)
     outputs: int = 0
     certified: bool = False
+    given: str = ""
 
     @property
     def differing(self) -> int:
@@ -113,9 +115,13 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
     if settled(meaning) or counts or one_call(one, left, right):
         return Judged("exact", certified=True)
+    given = given_of(meaning)
+    if given and isinstance(meaning, Each) and _normal(one, left, right):
+        return Judged("exact", certified=True, given=given)
     if meaning.sums:
         found = judged_sums(one, left, right, known)
         if found.how:
+            found.given = given
             return found
         why = found.why
     if isinstance(meaning, Each):
@@ -124,6 +130,32 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
         why = "it is unknown what it computes" + f" ({meaning.why})" * bool(meaning.why)
     why = why or "there is no test for what it computes"
     return _over(one, left, right, _by_bits, "bits", f"{why}: compared by bits")
+
+
+NORMAL = "values that are not subnormal"
+"""What a choice among numbers is exact for where a library reads subnormal ones as zeros in some
+places and not in others: TensorFlow's ReLU."""
+
+
+def given_of(meaning: Meaning) -> str:
+    """Returns for which values alone what is exact of an operation is; empty: for all."""
+    parts = (meaning, *(meaning.parts() or ()))
+    return NORMAL * any(isinstance(one, Each) and one.exact_but_subnormal for one in parts)
+
+
+def _normal(one: Aligned, left: Run, right: Run) -> bool:
+    """Returns whether no number that an operation reads or gives was subnormal in either run."""
+    for side, number in ((left, one.left), (right, one.right)):
+        assert number is not None
+        op = side.operations[number]
+        for n in dict.fromkeys((*op.reads, *op.gives)):
+            array, dtype = side.array(n), side.values[n].dtype
+            if array is None or dtype not in floats.FORMATS:
+                return False
+            sizes = np.abs(floats.widen(array, dtype))
+            if ((sizes > 0) & (sizes < 2.0 ** floats.format_of(dtype).emin)).any():
+                return False
+    return True
 
 
 def _sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list[Alone]:
@@ -208,6 +240,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
+        # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
             if pair.selection.empty or not _changing(right, n):
@@ -367,7 +400,8 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         if other is None:
             found.alone.append(op.name)
             for number in op.gives:
-                found.left[number] = _all_marked(found.left[number], mine)
+                label = found.left[number]
+                found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
         one = aligned(runs, labels, mine, other)
@@ -420,10 +454,6 @@ def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Lab
     mask = ~pair.selection.mask(one.shape, 0)
     found = _masked(one, mask, number)
     return found if apart is None or not apart.any() else marked(found, pair, apart, number)
-
-
-def _all_marked(one: Labels, number: int) -> Labels:
-    return _masked(one, np.ones(one.shape, bool), number)
 
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:

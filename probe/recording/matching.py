@@ -196,6 +196,7 @@ class _Index:
         if key not in self.tables[full] or not len(words):
             return {}
         table, owners, counts = self.tables[full][key]
+        # a value of millions of labels is found by a few thousand of them, evenly among all
         sample = words[np.unique(np.linspace(0, len(words) - 1, SAMPLED).astype(int))]
         start, end = (np.searchsorted(table, sample, side) for side in ("left", "right"))
         spread = end - start
@@ -304,7 +305,10 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
         made = {n: _whole(values[n]) for n in given}
-        made |= {n: _nothing(values[n]) for n in shared if _zeros(values[n])}
+        zeros = (n for n in shared if _zeros(values[n]))
+        made |= {
+            n: made[n]._replace(array=np.zeros_like(made[n].array), fixed=False) for n in zeros
+        }
         for n in contents.keys() - shared - formulas:
             if n in given or exact(contents[n], values[n].dtype):
                 made[n] = of_content(contents[n])
@@ -439,11 +443,6 @@ def _whole(one: Value) -> Labels:
     """Labels of a value by its bits; the same bits in another shape are other elements."""
     found = of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
     return found._replace(fixed=one.role == WEIGHT)
-
-
-def _nothing(one: Value) -> Labels:
-    """Labels of zeros."""
-    return Labels(one.shape, np.zeros([min(n, 1) for n in one.shape], np.uint64))
 
 
 def _zeros(one: Value) -> bool:

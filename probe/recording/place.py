@@ -221,6 +221,8 @@ class _PlacedSide(ABC):
         self.recorded = np.ascontiguousarray(function.recorded)
         self.shape = self.recorded.shape
         self.kept: list[np.ndarray] = []
+        # each output is asked twice in a row: does it come again, and who else gets the other
+        # side's bits
         self.last: tuple[bytes, np.ndarray | None] = b"", None
 
     def recorded_bits(self, number: int) -> bytes:
@@ -370,6 +372,7 @@ def _asked(
     """
     largest = max(side.recorded.size for side in sides)
     most = most or min(affordable(largest), len(apart))
+    # evenly among all: the first ones may all lie in one vector
     chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
     replayed, elsewhere = 0, list[int]()
     for number in chosen.tolist():

@@ -25,7 +25,7 @@ from probe.errors import InputError
 from probe.geometry import WindowSizes as Framed
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.recording import Operation, Run
-from probe.recording.sums import Letters, OperandPart, Shape, behind_of, fits, sum_of
+from probe.recording.sums import OperandPart, ProductLetters, Shape, behind_of, fits, sum_of
 from probe.semantics import (
     Broadcasts,
     Contracts,
@@ -215,7 +215,7 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
         to[inner.channels] = to[inner.channels] if inner.pool else shape[inner.channels]
         return meaning, tuple(to)
     if isinstance(meaning, Contracts):
-        product = Letters.of(meaning, shapes)
+        product = ProductLetters.of(meaning, shapes)
         return meaning, tuple(product.sizes[letter] for letter in product.out)
     if isinstance(meaning, Reduces):
         axes = {axis % len(shapes[0]) for axis in meaning.axes}
@@ -486,7 +486,7 @@ def _product(meaning: Contracts, frame: PortFrame) -> TargetCall:
         raise _refused(word, "its sums have a factor")
     if {frame.dtypes[n] for n in meaning.reads} != {frame.dtype}:
         raise _refused(word, "its operands have different formats")
-    axes = Letters.of(meaning, frame.shapes)
+    axes = ProductLetters.of(meaning, frame.shapes)
     out, sizes, own = axes.out, axes.sizes, axes.own
     first, second = (frame.fixed[n] for n in meaning.reads)
     rows, columns = (1, 0) if first and not second else (0, 1)

@@ -327,6 +327,7 @@ class _Recorded(Watch):
         """Returns the digest of a result. A view's is known where those of what it shows are."""
         if one.view is None or len(one.gives) != 1:
             return self._kept(seen, seen.array())
+        # what a view shows follows from what it shows and how: its bits need not be read again
         same = (one.view, *(self.values[n].digest for n in reads))
         if same not in self.views or (self.keep and not self.store.has(self.views[same])):
             self.views[same] = self._kept(seen, seen.array())

@@ -86,6 +86,8 @@ class Port:
             header = {"do": "run", "spec": dict(one.spec)}
             _, found = self.session.request(header, {**arrays, **operands, **w})
             return one.output.put(found["y"])
+        # weights go by what they hold: sizes of a model share them, and a request without them is
+        # small
         key = f"{self.name}-{self._key(one.spec, operands) if keep else 'once'}"
         if key not in self.keys or not keep:
             self._send(key, [dict(one.spec)], [list(range(len(given)))], len(given), [operands])
@@ -168,7 +170,9 @@ class There:
                 values.append(stage.does(given))
         return values[-1:]
 
-    def masked(self, asked: OperationSum) -> tuple[AnySession, dict[str, Any]] | None:
+    def masked(
+        self, asked: OperationSum, _: Sequence[np.ndarray]
+    ) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
         shapes = [self.ports.run.values[n].shape for n in self.one.reads]

@@ -89,6 +89,8 @@ def of_formulas(
         [word for one in some for word in _words(one, run)]
         for some, run in zip(inside, runs, strict=True)
     ]
+    # both sides are asked about the same outputs: a step that is known on one side alone proves
+    # nothing
     chosen, told = adding.evenly(apart, most), []
     for side, some in zip((left, right), inside, strict=True):
         found = _replayed(side, some, side.index[chosen], known, most)

@@ -113,6 +113,7 @@ class _Everywhere:
         found = self.arrays.get(name)
         if found is None:
             size = self.size + array.nbytes
+            # below SURE nobody is asked, as most runs of small models never come near it
             inside = size <= SURE or (size <= MOST and size <= room())  # asking takes half a ms
             found = None if inside else self._on_disk(array)
             if found is None:

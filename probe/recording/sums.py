@@ -332,7 +332,7 @@ def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meanin
 
 
 @dataclass(frozen=True)
-class Letters:
+class ProductLetters:
     """The axes of a product of two arrays by the letters of its equation.
 
     ``reads``, ``shapes``: numbers and shapes of the two; ``texts``: their letters, ``out``: those
@@ -348,7 +348,7 @@ class Letters:
     own: tuple[set[str], set[str]]
 
     @classmethod
-    def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> Letters:
+    def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> ProductLetters:
         """Returns those of a product. InputError: its outputs are no sums of products alone."""
         one, two = (shapes[number] for number in meaning.reads)
         texts, out = meaning.spelled(one, two)
@@ -386,7 +386,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
     """
-    axes = Letters.of(meaning, shapes)
+    axes = ProductLetters.of(meaning, shapes)
     both = [x for x in axes.out if x in axes.own[0] & axes.own[1]]
     alone = [[x for x in axes.out if x not in axes.own[1 - n]] for n in (0, 1)]
     bias = None if meaning.bias is None else shapes[meaning.bias]
@@ -533,13 +533,7 @@ class SumSession(OwnSession):
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
         """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
         if header["do"] != "masks" or self.behind is None:
-            masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
-            there = masked and masked(self.asked)
-            if there:  # a whole set of questions in one request
-                session, spec = there
-                yield from session.stream({**header, "spec": spec}, arrays)
-            else:
-                yield from super().stream(header, arrays)
+            yield from self._put(header, arrays)
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
@@ -548,10 +542,20 @@ class SumSession(OwnSession):
             np.zeros_like(r) if n in self.asked.added else r for n, r in enumerate(recorded)
         ]  # what is added behind answers nothing
         try:
-            for answer, found in super().stream(header, given):
+            for answer, found in self._put(header, given):
                 yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
         finally:
             self.reads = recorded
+
+    def _put(self, header: Mapping[str, Any], arrays: Any) -> Iterator[Answer]:
+        """Puts questions where the operation is, a whole set in one request where that is known."""
+        masked = getattr(self.again, "masked", None) if header["do"] == "masks" else None
+        there = masked and masked(self.asked, self.reads)
+        if there:
+            session, spec = there
+            yield from session.stream({**header, **({"spec": spec} if spec else {})}, arrays)
+        else:
+            yield from super().stream(header, arrays)
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
         dtype = self.asked.dtype
@@ -564,6 +568,8 @@ class SumSession(OwnSession):
         dtype, filters = self.asked.dtype, self.asked.filters
         select = arrays.get("select", np.arange(found[0].size))
         times = self.divisors[select // filters].reshape(found[0].shape)
+        # what was added are whole numbers of few bits: rounding to these takes the quotient's
+        # rounding away
         digits, power = np.frexp(floats.widen(found, dtype) * times)
         bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
         return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
@@ -578,6 +584,8 @@ class SumSession(OwnSession):
         self.divisors = np.rint(counts[:, 0] / given[:, 0])
         x = floats.round_to(operands.normal(0, "x", asked.input_shape()), dtype)
         leaf = asked.summands // 2
+        # ones alone divide the same at once and by a reciprocal: one number in each sum tells these
+        # apart
         single = np.zeros((asked.summands, asked.filters))
         single[leaf] = 1
         w = floats.round_to(single.reshape(shape), dtype)
@@ -735,5 +743,6 @@ def _disjoint(asked: OperationSum) -> list[np.ndarray]:
             for n in itertools.count(1)
             if n >= len(index) or (index[:-n].max(axis=1) < starts[n:]).all()
         )
+        # of each axis the set, of all axes together a number: two windows of one set meet nowhere
         number = (number[:, None] * every + np.arange(len(index)) % every).reshape(-1)
     return [np.flatnonzero(number == one) for one in np.unique(number)]

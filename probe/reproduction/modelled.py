@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Finding, outputs
+from probe.comparison import ComparedShapes, Comparison, Finding, outputs
 from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import named
 from probe.printing import counted, ranges
@@ -59,12 +59,13 @@ def of(region: Region) -> Modelled:
     assert cases[0] is not None and cases[1] is not None
     given = [_operands(*pair) for pair in zip(calls, sides, strict=True)]
     for name, mine, other in zip("wb", given[0][1:], given[1][1:], strict=True):
-        if (mine is None) != (other is None) or (mine is not None and not _same(mine, other)):
+        if not _same(mine, other):
             raise _refused(f"the two runs have different {name}")
     vary = _axis(cases[0], cases[1])
-    values = [None if vary is None else getattr(one, vary) for one in cases]
+    values: list[Any] = [None if vary is None else getattr(one, vary) for one in cases]
     large = int(vary is not None and values[1] > values[0])
-    shapes = ComparedShapes.named(cases[large], vary, values[0], values[1] if vary else None)
+    case: Any = cases[large]
+    shapes = ComparedShapes.named(case, vary, values[0], values[1] if vary else None)
     x, rows = _arranged(given, vary, large)
     finding = Finding(
         *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
@@ -92,23 +93,41 @@ def _called(one: Alone) -> TargetCall:
     """Returns an operation as one call that a case says."""
     stages = Ports(one.side).stages(one.operation)
     does: Any = stages[0].does
+    if len(stages) == 1 and getattr(does, "spec", {}).get("op") == "product":
+        does = _weighted(does)
     if len(stages) > 1 or getattr(does, "case", None) is None:
         raise _refused("it is not one product of weights or one convolution")
     found: TargetCall = does
     return found
 
 
+def _weighted(does: TargetCall) -> TargetCall:
+    """Returns a product of two arrays as one of weights: a function's own arrays are no layer's,
+    so that nothing says which of the two they are. Groups of products stay what they are."""
+    x, w = does.inputs
+    (groups, rows, channels), sizes = x.shape, w.shape
+    if groups != 1:
+        return does
+    filters = sizes[1] if does.spec["transposed"] else sizes[2]
+    words = {"in_channels": channels, "filters": filters, "batch": rows}
+    case = Case("dense", dtype=does.spec["dtype"], **words)  # type: ignore[arg-type]
+    return replace(does, case=case, parts={"w": w})
+
+
 def _operands(call: TargetCall, one: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     assert call.case is not None
     parts, part = call.operands(one.reads), call.inputs[0]
     x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
-    w = parts["w"].reshape(call.case.weight_shape) if "w" in parts else None
-    if w is None:
+    if "w" not in parts:
         raise _refused("it has no weights")
+    w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
+    w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
     return x, w, parts.get("b")
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
+def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if one is None or other is None:
+        return one is other
     return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
@@ -155,6 +174,9 @@ def verified(made: Modelled, tell: Say = silent) -> Modelled:
         tell(f"trying it alone on {made.targets[0].text}, its operands {word}")
         try:
             finding = replace(made.finding, case=made.finding.case.with_(layout=word))
+        except InputError:  # the case has no such layout
+            continue
+        try:
             with failing(*made.targets) as failed:
                 found = [
                     outputs(session, case, finding.operands(case))
@@ -246,10 +268,16 @@ def spelled(case: Case, library: str, named: bool = True) -> str:
     kernel = case.kernel[0] if rank == 1 else case.kernel
     plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
     options = [
-        f"{name}={value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value!r}"
-        for name in ("stride", "dilation", "padding")
-        if (value := getattr(case, name)) != getattr(plain, name)
+        f"{name}={_brief(getattr(case, name))}"
+        for name in ("stride", "dilation")
+        if getattr(case, name) != getattr(plain, name)
     ]
+    if rank and case.padding != "valid":
+        pads = case.windows.pads(case.spatial())
+        even = all(left == right for left, right in pads)
+        numbers = _brief(tuple(left for left, _ in pads)) if even else repr(pads)
+        told = numbers if library == "torch" else repr(case.padding_text)
+        options.append(f"padding={told}")
     if library == "torch":
         if not rank:
             return f"nn.Linear({case.in_channels}, {case.filters})"
@@ -272,9 +300,18 @@ def spelled(case: Case, library: str, named: bool = True) -> str:
     return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
 
 
+def _brief(sizes: tuple[int, ...]) -> str:
+    """Returns sizes as users write them: one number where all axes have it."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else repr(sizes)
+
+
 def placed(cause: Cause) -> str:
-    """Returns in which entries an explained sum differs, and how: ``row 9 of 9 is computed by a
-    different kernel than the other rows: ...``; empty where no sums were compared."""
+    """Returns in which entries an explained sum differs, and how; empty where no sums were
+    compared: ``row 9 of 9 alone differs, computed by a different kernel than the other rows: ...``.
+
+    That entries with equal bits are added alike is only said where an output of one was revealed on
+    both sides: a changed order of a short sum often rounds to the same bits.
+    """
     told = cause.comparison
     if told is None or not len(told.differing) or cause.kind not in SAID:
         return ""
@@ -289,7 +326,20 @@ def placed(cause: Cause) -> str:
         who = f"{who} {verb} added differently"
     else:
         which = ranges((some + 1).tolist(), 4)
-        who = f"{word}{'s' * (len(some) > 1)} {which} of {count:,} "
-        who += "are" if len(some) > 1 else "is"
-        who += f" computed by a different kernel than the other {word}s"
+        many = len(some) > 1
+        who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
+        if _alike(told, np.flatnonzero(~np.isin(every, some))):
+            who += f", computed by a different kernel than the other {word}s"
     return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"
+
+
+def _alike(told: Comparison, others: np.ndarray) -> bool:
+    """Returns whether outputs of other entries were revealed, and all of them add alike on both
+    sides."""
+    known = [
+        (one, other)
+        for n in others.tolist()
+        if (one := told.left.summation(told.pairs.left[n])) is not None
+        and (other := told.right.summation(told.pairs.right[n])) is not None
+    ]
+    return bool(known) and all(one == other for one, other in known)

@@ -346,6 +346,8 @@ def worded(words: Mapping[str, str], one: Callable[[Call, str], Meaning]) -> dic
 def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
     """Returns an operation that reads only these operands as arrays, in this order: what its others
     hold (sizes, axes, indices) is in the meaning. Those that are left out are skipped."""
+    # what reads all in order is itself: a step around it would be another meaning, with equal
+    # labels
     places = call.places(*slots)
     if places == tuple(range(call.count)):
         return one

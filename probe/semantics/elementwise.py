@@ -87,6 +87,12 @@ class Each(Meaning):
         further = names & MORE and not known.sloped
         return None if self.approximate or further else known.rounds
 
+    @property
+    def exact_but_subnormal(self) -> bool:
+        """Whether its bits follow from what it reads unless that is subnormal: a choice, which
+        rounds nothing, of a library that reads subnormal numbers as zeros in some places."""
+        return self.approximate and functions.of(self.word).rounds == 0
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
         if self.along is not None:
@@ -106,6 +112,7 @@ class Each(Meaning):
             used.sort(key=lambda one: -prod(one.shape))
             square = applied("square", applied("subtract", *used))
             return [fitted(square, to, n) for n, to in enumerate(shapes)]
+        # what is the same both ways round gets one label: libraries write a + b and b + a
         what = extended(what, self.numbers)
         if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
             adds = self.zero == "adds"
@@ -131,6 +138,7 @@ class Each(Meaning):
         if self.zero not in ("clears", "stays"):
             return found
         _, arrays, _ = mixing.aligned(used)
+        # of a quotient the numerator alone: what is divided by zero is no zero
         both = self.zero == "clears" and self.word == "multiply"
         zero = np.broadcast_to(arrays[0] == ZERO, found.array.shape)
         for other in arrays[1:] if both else ():

@@ -219,6 +219,8 @@ class Attends(Meaning):
             hidden = hidden | mixing.lifted(mask._replace(array=hides), len(scores.shape)).array
             if not self.boolean:
                 scores = applied("add", scores, mask)
+        # a row of which all is hidden hides nothing: the softmax of equal numbers gives each its
+        # share
         return scores, np.broadcast_to(
             hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
         ) & ~hidden.all(-1, keepdims=True)
@@ -328,6 +330,7 @@ class Recurs(Meaning):
             return self._whole(reads, shapes)
         none = (batch, outer.shape[1])
         zero = Labels(none, np.zeros(none, np.uint64))
+        # a GRU and a plain layer have no cells: what is read ends before them
         own, other, state, cell, *_ = (*rest, None, None)
         state, cell = state or zero, cell or zero
         given = _only(Contracts("abk,nk->abn"), [one, inner], (length, batch, rows))

@@ -13,7 +13,7 @@ import numpy as np
 
 from probe.semantics.labels import ZERO, Labels, Name, gathered, joined, mixed, spread, tag
 
-MOST_LABELS = 1 << 22
+MOST_LABELS = 1 << 22  # speed alone
 """Pairs of labels that a product mixes at once."""
 
 
@@ -269,7 +269,7 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64, turns: boo
     """``turns``: ab is ba."""
     broad = np.broadcast_shapes(*(array.shape for array in arrays))
     inner = tuple(range(out, len(broad)))
-    shape = tuple(n if k < out else 1 for k, n in enumerate(broad))[:out]
+    shape = broad[:out]
     if not out:
         return _mixed_pair(arrays[0], arrays[1], inner, what, turns)
     found = np.empty(shape, np.uint64)

@@ -98,6 +98,8 @@ class Picks(Moves):
             array = one.array
             if size == 1:
                 array = one.full([axis]).take([int(index[0])], axis)
+            # rows from the third on are not taken for the first ones: where they begin is part of
+            # the name
             elif index[0]:
                 names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]))
             return [Labels(shapes[0], array, one.known, tuple(names))]
@@ -267,9 +269,10 @@ def points(index: np.ndarray, shape: Shape) -> np.ndarray:
     the first axes of each place in its last axis; the updates have the axes behind them."""
     depth, ahead = index.shape[-1], index.shape[:-1]
     sizes = np.array(shape[:depth], np.int64)
-    wrapped = np.where(index < 0, index + sizes, index).reshape(-1, depth)
-    some = np.ravel_multi_index(tuple(wrapped.T), shape[:depth]) if depth else [0]
-    lines = np.asarray(some)
+    wrapped = np.where(index < 0, index + sizes, index).reshape(prod(ahead), depth)
+    # without axes each update is the whole array
+    whole = np.zeros(len(wrapped), int)
+    lines = np.asarray(np.ravel_multi_index(tuple(wrapped.T), shape[:depth])) if depth else whole
     inner = prod(shape[depth:])
     found: np.ndarray = (lines[:, None] * inner + np.arange(inner)).reshape(*ahead, *shape[depth:])
     return found

@@ -544,6 +544,7 @@ def solved(
         if shape != (*lead, *part):
             steps.append(Step(expand(shape, (*lead, *part)), (number,), (*lead, *part)))
             number = count + len(steps) - 1
+        # a system is read as a whole, so that its own axes are one, and those of the stack stay
         steps.append(Step(Reshapes(), (number,), (*lead, prod(part))))
         joined.append(count + len(steps) - 1)
     steps.append(Step(Joins(-1), tuple(joined), (*lead, sum(map(prod, parts)))))
@@ -600,6 +601,7 @@ def squeeze(shape: Sequence[int], axes: Sequence[int] | None = None) -> Meaning:
     reshape."""
     every = range(len(shape)) if axes is None else {axis % len(shape) for axis in axes}
     gone = sorted((axis for axis in every if shape[axis] == 1), reverse=True)
+    # one after the other from the last: a reshape would not say which of two axes of size 1 went
     steps, left = [], list(shape)
     for number, axis in enumerate(gone):
         del left[axis]

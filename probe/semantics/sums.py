@@ -32,6 +32,7 @@ class Blends(Meaning):
         one = reads[0]
         for axis, index, weights in self.taps:
             lines = np.moveaxis(one.full([axis]), axis, -1)
+            # by what they are: two libraries that weigh alike have equal numbers here
             factors = of_content(weights).array
             terms = np.where(factors == ZERO, ZERO, joined(lines[..., index], factors))
             terms = np.where(lines[..., index] == ZERO, ZERO, terms)
@@ -247,6 +248,8 @@ class Whole(Meaning):
         full = mixing.visible(one.full(ins)).transpose(*ins, *inner)
         lead = full.shape[: len(ins)]
         lines = full.reshape(*lead, prod(full.shape[len(ins) :]))
+        # a sum of labels has no order, so that each knows its place: else a permutation would be
+        # the same
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
         found = mixing.summed(joined(lines, index), (len(lead),))
         words = [
@@ -301,6 +304,8 @@ class Scans(Meaning):
         lines = full.full([axis] if self.batch is None else [axis, self.batch])
         lines = np.flip(lines, axis) if self.reverse else lines
         found = np.empty_like(lines)
+        # each state is joined to the one before, and so names all that was read up to it, in its
+        # order
         state = self._first(reads, extended(what, self.numbers), rank)
         for step in range(lines.shape[axis]):
             at = (slice(None),) * axis + (slice(step, step + 1),)

@@ -46,6 +46,7 @@ def slid(
         to, at = [slice(None)] * array.ndim, [slice(None)] * array.ndim
         for axis, reach in zip(axes, reaches, strict=True):
             to[axis], at[axis] = reach or (slice(0), slice(0))
+        # the tap's number goes in: the same element under another tap meets another weight
         part = array[tuple(at)]
         with np.errstate(over="ignore"):
             found[tuple(to)] += np.where(part == ZERO, ZERO, joined(part, tag(number)))
@@ -85,6 +86,8 @@ def grouped(one: Labels, axis: int, groups: int, filters: int) -> tuple[np.ndarr
     if one.implicit(axis):
         word = tag(mixing.hashed(one.name(axis)), channels)
         return np.where(one.array == ZERO, ZERO, joined(one.array, word)), False
+    # channels are added with weights of their own, so that each is named before the sum forgets
+    # them
     index = np.arange(1, channels + 1, dtype=np.uint64)
     index = index.reshape([-1 if a == axis else 1 for a in range(one.array.ndim)])
     each = np.where(one.array == ZERO, ZERO, joined(one.array, index))

@@ -71,7 +71,7 @@ def _closest_pair(finding: Finding) -> Changes:
         return
     low, high = _pair_in_order(finding)
     for small in dict.fromkeys((_least_value(finding), low)):
-        for apart in (1, 2, 4, 8):
+        for apart in (1, 2, 4, 8):  # neighbours, or lanes of a vector and its halves
             if apart <= high - low:
                 yield _as_pair(finding, small, small + apart)
 

@@ -110,6 +110,7 @@ def _nearest(passed: list[Passed[Finding]]) -> Passed[Finding] | None:
     """Of what passed beside the smallest case: another value of the axis, else the largest."""
     if not passed:
         return None
+    # the same shapes at another size say most: there the library takes another way
     return max(passed, key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size))
 
 
@@ -177,7 +178,7 @@ def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
     wide = _widened(finding, values)
     dtype = finding.case.dtype
     now = sum(complexity(v, dtype) for v in wide.reshape(-1).tolist())
-    if wide.size > 4096:
+    if wide.size > 4096:  # speed alone: each number is written out in Python, eight times over
         return
     for bits in (1, 2, DIGIT, 6, 2 * DIGIT, 3 * DIGIT, 4 * DIGIT, 5 * DIGIT):
         for form in _forms(bits):

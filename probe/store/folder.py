@@ -124,7 +124,8 @@ class Store:
             rows, whole = self._assemble(table), compacted(table)
             path = layout.whole(self.path, table) if whole else self._next_part(table)
             if len(rows):
-                used = rows.column("run_id").unique().to_pylist() if _named(table) else None
+                named = "run_id" in rows.column_names
+                used = rows.column("run_id").unique().to_pylist() if named else None
                 file.write(path, table, rows, whole, origin.told(used))
                 wrote = True
             del self._chunks[table]
@@ -189,11 +190,6 @@ class Store:
         comparisons have lost their differences.
         """
         return Recalled(self.path, (run_id, target, vary, against), controlled)
-
-
-def _named(table: str) -> bool:
-    """Returns whether rows of a table name their run."""
-    return "run_id" in schema.names(table)
 
 
 def merge(
@@ -275,6 +271,8 @@ def _array(table: str, column: schema.Column, values: Any, count: int) -> pa.Arr
     try:
         if not _is_sequence(values):
             return pa.repeat(_array(table, column, [values], 1)[0], count)
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays([pa.array([], values.type), *values.chunks])
         mask = _nulls(column, values)
         if schema.TYPES[column.type] == "string" and not isinstance(values, pa.Array):
             values = [_text(column, value) for value in values]

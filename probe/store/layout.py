@@ -101,7 +101,9 @@ def machine_folders(path: Path) -> list[Path]:
     """
     if not path.is_dir() and not is_partitioned(path.parent):
         raise StoreError(f"path={path}: there is no such folder; check the name")
-    found = {folder for table in schema.TABLES for folder in _beside(path, table)}
+    tables = (table for table in schema.TABLES if table not in CONTENT)
+    # the path itself, where it is a machine of a partitioned store
+    found = {path} if any(partitioned(path, table) for table in tables) else set()
     for place, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -111,11 +113,6 @@ def machine_folders(path: Path) -> list[Path]:
         elif any(_PARTITIONED.fullmatch(name) for name in names):
             found |= set(_owner(here))
     return sorted({folder.resolve() for folder in found})
-
-
-def _beside(path: Path, table: str) -> list[Path]:
-    """Returns the path itself, where it is a machine of a partitioned store."""
-    return [path] if partitioned(path, table) and table not in CONTENT else []
 
 
 def _owner(place: Path) -> list[Path]:

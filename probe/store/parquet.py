@@ -87,7 +87,9 @@ class Stored:
         """Returns whether no row of a table is outdated: every file is compacted, and of its own
         part."""
         found = self.files(name)
-        apart = len({_domain(path) for path in found}) == len(found)
+        # a partition and the files of a folder each have the last word on their rows alone
+        domains = {path.parts[-3:-1] if file.layout.values(path) else () for path in found}
+        apart = len(domains) == len(found)
         return apart and all(file.is_compacted(path) for path in found)
 
     def count(self, name: str) -> int:
@@ -105,11 +107,6 @@ class Stored:
         file.same(path, before)
         yield from file.batches(path, name, columns)
         file.same(path, before)
-
-
-def _domain(path: Path) -> tuple[str, ...]:
-    """Returns what no two files may share where each has the last word on its rows."""
-    return path.parts[-3:-1] if file.layout.values(path) else ()
 
 
 def unlisted(stored: Stored, kept: int | None = None) -> str:

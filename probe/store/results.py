@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,9 @@ class Results:
             if name == "differences" and not self.left_out:
                 for one in self.machines:
                     self._require_differences(one)
-            self._arrow[name] = pa.concat_tables([_empty(name), *self._by_machine(name)])
+            none = schema.arrow_schema(name).remove_metadata().empty_table()
+            none = none if name in CONTENT else labelled(none, "")
+            self._arrow[name] = pa.concat_tables([none, *self._by_machine(name)])
         return self._arrow[name]
 
     def _require_differences(self, machine: str) -> None:
@@ -154,7 +157,8 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
             )
         folders.extend(folder for folder in found if folder not in folders)
     left_out: dict[Path, str] = {}
-    for path in dict.fromkeys(path for folder in folders for path in _files(folder)):
+    files = (layout.files(folder, name) for folder in folders for name in schema.TABLES)
+    for path in dict.fromkeys(chain.from_iterable(files)):
         try:
             file.verify(path) if tolerant else file.footer(path)
         except FileNotFoundError:
@@ -166,11 +170,6 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
                 raise
             left_out[path] = str(error)
     return Results(folders, left_out)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for name in schema.TABLES:
-        yield from layout.files(folder, name)
 
 
 def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
@@ -193,8 +192,3 @@ def labelled(rows: pa.Table, machine: str) -> pa.Table:
     if "machine" in rows.column_names:
         return rows.set_column(rows.column_names.index("machine"), "machine", label)
     return rows.append_column("machine", label)
-
-
-def _empty(name: str) -> pa.Table:
-    rows = schema.arrow_schema(name).remove_metadata().empty_table()
-    return rows if name in CONTENT else labelled(rows, "")

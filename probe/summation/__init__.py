@@ -1,8 +1,9 @@
 """Reveals and replays the order and the roundings with which every output is added.
 
-``fprev`` is the published algorithm, for one output. Of all outputs at once ``masks`` asks an
-operator and ``reveal`` makes trees of its answers (those of long sums are a ``guess`` that
-``proof`` proves), ``rounding`` finds what is fused and what is kept
-wider, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together for all outputs of one
-call, ``functions`` for any Python function that adds.
+``fprev`` is the published algorithm, for one output; the rest refines it. ``masks`` asks an
+operator, ``reveal`` grows trees of its answers for all outputs at once (those of long sums are a
+``guess`` that ``proof`` proves in a few calls), ``rounding``, ``fusion`` and ``flush`` find what is
+fused, kept wider and made zero, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together
+for all outputs of one call, ``functions`` for any Python function that adds. ``certificate`` asks
+an output about every addition again, by ``questions`` that hold whatever the formats of its sums.
 """

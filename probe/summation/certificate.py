@@ -45,7 +45,7 @@ from probe.summation.tree import BIAS, Tree
 BUDGET = 16384
 """Questions to one summation, above which none is asked."""
 
-AT_ONCE = 64  # weights of that many calls are made at once
+AT_ONCE = 64  # speed alone: weights of that many calls are made at once
 KEPT = 1024  # products up to which the questions about a few summations are kept
 
 ASKED = {

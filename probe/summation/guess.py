@@ -22,20 +22,17 @@ from probe.summation.masks import Masks, Proved, spread
 from probe.summation.proof import proved
 from probe.summation.tree import BIAS, Tree
 
-FEW = 12  # leaves of a branch that are all asked
-INSTANCES = 6  # branches of as many leaves on one path that are asked; others are taken to be alike
-SAMPLES = 3  # questions that tell whether a branch is shaped as an earlier one
-WINDOWS = (
-    16,
-    48,
-    160,
-    512,
-    2048,
-    8192,
-)  # answers in a row from which the steps of the lanes are read
-PIECE = 4  # questions that every end of a run takes, or thereabouts
-DEEP = 100  # branches within branches, after which a tree is not regular
-FIRST = 8  # leaves all over, and at the end, among which one across the root is looked for
+# A wrong guess is not proved and costs calls: these numbers were chosen by calls, speed alone.
+FEW = 12  # speed alone: leaves of a branch that are all asked
+INSTANCES = 6  # speed alone: branches of as many leaves on a path that are asked, others are alike
+SAMPLES = 3  # speed alone: questions that tell whether a branch is shaped as an earlier one
+# answers in a row from which the steps of the lanes are read, more where these show none
+WINDOWS = (16, 48, 160, 512, 2048, 8192)  # speed alone
+PIECE = 4  # speed alone: questions that every end of a run takes, or thereabouts
+DEEP = 100  # speed alone: branches within branches, after which a tree is not regular
+FIRST = (
+    8  # speed alone: leaves among which one across the root is looked for, at the end and all over
+)
 
 
 class Lost(Exception):
@@ -221,7 +218,7 @@ class _Reader:
             raise Lost
         shapes: dict[int, Nodes] = {}
         for count in np.unique(counts).tolist():
-            poor = 3 * count > 2 * len(leaves)
+            poor = 3 * count > 2 * len(leaves)  # speed alone: as in fprev
             alike = np.flatnonzero(counts == count)
             begin = (start + 1) % 3 if poor else 0
 
@@ -309,8 +306,8 @@ def _places_between(line: np.ndarray) -> np.ndarray:
     return line[1 + np.unique([inner // 2, inner * 5 // 7, inner // 5])]
 
 
-LONG = 40  # leaves for every filter of a team, from which on a guess and its proof take fewer calls
-GUESSES = 4  # trees guessed of positions that read the same leaves
+LONG = 40  # speed alone: leaves for each filter, from which on guess and proof take fewer calls
+GUESSES = 4  # speed alone: trees guessed of positions that read the same leaves
 
 
 def proved_trees(

@@ -25,7 +25,7 @@ from probe.launch import AnySession
 from probe.progress import VOICE
 from probe.summation.tree import Tree
 
-ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
+ANSWERS_AT_ONCE = 1 << 23  # speed alone: 32 MiB of float32
 
 
 class MaskedOperator(Protocol):
@@ -242,7 +242,7 @@ def ask(
     places: list[tuple[int, np.ndarray]] = []
     for members in alike.values():
         stacked = np.concatenate([wanted[n].rows for n in members])
-        queue, where = stacked, np.zeros(1, int)
+        queue, where = stacked, np.zeros(len(stacked), int)
         if len(stacked) > 1:
             queue, where = np.unique(stacked, axis=0, return_inverse=True)
         queues.append(queue)

@@ -282,7 +282,7 @@ def _flushing(way: Way) -> Iterator[Way]:
         yield replace(way, flushed=what)
 
 
-AT_ONCE = 1 << 15
+AT_ONCE = 1 << 15  # speed alone
 """Outputs that are pooled at once."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from probe import machine, schema
-from probe.campaign import Campaign, CampaignPart, Row, Stopped, case_row, run_row
+from probe.campaign import Campaign, CampaignPart, Stopped, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.progress import Tell
@@ -23,7 +23,7 @@ from probe.sweeps.plan import (
     Plan,
     Plans,
     SweepRequest,
-    comparison_rows,
+    comparison_columns,
     difference_columns,
     nonsense,
     output_columns,
@@ -146,6 +146,7 @@ class _SweepState(Campaign[SweepQuestion]):
         session, found = part.session, self.found[part.target.text]
         found.failures = part.failures
         self.open[found.target] = {one.case: set(one.values) for one in part.questions}
+        # what the library will say of itself is known before it starts, which takes seconds
         row = run_row(part.target, session.expected_facts(), session.variables)
         stored = self._recall(part, row["run_id"])
         total = sum(map(self.size, part.questions))
@@ -235,13 +236,13 @@ class _SweepState(Campaign[SweepQuestion]):
             self.rankings[text] = ranking
         return ranking
 
-    def learn(self, text: str, case: int, rows: Sequence[Row]) -> None:
-        """Tells all rankings what a target gave."""
+    def learn(self, text: str, case: int, at: Sequence[int], differ: Sequence[bool]) -> None:
+        """Tells all rankings at which values a target's outputs differ."""
         with self.lock:
             rankings = dict(self.rankings)
         for name, ranking in rankings.items():
             heard = ranking.answered if name == text else ranking.elsewhere
-            heard(case, [row["at"] for row in rows], [row["differing"] > 0 for row in rows])
+            heard(case, at, differ)
 
     def ask(self, part: CampaignPart[SweepQuestion], question: SweepQuestion) -> None:
         """Runs one case at the values that are not stored."""
@@ -343,12 +344,12 @@ class _CaseSweep:
             "control": self.job.request.control,
             "zeros": self.job.request.zeros,
         }
-        if self.careful:
+        if self.careful:  # each item is answered at once: the one that kills the process is known
             request["interval"] = 0
         for header, arrays in self.session.stream(request):
             self.stage = "items"
             self._take(header, arrays)
-            if self.job.stop:
+            if self.job.stop:  # leaving the stream early ends the child
                 break
 
     def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -359,17 +360,20 @@ class _CaseSweep:
             where = self.part.target.text
             self._fail(TargetError(where, kind, message, self.session.tail()), at)
             self._drop(at)
-        rows = comparison_rows(self.pair, header, arrays, self.plan.not_compared)
-        if "index" in arrays:
-            columns = difference_columns(self.pair, rows, arrays, self.plan, self.job.request.keep)
-            self.job.keep_columns("differences", columns)
-        self.job.keep("comparisons", rows)
-        for row in rows:
-            self.found.add(row)
-            del self.todo[row["at"]]
-        self.job.learn(self.found.target, self.number, rows)
-        self.lost = 0 if rows else self.lost
-        self.part.tell(len(rows))
+        columns = comparison_columns(self.pair, header, arrays, self.plan.not_compared)
+        if "index" in arrays:  # stored first: a comparison says that its differences are there
+            keep = self.job.request.keep
+            differences = difference_columns(self.pair, columns, arrays, self.plan, keep)
+            self.job.keep_columns("differences", differences)
+        at, differing = columns["at"].tolist(), columns["differing"] > 0
+        if at:
+            self.job.keep_columns("comparisons", columns)
+            self.found.add_columns(columns)
+            self.job.learn(self.found.target, self.number, at, differing)
+            self.lost = 0
+        for value in at:
+            del self.todo[value]
+        self.part.tell(len(at))
 
     def _after(self, error: TargetError) -> None:
         """Records what a failed attempt says, and drops what can't be done."""
@@ -378,6 +382,7 @@ class _CaseSweep:
             if self.stage == "load":
                 self._leave()
         elif not self.session.alive and not self.careful:
+            # a process that dies once (out of memory beside others) may live the next time
             self.careful, self.once = True, error
         elif self.stage == "base":
             self._fail(error, self.plan.against)

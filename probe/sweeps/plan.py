@@ -68,6 +68,7 @@ class Plan:
         case = case.with_(layout=layout.CONTIGUOUS) if vary == "layout" else case
         self.case = window.case_for(case, vary, (against,))
         self.vary, self.values, self.against = vary, values, against
+        # lengths fit where the shortest and the longest do: there may be a million of them
         for value in (values[0], against) if vary == "length" else (*values, against):
             window.case_at(self.case, vary, value)
         self.base = window.case_at(self.case, vary, against)
@@ -242,31 +243,28 @@ def nonsense(
     return ""
 
 
-def comparison_rows(
-    pair: dict[str, Any],
+def comparison_columns(
+    pair: Mapping[str, Any],
     header: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
     not_compared: Mapping[int, int],
-) -> list[dict[str, Any]]:
-    """Returns rows of ``comparisons`` of one answer to a ``sweep`` request, one for each item.
+) -> dict[str, Any]:
+    """Returns columns of ``comparisons`` of one answer to a ``sweep`` request, a row an item.
 
     ``pair``: the key columns other than ``at``. ``not_compared``: by value of the axis.
     """
-    found = {name: arrays[name].tolist() for name in _COLUMNS}
-    found |= {name: header[name] for name in _TOLD}
-    found["not_compared"] = [not_compared[at] for at in found["at"]]
-    by_row = zip(*found.values(), strict=True)
-    rows = [pair | dict(zip(found, values, strict=True)) for values in by_row]
-    for row in rows:
-        row["kept"], row["max_scaled"] = row["differing"], None
-        row["max_ulp"] = None if row["max_ulp"] < 0 else row["max_ulp"]
-        row["first"] = None if row["first"] < 0 else row["first"]
-    return rows
+    columns = {**pair, **{name: arrays[name] for name in _COLUMNS}}
+    columns |= {name: header[name] for name in _TOLD}
+    for name in ("max_ulp", "first"):  # the worker says -1 where there is none
+        columns[name] = np.where(arrays[name] < 0, schema.NULL_INT, arrays[name])
+    at = arrays["at"]
+    columns["not_compared"] = np.array([not_compared[one] for one in at.tolist()], np.int64)
+    return {**columns, "kept": arrays["differing"].copy(), "max_scaled": np.full(len(at), np.nan)}
 
 
 def difference_columns(
     pair: Mapping[str, Any],
-    rows: list[dict[str, Any]],
+    comparisons: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
     plan: Plan,
     most: int | None,
@@ -274,25 +272,27 @@ def difference_columns(
     """Columns of ``differences`` of one answer, one item after the other, each in order of index.
 
     The difference of two values is divided by eps and by sum|x*w|, NaN where that is not a number.
-    ``rows``: the answer's comparisons, which get their ``max_scaled`` and how many are ``kept``:
-    with ``most`` that many of each, the first ones, and the one with the most ulps.
+    ``comparisons``: the answer's, which get their ``max_scaled`` and how many are ``kept``: with
+    ``most`` that many of each, the first ones, and the one with the most ulps.
     """
     at, times, index = arrays["at"], arrays["differing"], arrays["index"]
     sizes = np.array([_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)
     ulps, scaled = arrays["ulps"], _scaled(arrays, plan.base.dtype, plan.scale)
+    # a distance past int64 (of float64's extremes) is no number that the column can hold
     ulps = np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps)
     mask = np.ones(len(index), bool) if most is None else np.zeros(len(index), bool)
     ends = np.cumsum(times)
-    for row, start, end in zip(rows, ends - times, ends, strict=True):
+    for row, (start, end) in enumerate(zip(ends - times, ends, strict=True)):
         numbers = np.abs(scaled[start:end])
         numbers = numbers[~np.isnan(numbers)]
-        row["max_scaled"] = float(numbers.max()) if numbers.size else None
+        if numbers.size:
+            comparisons["max_scaled"][row] = numbers.max()
         if most is not None and end > start:
             part = ulps[start:end]
             size = np.where(part == schema.NULL_INT, _SATURATED, np.abs(part))
             mask[start : min(end, start + most)] = True
             mask[start + int(np.argmax(size))] = True
-        row["kept"] = int(mask[start:end].sum())
+        comparisons["kept"][row] = mask[start:end].sum()
     columns = {
         "at": np.repeat(at, times),
         "index": index,

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from probe import window
 from probe.campaign import Failure
 from probe.printing import ranges
+from probe.schema import NULL_INT
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,24 @@ class TargetSummary:
             self.max_ulp = max(self.max_ulp or 0, found.max_ulp)
         self.differences.append(found)
 
+    def add_columns(self, columns: Mapping[str, Any]) -> None:
+        """Counts rows of ``comparisons`` that are given by columns; those that agree at once."""
+        agree = np.array([one in ("equal", None) for one in columns["control"]])
+        agree &= columns["differing"] == 0
+        for row in np.flatnonzero(~agree).tolist():
+            one = {name: columns[name][row] for name in _COUNTED}
+            missing = columns["max_ulp"][row] == NULL_INT
+            one["max_ulp"] = None if missing else int(columns["max_ulp"][row])
+            one |= {name: int(one[name]) for name in ("at", "first", "differing", "compared")}
+            self.add(
+                {"case_id": columns["case_id"], **one, "not_compared": int(one["not_compared"])}
+            )
+        if agree.any():
+            sums = {name: int(columns[name][agree].sum()) for name in ("compared", "not_compared")}
+            zeros = sum(one or 0 for one in np.array(columns["signed_zero"], object)[agree])
+            same = {"control": "equal", "differing": 0, "signed_zero": zeros}
+            self.add({"rows": int(agree.sum()), **sums, **same})
+
     def to_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
         """Returns what ``probe sweep --json`` says of it; with several cases, ``lengths`` have
         ``case``."""
@@ -117,6 +138,7 @@ class TargetSummary:
         return {"comparisons": self.unasked, "lengths": where}
 
 
+_COUNTED = ("at", "compared", "not_compared", "differing", "signed_zero", "first", "control")
 _DIFFERENCE = ("case_id", "at", "differing", "max_ulp", "first", "control")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from probe import installation
 from probe.case import Case
@@ -21,6 +21,8 @@ from probe.target import Target
 
 Condition = tuple[str, str | None]
 """A switch, ``version`` or ``device``, and its value; None: the default."""
+
+T = TypeVar("T")
 
 MOST = 6
 """Conditions up to which all sets are tried, 64 at the most."""
@@ -105,16 +107,25 @@ def search(left: Target, right: Target, ask: Callable[[Target], ReleaseStep]) ->
             raise InputError("target", end.version, end.why, "take a different target")
     if steps[0].seen == steps[1].seen:
         return Conditions(left.text, right.text, None, steps)
+
+    def returns(some: Sequence[Condition]) -> bool:
+        step = steps[0] if len(some) == len(every) else ask(right.with_(**dict(some)))
+        steps.extend([step] * (step is not steps[0]))
+        return step.seen == steps[0].seen
+
+    found = [[text(one) for one in some] for some in smallest(every, returns)]
+    return Conditions(left.text, right.text, found, steps)
+
+
+def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
+    """Returns all sets of the smallest size that bring results back; [] where not even all do.
+
+    ``returns``: whether a set does. Sets of one come first: a cause is one condition mostly.
+    """
     for size in range(1, len(every) + 1):
-        found = []
-        for some in itertools.combinations(every, size):
-            step = steps[0] if size == len(every) else ask(right.with_(**dict(some)))
-            steps += [step] * (step is not steps[0])
-            if step.seen == steps[0].seen:
-                found.append([text(one) for one in some])
-        if found:
-            return Conditions(left.text, right.text, found, steps)
-    return Conditions(left.text, right.text, [], steps)
+        if found := [list(some) for some in itertools.combinations(every, size) if returns(some)]:
+            return found
+    return []
 
 
 def bisect(

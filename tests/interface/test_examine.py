@@ -117,22 +117,29 @@ def test_the_valid_part_of_a_padded_sample_is_found():
     assert found.asked.endswith("length 7 against length 12") and found.verdict == "equal"
 
 
+def test_the_padded_axis_need_not_be_the_longest():
+    x = np.ones((3, 48, 20), np.float32)
+    x[1, :, 11:] = 0
+    found = probe.examine(lambda x: torch.as_tensor(x) * 2, x, "padding")
+    assert found.asked.endswith("length 11 against length 20") and found.verdict == "equal"
+
+
 def ran(capsys, text):
     status = shell.run(text.split())
     return status, *capsys.readouterr()
 
 
-def test_a_models_name_alone_is_a_command(module, capfd):
-    status, out, _ = ran(capfd, "strangers_model:run --shape x=8x96 --time 5m")
+def test_a_models_name_alone_is_a_command(module, capsys):
+    status, out, _ = ran(capsys, "strangers_model:run --shape x=8x96 --time 5m")
     assert status == 0 and out.startswith("which ") and "batch 1 against batch 8" in out
-    status, out, _ = ran(capfd, "examine strangers_model:run --shape x=8x96 --json")
+    status, out, _ = ran(capsys, "examine strangers_model:run --shape x=8x96 --json")
     told = json.loads(out)
     assert status == 0 and told["ask"] == "batch" and told["parts"][0]["part"] == "operation"
 
 
-def test_lines_fit_the_terminal(module, capfd, monkeypatch):
+def test_lines_fit_the_terminal(module, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    _, out, _ = ran(capfd, "strangers_model:run --shape x=8x96")
+    _, out, _ = ran(capsys, "strangers_model:run --shape x=8x96")
     assert max(map(len, out.splitlines())) <= 60
 
 

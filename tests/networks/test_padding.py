@@ -14,6 +14,7 @@ from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigated_models import judged, recommended
+from probe.padding import search
 from probe.padding.kept import index
 from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import ArrayRecorder, operation
@@ -21,6 +22,7 @@ from probe.recording.replayed import OnTarget
 from probe.recording.subject import opened
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
+IN_CALLS = search.in_calls
 FIXED, CHANNELS = 24, 3
 X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
 rng = np.random.default_rng(2)
@@ -225,6 +227,37 @@ def test_what_is_not_understood_is_compared_by_bits_and_in_the_way():
     )
     found = graph(lambda x: halved(x), {"x": rows}, {"x": 0}, 8).sized(3)
     assert (found.least, found.safe, found.at_safe.name) == (3, 4, "halved")
+
+
+def test_a_choice_that_reads_subnormal_numbers_as_zeros_is_certified_for_the_others():
+    """TensorFlow's ReLU: exact wherever it stands, but for subnormal numbers."""
+    relu = operation("relu", replace(Each("relu", "stays"), approximate=True))(
+        lambda x: np.maximum(np.asarray(x), np.float32(0))
+    )
+    first = conv("first")
+    found = graph(lambda x: first(relu(x), ONE)).sized(5).at_safe
+    assert found.certified and found.given == "values that are not subnormal at relu"
+    told = answered(lambda x: first(relu(x), ONE), lengths=[5])
+    assert told.to_json()["certified_for"] == found.given and found.given in told.advice()
+    assert any(found.given in one for one in told.plan.assumed)
+    small = X.copy()
+    small[0, 0, 0] = 1e-40
+    found = graph(lambda x: first(relu(x), ONE), {"x": small}).sized(5).at_safe
+    assert (found.certified, found.given, found.name) == (False, "", "relu")
+
+
+def test_what_a_compiler_may_fuse_is_not_certified(monkeypatch):
+    model = residual()
+    one = graph(model)
+    whole = lambda arrays, times=1: (np.asarray(model(*arrays.values())), [1.0], "")  # noqa: E731
+    one.opened.end_to_end = whole
+    assert one.sized(5).at_safe.certified  # a call for each operation: these decide
+    monkeypatch.setattr(search, "in_calls", lambda where: False)
+    told = one.serves(5, one.sized(5).safe)
+    assert (told.by_order, told.certified, told.why) == ("same", False, search.BY_BITS)
+    names = {"tensorflow": True, "tensorflow,xla=1": False, "tensorflow==1.2.1": False}
+    names |= {"torch,threads=1": True, "onnxruntime": False, "jax": False, "litert": False}
+    assert {text: IN_CALLS(probe.Target.parse(text)) for text in names} == names
 
 
 def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():

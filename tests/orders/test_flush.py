@@ -123,6 +123,22 @@ def test_every_node_of_any_tree_is_all_of_them(positions):
         assert {one.summation.rounding.flushed_sums for one in orders.values()} == {ALL}
 
 
+@pytest.mark.parametrize(
+    ("tininess", "below", "stays"),
+    [(None, 25, True), (None, 24, False), ("before", 25, False), ("grid", 25, True)]
+    + [("grid", 24, True), ("grid", 23, False)],
+)
+def test_a_sum_at_the_bound_itself_stays(tininess, below, stays):
+    """2^-126 less one unit 2^-``below`` times as large: a tie, which rounds up to 2^-126."""
+    factors = {25: (31, 1082401), 24: (4095, 4097), 23: (47, 178481)}[below]
+    assert factors[0] * factors[1] == 2**below - 1
+    x = np.array([[0.0], [factors[0] * 2.0 ** (-50 - below)]], np.float32)
+    w = np.array([[1.0], [factors[1] * 2.0**-76]], np.float32)
+    rounding = Rounding(frozenset([1]), flushed_sums=ALL, tininess=tininess)
+    found = replay(Summation(Tree.sequential(2), rounding), x, w, "float32")
+    assert found.tolist() == [2.0**-126 if stays else 0.0]
+
+
 def slowly(tree, rounding, x, w, dtype, bias):
     """A sequential replay in rational numbers, flushing as x86 does it: its definition."""
     least = Fraction(2) ** floats.FORMATS[dtype].emin

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe.summation.masks import Masks
+from probe.summation.masks import MaskRows, Masks, ask
 from probe.summation.reveal import reveal_trees
 from probe.summation.rounding import reveal_roundings
 from probe.summation.tree import BIAS, Tree
@@ -140,6 +140,21 @@ def test_edges_that_miss_leaves_have_trees_of_their_own(data):
         for _ in range(4)
     ]
     assert_revealed(Known([[row] for row in rows], n))
+
+
+def test_what_has_nothing_to_ask_gets_no_answers_beside_what_has():
+    """Filters 0 and 1 are a team of two rows, filter 2 one of none; nobody asks: no call."""
+    masks = Masks(Known(everywhere(Tree.sequential(5), positions=4, filters=3), 5))
+
+    def survivors(masks, leaves):
+        return masks.survivors(leaves)
+
+    none = MaskRows(np.array([2]), np.arange(4), np.zeros((0, 2), int))
+    some = MaskRows(np.array([0, 1]), np.array([3, 1]), np.array([[0, 1], [0, 4], [0, 1]]))
+    first, second, third = ask(masks, survivors, [none, some, none])
+    assert first.shape == third.shape == (0, 4) and masks.calls == 1
+    assert second.tolist() == [[3, 3], [0, 0], [3, 3]]
+    assert [one.shape for one in ask(masks, survivors, [none])] == [(0, 4)] and masks.calls == 1
 
 
 def test_filters_in_other_orders_are_told_apart():

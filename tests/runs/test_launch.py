@@ -78,7 +78,7 @@ def test_large_arrays_go_both_ways(session):
 def test_an_error_leaves_the_session_alive(session):
     with pytest.raises(TargetError, match="nothing is loaded") as error:
         session.request({"do": "run", "key": "nothing"})
-    assert error.value.kind == "error" and "Refused" in error.value.stderr
+    assert error.value.kind == "error" and "BadRequest" in error.value.stderr
     assert session.alive and run(session).size
 
 

@@ -195,6 +195,7 @@ def _graph_remedies(ways: list[dict[str, Any]]) -> RenderableType:
     )
     for one in ways:
         verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
+        verdict += f", for {one['certified_for']}" * bool(one.get("certified_for"))
         rows.add_row(
             one["name"],
             verdict,
@@ -235,7 +236,8 @@ def _proof(one: Serves) -> str:
     if one.by_order == "same" and one.why:
         return one.why
     if one.by_order == "same":
-        return "every addition tested" if one.certified else "by order, not certified"
+        word = "every addition tested" if one.certified else "by order, not certified"
+        return word + f", for {one.given}" * bool(one.given)
     return f"unproved: {one.name} ({one.why})" if one.name else one.why or one.by_order
 
 

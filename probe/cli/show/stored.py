@@ -96,21 +96,15 @@ MOST_SHOWN = 1000
 
 def answer(found: Mapping[str, Any]) -> RenderableType:
     """Returns the table of a query's result. ``found``: what :func:`asked` gives."""
-    rows = found["rows"]
+    rows, first = found["rows"], found["rows"][:MOST_SHOWN]
     numbers = [
-        name for name in found["columns"] if all(_number(row[name]) for row in rows[:MOST_SHOWN])
+        name
+        for name in found["columns"]
+        if all(isinstance(row[name], int | float | None) for row in first)
     ]
     shown = table(*map(_plain, found["columns"]), right=[_plain(name) for name in numbers])
-    for row in rows[:MOST_SHOWN]:
-        shown.add_row(*(_cell(value) for value in row.values()))
+    for row in first:
+        shown.add_row(*("" if value is None else _plain(str(value)) for value in row.values()))
     left = len(rows) - MOST_SHOWN
     said = f"; {left:,} more: --json has all, LIMIT fewer" if left > 0 else ""
     return Group(shown, Text(f"{counted(len(rows), 'row')}{said}"))
-
-
-def _number(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else _plain(str(value))

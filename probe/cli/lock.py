@@ -1,0 +1,158 @@
+"""Commands ``probe lock``, ``check``, ``demo`` and ``setup``: bits that must not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.cli.network import INPUTS, SHAPE, of_user
+from probe.cli.options import (
+    PATH,
+    Shared,
+    Words,
+    case_options,
+    option,
+    output_options,
+    trust_option,
+)
+from probe.errors import InputError
+
+if TYPE_CHECKING:
+    from probe.printing import Output
+
+LOCK = "The lock; bits.lock in this folder if not given."
+WHY = (
+    "Causes to look for: here: of changed bits, with what is here (default); all: also of unknown "
+    "ones; install: also by installing old releases; no: none."
+)
+TARGET = "Run it with this target's switches (see `probe targets`); a case: on this target (numpy)."
+
+
+@click.command(cls=Words, short_help="Keep the bits of a model or a case in bits.lock.")
+@click.argument("model", metavar="[MODEL]", required=False)
+@option("--name", "NAME", "The check's name; MODEL, or the case in words, if not given.")
+@option("--lock path", "FILE", LOCK, type=PATH, default="bits.lock")
+@option("--bless", "REASON", "Replace bits that changed; the reason is kept in the lock.")
+@option("--inputs", "FILE", INPUTS, type=PATH)
+@option("--shape shapes", "X=1x64", SHAPE, multiple=True)
+@option("--target", "T", TARGET, cls=Shared)
+@trust_option
+@case_options
+@output_options
+def lock(
+    model: str | None,
+    name: str | None,
+    path: Path,
+    bless: str | None,
+    inputs: Path | None,
+    shapes: tuple[str, ...],
+    target: str | None,
+    trust: bool,
+    words: dict[str, str],
+    out: Output,
+) -> None:
+    """Runs a model or a case, and keeps its bits with the conditions that they have here.
+
+    \b
+      probe lock model.onnx --inputs x.npz
+      probe lock package:function --shape 8x64 --target torch,threads=1
+      probe lock --op matmul --in-channels 768 --filters 64 --batch 8
+      probe check
+
+    bits.lock has a line for each accepted value, with the conditions: library releases, processor,
+    BLAS core, threads, flags. Tests add theirs by `pytest --bits-update`.
+    """
+    from probe.cli.options import command_line, sized_case
+    from probe.lock import reports, runs
+
+    case = None
+    if model is None and (set(words) - {"seed"}):
+        case = sized_case(words)
+    elif set(words) - {"seed"}:
+        raise InputError("model", model, "a case is given too", "give one of the two")
+    more = {
+        "inputs": str(inputs or ""),
+        "shapes": " ".join(shapes),
+        "seed": words.get("seed", "0") if model else "",
+        "trust": "1" * trust,
+    }
+    spec = runs.how(model, case, target, more)
+    called = name or model or (command_line(case) if case is not None else "")
+    if bless is not None and not bless.strip():
+        raise InputError("bless", bless, "a reason is required", "say why the bits changed")
+    with out.progress("lock") as tell, of_user():
+        found = runs.lock(path, called, spec, bless, lambda text: tell(0, 0, text))
+    told = [f"{one.check}: {one.bits.text}: {SAID[one.verdict]}" for one in found]
+    out.give(reports.table(found, ()), lambda: "\n".join(told))
+
+
+SAID = {
+    "same": "accepted already",
+    "new": "added",
+    "unknown": "added for these conditions",
+    "changed": "replaced",
+}
+
+
+@click.command(cls=Words, short_help="Check the bits of models and cases against bits.lock.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@option("--lock path", "FILE", LOCK, type=PATH, default="bits.lock")
+@option("--why", "WHICH", WHY, default="here", type=click.Choice(["here", "all", "install", "no"]))
+@option(
+    *("--report reports", "FORMAT"),
+    "Also write bits-report.FORMAT (html, json, sarif or markdown), or FORMAT=FILE.",
+    multiple=True,
+)
+@output_options
+def check(
+    names: tuple[str, ...], path: Path, why: str, reports: tuple[str, ...], out: Output
+) -> int:
+    """Runs what `probe lock` added, and compares its bits with those that are accepted.
+
+    What changed is run again under the entry's conditions, until its bits return: the cause is the
+    processor, a release, threads, a flag, or your code. Exits with 0: the same; 1: changed; 3:
+    unknown, as no entry is of these conditions.
+    """
+    from probe.lock import reports as forms
+    from probe.lock import runs
+
+    for each in reports:
+        if each.partition("=")[0] not in forms.FORMS:
+            known = ", ".join(forms.FORMS)
+            raise InputError("report", each, "there is no such format", f"use one of {known}")
+    with out.progress("check") as tell, of_user():
+        found = runs.check(path, names, why, lambda text: tell(0, 0, text))
+    for each in reports:
+        form, _, file = each.partition("=")
+        text = forms.FORMS[form](found, ())
+        Path(file or f"bits-report.{forms.ENDINGS[form]}").write_text(text, encoding="utf-8")
+    told = forms.lines(found, (), (), update=False)
+    out.give(forms.table(found, ()), lambda: "\n".join(told))
+    return runs.status(found)
+
+
+@click.command(cls=Words)
+@output_options
+def demo(out: Output) -> None:
+    """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
+    from probe.lock import demo as shown
+
+    out.give(shown.report(), lambda: "\n".join(shown.lines()))
+
+
+@click.command(cls=Words, short_help="Write a workflow that checks bits.lock in CI.")
+@click.argument("service", metavar="github|gitlab")
+@option("--out folder", "DIR", "The repository's folder.", type=PATH, default=".")
+@output_options
+def setup(service: str, out: Output, folder: Path) -> None:
+    """Writes a workflow that runs pytest under several instruction sets on one runner.
+
+    It prints a Markdown summary and annotates the lines of checks that changed (SARIF).
+    """
+    from probe.lock import workflow
+
+    path = workflow.write(service, folder)
+    found: dict[str, Any] = {"file": path.relative_to(folder).as_posix()}
+    out.give(found, lambda: f"{found['file']} was written; commit it with bits.lock")

@@ -1,0 +1,170 @@
+"""pytest's part: the fixture ``bits``, the mark ``same_bits``, flags, and what is said at the end.
+
+pytest imports this module at each start, so that it imports nothing; PYTEST_DONT_REWRITE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from probe.lock.session import BitsFixture, BitsSession
+
+SESSION = pytest.StashKey[Any]()
+GONE = pytest.StashKey[Any]()
+MARK = (
+    "same_bits(batch=range(1, 33), model='model', inputs='inputs', axis=0): the model's rows have \
+the same bits at all of these batch sizes"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the flags."""
+    group = parser.getgroup("bits", "bits.lock: results that must not change a bit")
+    group.addoption(
+        "--bits-update",
+        action="store_true",
+        help="Add checks and conditions that bits.lock lacks; remove entries without a test.",
+    )
+    group.addoption(
+        "--bits-bless",
+        metavar="REASON",
+        help="Accept changed bits too; the reason is kept in bits.lock.",
+    )
+    group.addoption(
+        "--bits-report",
+        metavar="FORMAT",
+        action="append",
+        default=[],
+        help="Write bits-report.FORMAT (html, json, sarif or markdown), or FORMAT=FILE.",
+    )
+    group.addoption(
+        "--bits-why",
+        choices=("here", "all", "install", "no"),
+        default="here",
+        help="Look for the cause of changed bits with what is here (default), also of unknown ones "
+        "(all), also by installing old releases (install), or not at all (no).",
+    )
+    group.addoption("--bits-lock", metavar="FILE", help="The lock; rootdir/bits.lock by default.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the mark. UsageError: a flag's value is wrong."""
+    config.addinivalue_line("markers", MARK)
+    reason = config.getoption("bits_bless")
+    if reason is not None and not reason.strip():
+        raise pytest.UsageError("bits-bless=: a reason is required; write why the bits changed")
+    for each in config.getoption("bits_report"):
+        if each.partition("=")[0] not in ("html", "json", "sarif", "markdown"):
+            known = "html, json, sarif, markdown"
+            raise pytest.UsageError(f"bits-report={each}: no such format; use one of {known}")
+
+
+def session_of(config: pytest.Config) -> BitsSession:
+    """Returns the process's session, opened at the first check. InputError: of the lock."""
+    if SESSION not in config.stash:
+        from probe.lock.session import NAME, BitsSession
+
+        path = config.rootpath / (config.getoption("bits_lock") or NAME)
+        cache = getattr(config, "cache", None)
+        config.stash[SESSION] = BitsSession(
+            path,
+            update=config.getoption("bits_update"),
+            bless=config.getoption("bits_bless"),
+            cache=None if cache is None else config.rootpath / cache.mkdir("bits"),
+        )
+    found: BitsSession = config.stash[SESSION]
+    return found
+
+
+@pytest.fixture
+def bits(request: pytest.FixtureRequest) -> BitsFixture:
+    """``bits.check(value)`` fails unless the bits are those that bits.lock accepts."""
+    from probe.errors import InputError
+    from probe.lock.session import BitsFixture
+
+    try:
+        return BitsFixture(session_of(request.config), request.node.nodeid, request.config.rootpath)
+    except InputError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Runs a test; what is wrong is one line. A test whose checks are new is run once more,
+    watched. A marked test's model is run at each batch size."""
+    marked = next(pyfuncitem.iter_markers("same_bits"), None)
+    if marked is None and "bits" not in pyfuncitem.funcargs:
+        return (yield)
+    from probe.errors import ProbeError
+    from probe.lock import session, sizes
+
+    found, wrong = None, ""
+    try:
+        found = yield
+        if marked is not None:
+            sizes.check(pyfuncitem, marked)
+        if isinstance(fixture := pyfuncitem.funcargs.get("bits"), session.BitsFixture):
+            session.again(fixture, pyfuncitem)
+    except (session.BitsChanged, ProbeError) as error:
+        wrong = str(error)  # outside of this block it has no context to print
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
+    return found
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """What is not run says nothing of entries that no test used."""
+    if items:
+        items[0].config.stash[GONE] = None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keeps which tests there are, if all of these files' tests are run."""
+    some = any("::" in one for one in session.config.args)
+    if not some and GONE not in session.config.stash and not session.testsfailed:
+        session.config.stash[GONE] = [item.nodeid for item in session.items]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands the results to the process that reports them, or writes the lock."""
+    config = session.config
+    workeroutput = getattr(config, "workeroutput", None)
+    if SESSION in config.stash or (workeroutput is None and config.getoption("bits_update")):
+        from probe.lock import ending
+
+        if (found := _opened(config)) is not None:
+            ending.finish(config, found, config.stash.get(GONE, None), workeroutput)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes the results of a process of pytest-xdist."""
+    if told := getattr(node, "workeroutput", {}).get("bits"):
+        from probe.lock import ending
+
+        if (found := _opened(node.config)) is not None:
+            ending.joined(node.config, found, told)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Says what was the same, what changed and why, and what is unknown."""
+    if SESSION in config.stash:
+        from probe.lock import ending
+
+        ending.summary(terminalreporter, config, config.stash[SESSION])
+
+
+def _opened(config: pytest.Config) -> BitsSession | None:
+    """Returns the session; None where the lock can't be read: each test has said so."""
+    from probe.errors import InputError
+
+    try:
+        return session_of(config)
+    except InputError:
+        return None

@@ -1,0 +1,166 @@
+"""What a check is given, as bits: arrays and tensors of every library, numbers, bytes, files.
+
+The bits are all that counts: ``-0.0`` is not ``0.0``, and NaNs with different payloads or signs
+differ. How an array lies in memory (order, strides, byte order) does not count. What has no bits of
+its own is refused: arrays of objects, ragged lists, masked arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from probe.errors import InputError
+from probe.recording.store import digest
+
+PIECE = 1 << 22
+"""Bytes of a file that are read at once."""
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The dtype's name, the shape, and XXH3 (128 bits) of an array's bits in C order."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    hash: str
+
+    @property
+    def text(self) -> str:
+        """Returns ``float32 4x8 9c1f...``: the hash's first digits."""
+        return f"{self.dtype} {'x'.join(map(str, self.shape)) or 'scalar'} {self.hash[:8]}"
+
+
+def bits_of(value: Any) -> Bits:
+    """Returns the bits of an array, a tensor, a number, bytes, or a file by its ``Path``.
+
+    Hashing reads memory once. InputError: it has no bits of its own.
+    """
+    if isinstance(value, Path):
+        return _of_file(value)
+    array, dtype = array_of(value)
+    return Bits(dtype, array.shape, digest(array))
+
+
+def array_of(value: Any) -> tuple[np.ndarray, str]:
+    """Returns a container array in this machine's byte order, and its dtype's name. InputError."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return np.frombuffer(value, np.uint8), "bytes"
+    if isinstance(value, np.ma.MaskedArray):
+        why = "elements below a mask have no defined bits"
+        raise InputError("value", "masked array", why, "check value.filled(0) and value.mask")
+    array = _tensor(value) if _library(value) == "torch" else _plain(value)
+    if isinstance(array, tuple):
+        return array
+    if array.dtype.kind == "O":
+        why = "an array of objects has no bits of its own"
+        raise InputError("value", type(value).__name__, why, "check arrays of numbers, by name")
+    if array.dtype.names is not None:
+        why = "the bytes between the fields of a structured array are not defined"
+        raise InputError("value", type(value).__name__, why, "check its fields, by name")
+    return _portable(array), array.dtype.newbyteorder("=").name
+
+
+def _portable(array: np.ndarray) -> np.ndarray:
+    """Returns the same bits on every machine: little-endian, without the padding of x87 numbers."""
+    kind = array.dtype
+    if kind in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
+        # 10 bytes of 16 are the number; whatever was on the stack stands in the others
+        parts = np.ascontiguousarray(array).view(np.longdouble).reshape(-1)
+        bare = parts.view(np.uint8).reshape(-1, kind.itemsize // (1 + (kind.kind == "c")))[:, :10]
+        per = 10 * (1 + (kind.kind == "c"))
+        return np.ascontiguousarray(bare).reshape(-1, per).view(f"V{per}").reshape(array.shape)
+    if kind.byteorder == ">" or (sys.byteorder == "big" and kind.byteorder == "="):
+        return array.astype(kind.newbyteorder("<"))
+    return array
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _tensor(value: Any) -> np.ndarray | tuple[np.ndarray, str]:
+    """Returns a tensor of PyTorch; formats that NumPy lacks as their bytes, with their name."""
+    torch = sys.modules["torch"]
+    if not isinstance(value, torch.Tensor):
+        return _plain(value)
+    if value.is_quantized or value.layout != torch.strided or value.is_nested:
+        why = "a quantized, sparse or nested tensor is made of several arrays"
+        raise InputError("value", type(value).__name__, why, "check each of them, by name")
+    plain = value.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return np.asarray(plain.numpy())
+    except TypeError:  # bfloat16, float8
+        name = str(value.dtype).rpartition(".")[2]
+        unit = {1: torch.uint8, 2: torch.int16}[value.element_size()]
+        return np.asarray(plain.contiguous().view(unit).numpy()), name
+
+
+def _plain(value: Any) -> np.ndarray:
+    if isinstance(value, str) or value is None:
+        todo = "give an array, a number, bytes, or a file as pathlib.Path"
+        raise InputError("value", repr(value)[:40], "it is not an array", todo)
+    try:
+        # Tensor.numpy() of TensorFlow is what __array__ gives; JAX's arrays and pandas' have it too
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = f"it is not one array ({' '.join(str(error).split())[:100]})"
+        raise InputError("value", type(value).__name__, why, "check its parts, by name") from None
+    if array.dtype.kind == "O" and not isinstance(value, np.ndarray):
+        why = "it is not one array of numbers"
+        todo = "give arrays, or a dictionary or list of arrays"
+        raise InputError("value", type(value).__name__, why, todo)
+    return array
+
+
+def _of_file(path: Path) -> Bits:
+    found, size = xxhash.xxh3_128(), 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                found.update(piece)
+                size += len(piece)
+    except OSError as error:
+        why = error.strerror or "it can't be read"
+        raise InputError("value", path, why, "give a file that is there") from None
+    return Bits("file", (size,), found.hexdigest())
+
+
+def named(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (name, array) of what may be nested in dictionaries, lists, tuples and frames.
+
+    Names are joined by dots: ``hidden.0``. A list of plain numbers is one array.
+    """
+    parts: Any = None
+    if isinstance(value, Mapping):
+        parts = [(str(key), one) for key, one in value.items()]
+        if len({key for key, _ in parts}) < len(parts):
+            raise InputError("value", "dict", "two keys have one name", "give them other names")
+    elif _library(value) in ("pandas", "polars") and hasattr(value, "columns"):
+        parts = [(str(key), value[key].to_numpy()) for key in value.columns]
+    elif isinstance(value, list | tuple) and not _numbers(value):
+        fields = getattr(value, "_fields", range(len(value)))
+        parts = [(str(key), one) for key, one in zip(fields, value, strict=True)]
+    elif isinstance(value, np.ndarray) and value.dtype.names is not None:
+        parts = [(key, value[key]) for key in value.dtype.names]
+    if parts is None:
+        yield name, value
+        return
+    if not parts:
+        todo = "give at least one array (an array without elements is fine)"
+        raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)
+    for key, one in parts:
+        yield from named(one, f"{name}.{key}" if name else key)
+
+
+def _numbers(value: Any) -> bool:
+    """Returns whether a nested list holds plain numbers alone: then it is one array."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(_numbers(one) for one in value)
+    return isinstance(value, bool | int | float | complex)

@@ -1,0 +1,112 @@
+"""Verdicts: what is the same, changed, unknown or new, under which conditions."""
+
+import numpy as np
+import pytest
+
+from probe.lock import conditions, file
+from probe.lock.conditions import apart, key, restoring
+from probe.lock.judging import CHANGED, NEW, SAME, UNKNOWN, Checked, judged
+from probe.lock.values import bits_of
+
+HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
+HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
+HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+OLD, NEW_BITS = bits_of(np.zeros(3)), bits_of(np.ones(3))
+
+
+def lock_of(*entries):
+    lock = file.LockFile()
+    for facts, bits in entries:
+        lock.accept("t.py::test", facts, bits)
+    return lock
+
+
+def verdict(lock, bits, facts=HERE):
+    return judged(lock, "t.py::test", "t.py::test", bits, facts)
+
+
+def test_an_entry_whose_conditions_hold_decides():
+    lock = lock_of((HERE, OLD), (HERE | {"processor": "intel"}, NEW_BITS))
+    assert verdict(lock, OLD).verdict == SAME
+    changed = verdict(lock, NEW_BITS)  # though another processor has these bits
+    assert changed.verdict == CHANGED
+    assert changed.apart == {}
+
+
+def test_without_an_entry_a_check_is_new():
+    assert verdict(file.LockFile(), OLD).verdict == NEW
+
+
+@pytest.mark.parametrize(
+    ("more", "group"),
+    [
+        ({"cores": 4}, "threads"),
+        ({"threads.numpy": 1}, "threads"),
+        ({"threads.POLARS_MAX_THREADS": "1"}, "threads"),
+        ({"processor": "intel"}, "processor"),
+        ({"isa": "avx2"}, "processor"),
+        ({"blas.numpy": "Haswell"}, "processor"),
+        ({"flag.ONEDNN_MAX_CPU_ISA": "AVX2"}, "flag ONEDNN_MAX_CPU_ISA"),
+    ],
+)
+def test_other_conditions_are_unknown_and_accepted_bits_are_the_same(more, group):
+    lock = lock_of((HERE, OLD))
+    unknown = verdict(lock, NEW_BITS, HERE | more)
+    assert unknown.verdict == UNKNOWN
+    assert list(unknown.apart) == [group]
+    assert "--bits-update" in unknown.message
+    assert verdict(lock, OLD, HERE | more).verdict == SAME
+
+
+def test_a_release_that_moves_bits_has_changed_them():
+    found = verdict(lock_of((HERE, OLD)), NEW_BITS, HERE | {"library.jax": "0.10.2"})
+    assert found.verdict == CHANGED
+    assert "jax 0.10.1 -> 0.10.2" in found.message
+    both = HERE | {"library.jax": "0.10.2", "cores": 1}
+    assert verdict(lock_of((HERE, OLD)), NEW_BITS, both).verdict == UNKNOWN
+
+
+def test_a_library_that_was_not_loaded_then_does_not_count():
+    assert verdict(lock_of((HERE, OLD)), NEW_BITS, HERE | {"library.torch": "2"}).verdict == CHANGED
+    more = HERE | {"library.torch": "2.13", "flag.torch.mkldnn": 0}
+    less = {name: one for name, one in HERE.items() if name != "library.jax"}
+    assert apart(HERE, less) == {}
+    # a switch of a library that isn't loaded can't be seen; one that is loaded has it or not
+    assert apart(more, HERE) == {}
+    assert list(apart(more, HERE | {"library.torch": "2.13"})) == ["flag torch.mkldnn"]
+
+
+def test_a_core_that_follows_from_a_flag_or_a_release_is_none_of_its_own():
+    flagged = HERE | {"blas.numpy": "Haswell", "flag.OPENBLAS_CORETYPE": "Haswell"}
+    assert list(apart(HERE, flagged)) == ["flag OPENBLAS_CORETYPE"]
+    newer = HERE | {"blas.numpy": "Zen", "library.numpy": "2.5"}
+    assert list(apart(HERE, newer)) == ["release numpy"]
+
+
+def test_what_brings_conditions_back():
+    flag = apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
+    assert restoring(*next(iter(flag.items()))) == {"OPENBLAS_CORETYPE": ""}
+    threads = apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
+    assert restoring(*next(iter(threads.items()))) == {
+        "PROBE_CORES": 1,
+        "OPENBLAS_NUM_THREADS": 1,
+    }
+    older = apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
+    found = restoring(*next(iter(older.items())))
+    assert found["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+    assert found["OPENBLAS_CORETYPE"] == "Haswell"
+    assert found["XLA_FLAGS"].endswith("--xla_cpu_max_isa=AVX2")
+
+
+def test_results_travel_between_processes():
+    found = verdict(lock_of((HERE, OLD)), NEW_BITS, HERE | {"cores": 1, "library.jax": "1"})
+    found.place = ("t.py", 3)
+    assert Checked.of_json(found.to_json()) == found
+
+
+def test_conditions_here_are_publishable_and_stable():
+    found = conditions.here()
+    assert found == conditions.here()
+    assert found["library.numpy"] == np.__version__
+    assert all("/" not in str(one) for name, one in found.items() if not name.startswith("flag."))
+    assert key(found) == key(dict(reversed(found.items())))

@@ -1,0 +1,208 @@
+"""pytest's part, as somebody uses it: in projects of their own, in processes of their own."""
+
+import json
+
+import pytest
+
+from probe.lock import file
+from tests.lock.projects import Project
+
+TEST = """
+    import numpy as np
+    import pytest
+
+    VALUE = 1.0
+
+    def test_array(bits):
+        bits.check(np.arange(6, dtype=np.float32) * VALUE)
+
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_cases(bits, n):
+        bits.check({"a": np.full(n, VALUE), "b": [1, n]}, "out")
+        bits.check(np.zeros(n))
+        bits.check(np.ones(n))
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    found = Project(tmp_path)
+    found.write("test_it.py", TEST)
+    return found
+
+
+def test_from_new_to_green_to_changed_to_blessed(project):
+    status, told = project.pytest()
+    assert status == 1
+    assert "run pytest --bits-update" in told
+    status, told = project.pytest("--bits-update")
+    assert status == 0
+    names = [*file.read(project.lock).checks]
+    assert len(names) == 9
+    assert {"test_it.py::test_cases[1]::#2", "test_it.py::test_cases[2]::out::a"} < set(names)
+    status, told = project.pytest()
+    assert status == 0
+    assert "9 of 9 checks have the same bits" in told
+
+    project.write("test_it.py", TEST.replace("VALUE = 1.0", "VALUE = 1.5"))
+    status, told = project.pytest("--bits-why=no")
+    assert status == 1
+    assert "test_it.py::test_array: the bits changed" in told
+    assert "5 of 6 differ" in told  # the accepted array is in pytest's cache
+    before = project.lock.read_text()
+    status, told = project.pytest("--bits-update", "--bits-why=no")
+    assert status == 1  # it adds, it does not replace
+    assert project.lock.read_text() == before
+    status, told = project.pytest("--bits-bless", " ")
+    assert status == 4
+    assert "a reason is required" in told
+    status, told = project.pytest("--bits-bless", "values are larger")
+    assert status == 0
+    assert project.lock.read_text().count('reason = "values are larger"') == 3
+    assert project.pytest()[0] == 0
+
+
+def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
+    project.write(
+        "test_it.py",
+        """
+        import numpy as np
+
+        def test_twice(bits):
+            bits.check(1, "x")
+            bits.check(2, "x")
+
+        def test_objects(bits):
+            bits.check(np.array([None]))
+        """,
+    )
+    status, told = project.pytest("--bits-update")
+    assert status == 1
+    assert "name=x: this test has checked something of this name already" in told
+    assert "an array of objects has no bits" in told
+    assert "Traceback" not in told
+
+
+def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(project):
+    project.pytest("--bits-update")
+    with file.changing(project.lock) as lock:  # an entry of another machine
+        other = {"cores": 9, "processor": "elsewhere"}
+        (one,) = lock.checks["test_it.py::test_array"].values()
+        lock.accept("test_it.py::test_array", other, one.bits)
+    project.write("test_it.py", TEST.replace("test_array", "test_renamed").replace("[1, 2]", "[1]"))
+    status, told = project.pytest("--bits-why=no")
+    assert "5 checks that no test uses any more" in told
+    status, told = project.pytest("-k", "renamed", "--bits-why=no")
+    assert "no test uses" not in told  # what was left out says nothing
+    status, told = project.pytest("--bits-update")
+    assert status == 0
+    checks = file.read(project.lock).checks
+    assert len(checks) == 5
+    assert len(checks["test_it.py::test_renamed"]) == 2
+
+
+def test_a_skipped_or_failed_test_keeps_its_entries(project):
+    project.pytest("--bits-update")
+    project.write(
+        "test_it.py",
+        TEST.replace("bits.check(np.arange", "pytest.skip(); bits.check(np.arange").replace(
+            "bits.check({", "assert n == 1; bits.check({"
+        ),
+    )
+    status, _ = project.pytest("--bits-update", "--bits-why=no")
+    assert status == 1
+    assert len(file.read(project.lock).checks) == 9
+
+
+def test_processes_of_xdist_are_one_run(project):
+    pytest.importorskip("xdist")
+    status, told = project.pytest("-n", "2", "--bits-update")
+    assert status == 0
+    assert len(file.read(project.lock).checks) == 9
+    status, told = project.pytest("-n", "2", "--bits-report=json")
+    assert status == 0
+    assert "9 of 9 checks have the same bits" in told
+    found = json.loads((project.folder / "bits-report.json").read_text())
+    assert found["same"] == 9
+    assert found["unused"] == []
+    project.write("test_it.py", TEST.replace("[1, 2]", "[1]"))
+    status, told = project.pytest("-n", "2")
+    assert "4 checks that no test uses any more" in told
+
+
+def test_a_lock_that_cannot_be_read_fails_each_test_in_one_line(project):
+    project.pytest("--bits-update")
+    text = project.lock.read_text().replace("format = 1", "format = 9")
+    project.lock.write_text(text)
+    status, told = project.pytest("--bits-update")
+    assert status == 1
+    assert "it has format 9" in told
+    assert project.lock.read_text() == text
+
+
+def test_strict_settings_and_warnings_as_errors_are_not_disturbed(project):
+    project.write(
+        "pytest.ini",
+        "[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n",
+    )
+    assert project.pytest("--bits-update")[0] == 0
+    assert project.pytest()[0] == 0
+
+
+def test_a_project_that_does_not_use_it_sees_nothing(project):
+    project.write(
+        "test_it.py",
+        """
+        import sys
+
+        def test_nothing_is_imported():
+            assert not {"numpy", "probe.lock.session", "probe.machine"} & set(sys.modules)
+        """,
+    )
+    status, told = project.pytest()
+    assert status == 0, told
+    assert "bits" not in told
+
+
+def test_same_bits_of_a_model_at_every_batch_size(project):
+    project.write(
+        "test_it.py",
+        """
+        import numpy as np
+        import pytest
+
+        @pytest.fixture
+        def inputs():
+            return np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
+
+        @pytest.fixture
+        def model():
+            return lambda x: x * 2
+
+        @pytest.fixture
+        def other():
+            return lambda x: {"out": x + np.float32(len(x) == 3) * np.float32(1e-3)}
+
+        @pytest.mark.same_bits(batch=range(1, 9))
+        def test_good(model, inputs):
+            pass
+
+        @pytest.mark.same_bits(batch=range(1, 9), model="other")
+        def test_bad():
+            pass
+
+        @pytest.mark.same_bits(batch=range(1, 33))
+        def test_few(model, inputs):
+            pass
+
+        @pytest.mark.same_bits(sizes=3)
+        def test_word(model, inputs):
+            pass
+        """,
+    )
+    status, told = project.pytest()
+    assert status == 1
+    assert "1 passed" in told
+    assert "batch=3: out: 15 of 15 differ" in told
+    assert "has no 32 rows along axis 0" in told
+    assert "same_bits=sizes: it is not expected" in told

@@ -1,0 +1,156 @@
+"""Why bits changed: conditions that bring them back, found by running the check again.
+
+The bits of these projects depend on what the test reads, so that every machine shows the same.
+"""
+
+import json
+import os
+
+import pytest
+
+from probe.lock import reruns
+from probe.lock.operations import first_changed
+from probe.lock.why import grouped
+from tests.lock.projects import Project
+
+FLAG = """
+    import os
+    import numpy as np
+
+    def test_flag(bits):
+        bits.check(np.float32([1, 2, 3]) * (1 + len(os.environ.get("MKL_CBWR", ""))))
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+def found(project):
+    (one,) = json.loads((project.folder / "bits-report.json").read_text())["checks"]
+    return one
+
+
+def test_a_flag_that_brings_the_bits_back_is_the_cause(project):
+    project.write("test_it.py", FLAG)
+    assert project.pytest("--bits-update")[0] == 0
+    status, told = project.pytest("--bits-why=all", "--bits-report=json", MKL_CBWR="COMPATIBLE")
+    assert status == 0  # the conditions have no entry: unknown is no failure
+    one = found(project)
+    assert one["verdict"] == "unknown"
+    assert one["why"]["cause"] == "flag MKL_CBWR"
+    assert one["why"]["decisions"]["changed"] == 0
+    assert "pytest --bits-update" in told
+
+
+def test_threads_that_bring_the_bits_back_are_the_cause_beside_an_idle_flag(project):
+    text = FLAG.replace('len(os.environ.get("MKL_CBWR", ""))', "len(os.sched_getaffinity(0))")
+    project.write("test_it.py", text)
+    assert project.pytest("--bits-update")[0] == 0
+    own = sorted(os.sched_getaffinity(0))
+    if len(own) < 2:
+        pytest.skip("this process may use one processor alone")
+    arguments = "--bits-why=all", "--bits-report=json"
+    project.pytest(*arguments, cores=own[:1], MKL_CBWR="COMPATIBLE")
+    one = found(project)
+    assert set(one["apart"]) == {"threads", "flag MKL_CBWR"}
+    assert one["why"]["cause"] == "threads"
+    assert one["why"]["brings_back"] == [["threads"]]
+
+
+def test_where_nothing_brings_the_bits_back_it_is_the_code(project):
+    project.write("test_it.py", FLAG)
+    project.pytest("--bits-update")
+    project.write("test_it.py", FLAG.replace("[1, 2, 3]", "[1, -2, 3]"))
+    status, told = project.pytest("--bits-report=json")
+    assert status == 1
+    one = found(project)
+    assert one["verdict"] == "changed"
+    assert one["why"]["cause"] == "your code"
+    assert one["why"]["kind"] == "answers"  # a sign, and the largest number's place, changed
+    assert "cause: your code" in told
+    # unknown conditions too: all of the entry's are brought back, and the bits stay away
+    project.pytest("--bits-report=json", "--bits-why=all", MKL_CBWR="AVX2")
+    assert found(project)["verdict"] == "changed"
+    assert found(project)["why"]["cause"] == "your code"
+
+
+def test_bits_that_do_not_repeat_have_no_cause(project):
+    project.write(
+        "test_it.py",
+        """
+        import os
+        import numpy as np
+
+        def test_random(bits):
+            bits.check(np.frombuffer(os.urandom(8), np.uint8))
+        """,
+    )
+    project.pytest("--bits-update")
+    status, _ = project.pytest("--bits-report=json")
+    assert status == 1
+    assert found(project)["why"]["cause"] == "nondeterministic"
+
+
+def test_a_change_by_another_test_is_no_change_of_the_code(project):
+    text = """
+        import numpy as np
+        STATE = []
+
+        def test_first():
+            STATE.append(1)
+
+        def test_second(bits):
+            bits.check(np.ones(3) * len(STATE))
+    """
+    project.write("test_it.py", text.replace("STATE.append(1)", "pass"))
+    project.pytest("--bits-update")
+    project.write("test_it.py", text)
+    project.pytest("--bits-report=json")
+    assert found(project)["why"]["cause"] == "process"
+
+
+def test_the_first_operation_that_changed_is_named(project):
+    pytest.importorskip("torch")
+    text = """
+        import torch
+
+        def test_model(bits):
+            x = torch.arange(12.0).reshape(3, 4)
+            bits.check(torch.tanh(torch.softmax(x, 1)) + 1)
+    """
+    project.write("test_it.py", text)
+    project.pytest("--bits-update")
+    project.write("test_it.py", text.replace("torch.tanh(", "torch.tanh(1.5 * "))
+    project.pytest("--bits-report=json")
+    one = found(project)
+    assert one["why"]["cause"] == "your code"
+    assert "aten.mul.Tensor is run, where it was aten.tanh" in one["why"]["operation"]
+
+
+def test_operations_are_compared_in_their_order():
+    old = ["aten.mm a.b 01", "aten.relu - 02", "aten.mm c 03"]
+    assert first_changed(old, old) == ""
+    assert first_changed(old, [*old[:2], "aten.mm c 04"]) == "operation 3 of 3: aten.mm at c"
+    assert "is run, where it was aten.relu" in first_changed(old, [old[0], "aten.gelu - 07"])
+    assert "2 operations are run, where it was 3" in first_changed(old, old[:2])
+    assert first_changed([], old) == ""
+
+
+def test_companions_are_one_release():
+    apart = {
+        "release jaxlib": {"library.jaxlib": ("1", "2")},
+        "release jax": {"library.jax": ("1", "2")},
+        "release keras": {"library.keras": ("3.1", "3.2")},
+    }
+    assert {group: set(facts) for group, facts in grouped(apart).items()} == {
+        "release jax": {"library.jax", "library.jaxlib"},
+        "release keras": {"library.keras"},
+    }
+
+
+def test_a_release_that_is_not_here_is_not_installed_unasked(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
+    told = reruns.overlay({"numpy": "1.0"}, False, print)
+    assert told == "numpy==1.0 is not installed (--bits-why=install installs it)"

@@ -1,0 +1,37 @@
+"""Where updates go: places of arrays, against NumPy's own assignment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.semantics import moving
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_points_are_where_numpy_writes_from_both_ends(depth):
+    """Indices of 0, of the last place, and both counted from the end."""
+    shape = (3, 4, 2)
+    rows = [[0] * depth, [n - 1 for n in shape[:depth]], [-1] * depth, [-n for n in shape[:depth]]]
+    for row in rows:
+        marked = np.zeros(shape, int)
+        marked[tuple(row)] = 1
+        found = moving.points(np.array([row], int).reshape(1, depth), shape)
+        assert found.shape == (1, *shape[depth:])
+        assert found.reshape(-1).tolist() == np.flatnonzero(marked).tolist(), row
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_along_an_axis_only_its_own_place_is_another(axis):
+    index = np.array([[0, -1, 1], [2, -3, 0]])
+    shape = (3, 3) if axis == 0 else (2, 3)
+    marked = np.full(shape, -1)
+    np.put_along_axis(marked, np.where(index < 0, index + 3, index), moving.flat((2, 3)), axis)
+    found = moving.along(index, axis, shape)
+    last = {int(place): int(number) for place, number in zip(found.flat, range(6), strict=True)}
+    assert {place: int(marked.flat[place]) for place in last} == last
+
+
+def test_a_place_outside_of_the_array_is_refused():
+    with pytest.raises(ValueError, match="invalid entry"):
+        moving.points(np.array([[3]]), (3, 2))
