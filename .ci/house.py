@@ -1,6 +1,6 @@
 """The house's numbers: how large it is, and what a reader has to hold in mind.
 
-    python .ci/budget.py            # every number beside its limit in .ci/budget.toml
+    python .ci/house.py             # every number beside its limit in .ci/budget.toml
 
 A test compares them with the tree. Whoever goes over a limit raises it in the same commit and says
 why in the comment above it: a house grows a line at a time, and nobody notices.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMITS = Path(__file__).with_suffix(".toml")
+LIMITS = ROOT / ".ci" / "budget.toml"
 
 MANY = 6
 """Parameters that a reader still keeps apart; more want a value of their own."""
