@@ -155,8 +155,10 @@ def examine(
 
     with within(time), heard("examine", progress) as tell:
         if ask in ("batch", "padding"):
-            here = target is None
-            walked, sides = _sized(given, ask, tell) if here else _there(given, ask, target, tell)
+            if target is None:
+                walked, sides = _sized(given, ask, tell)
+            else:
+                walked, sides = _there(given, ask, target, tell), None
         elif ask == "release":
             other = {"against_target": against_target, "explain": False, "seed": seed}
             words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "trust": trust, **other}
@@ -231,14 +233,28 @@ def _arrays(
         todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers)"
         raise InputError("inputs", "(none)", why, todo)
     arrays = arrays_for(subject, given.inputs, given.shapes, given.seed, vary, most)
-    if ask == "padding":
-        row = _padded_row(arrays, subject)
-        along = axes("batch", arrays, ()) if arrays else {}
-        arrays = {
-            name: np.ascontiguousarray(one[row : row + 1]) if name in along else one
-            for name, one in arrays.items()
-        }
-    return arrays, axes(vary, arrays, subject.inputs)
+    if ask == "batch" or not arrays:
+        return arrays, axes(vary, arrays, subject.inputs)
+    along = _padded_axes(arrays, axes(vary, arrays, subject.inputs))
+    row, samples = _padded_row(arrays, along), axes("batch", arrays, ())
+    alone = {
+        name: np.ascontiguousarray(one[row : row + 1]) if name in samples else one
+        for name, one in arrays.items()
+    }
+    return alone, along
+
+
+def _padded_axes(arrays: Mapping[str, np.ndarray], along: dict[str, int]) -> dict[str, int]:
+    """Returns the axes along which samples end in zeros, or ``along`` where none does: the longest
+    axis need not be the length, as of (batch, channels, length)."""
+    first = next(iter(along))
+    others = [{first: axis} for axis in range(1, arrays[first].ndim)]
+    for some in (along, *others):
+        size = min(arrays[name].shape[axis] for name, axis in some.items())
+        lengths = _lengths(arrays, some)
+        if ((lengths > 0) & (lengths < size)).any():
+            return some
+    return along
 
 
 def _lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
@@ -255,9 +271,8 @@ def _lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.n
     return found
 
 
-def _padded_row(arrays: Mapping[str, np.ndarray], subject: Any) -> int:
+def _padded_row(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> int:
     """Returns the first sample that ends before the full length; 0 where none does."""
-    along = axes("length", arrays, subject.inputs)
     whole = max(arrays[name].shape[axis] for name, axis in along.items())
     lengths = _lengths(arrays, along)
     short = np.flatnonzero((lengths > 0) & (lengths < whole))
@@ -266,10 +281,9 @@ def _padded_row(arrays: Mapping[str, np.ndarray], subject: Any) -> int:
 
 def _chosen(
     given: ExaminedModel, subject: Any, ask: str
-) -> tuple[dict[str, np.ndarray], str, int, int]:
-    """Returns the inputs, the axis, and both sides' sizes."""
+) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
+    """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes."""
     arrays, along = _arrays(given, subject, ask)
-    vary = "batch" if ask == "batch" else "length"
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
     against = count("against", given.against or whole)
     at = given.at
@@ -281,15 +295,15 @@ def _chosen(
         why = f"the other side has {against}"
         what = "a batch of several samples" if ask == "batch" else "a longer input"
         raise InputError("at", at, why, f"give {what}: --inputs FILE.npz, or --against N")
-    return arrays, vary, at, against
+    return arrays, along, at, against
 
 
 def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInputs]:
     """Compares two sizes of a model in this process."""
     tell("opening the model")
     subject = opened(given.model, given.trust)
-    arrays, vary, at, against = _chosen(given, subject, ask)
-    along = axes(vary, arrays, subject.inputs)
+    arrays, along, at, against = _chosen(given, subject, ask)
+    vary = "batch" if ask == "batch" else "length"
     right, left = cut(arrays, along, against), cut(arrays, along, at)
     filled = {}
     for name, one in left.items():
@@ -307,12 +321,18 @@ def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInpu
     return Walked(walk(runs[0], runs[1], False, tell), asked), sides
 
 
-def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> tuple[Walked, None]:
+def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> Walked:
     """Compares two sizes on a target, in a process of its own."""
-    arrays, vary, at, against = _chosen(given, opened(given.model, given.trust), ask)
-    words: dict[str, Any] = {"vary": vary, "at": at, "against": against, "inputs": arrays}
+    arrays, along, at, against = _chosen(given, opened(given.model, given.trust), ask)
+    vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
+    words: dict[str, Any] = {
+        "vary": "batch" if ask == "batch" else vary,
+        "at": at,
+        "against": against,
+        "inputs": arrays,
+    }
     words |= {"explain": False, "trust": given.trust, "progress": tell}
-    return two_runs(given.model, target, **words), None
+    return two_runs(given.model, target, **words)
 
 
 def _recorded(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:
@@ -438,7 +458,8 @@ def _explained(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]]
         if cause.refuted:
             one.doubted(cause.why)
             continue
-        where = import_module("probe.reproduction.modelled").placed(cause)
+        modelled = import_module("probe.reproduction.modelled")
+        where = modelled.placed(cause)
         proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:

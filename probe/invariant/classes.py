@@ -246,7 +246,7 @@ class Sizes(MarkedSizes):
         padded, cut = self._padded(count), self._cut(count)
         ways = [way for way in (padded, cut) if way]
         if ways:
-            return min(ways, key=_units)
+            return min(ways, key=lambda plan: sum(piece.size + CALL for piece in plan))
         known = self._known(count)  # two threads that share a larger call have places that differ
         return self._in_pieces(count, known[0]) if known else None
 
@@ -303,10 +303,6 @@ class Sizes(MarkedSizes):
 
 def _moved(plan: Plan, by: int) -> Plan:
     return tuple(SizedCall(one.start + by, one.places, one.size) for one in plan)
-
-
-def _units(plan: Plan) -> int:
-    return sum(piece.size + CALL for piece in plan)
 
 
 def _above(count: int) -> list[int]:

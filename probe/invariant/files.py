@@ -27,6 +27,7 @@ from probe.invariant.programs import (
     aligned,
     decides,
     padded,
+    together,
 )
 from probe.machine import cores
 
@@ -98,15 +99,7 @@ class _File(LibraryProgram):
                     aligned(one) if axis is None else padded(one, axis, piece) for one, axis in both
                 ]
                 found.append((self.function(*part), piece.places))
-            rows = (
-                [answer[number][output.index(0, places)] for answer, places in found]
-                for number, output in enumerate(outputs)
-            )
-            every = zip(rows, outputs, strict=True)
-            return [
-                np.ascontiguousarray(one[0]) if len(one) == 1 else np.concatenate(one, output.axis)
-                for one, output in every
-            ]
+            return together(found, outputs)
 
         return run
 
@@ -128,7 +121,7 @@ class Onnx(_File):
         if isinstance(model, bytes | str):
             self.content = model
             options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3
+            options.log_severity_level = 3  # what it can't read is said once, by the error
             if threads is not None:
                 options.intra_op_num_threads = threads
             try:
@@ -238,7 +231,7 @@ class LiteRTProgram(_File):
                     made.resize_tensor_input(one["index"], value.shape)
             made.allocate_tensors()
             self.kept[shapes] = made
-            while len(self.kept) > KEPT:
+            while len(self.kept) > KEPT:  # each holds memory of its own
                 self.kept.popitem(last=False)
         made = self.kept[shapes]
         self.kept.move_to_end(shapes)

@@ -183,7 +183,7 @@ class Keeper:
             return
         if self.strict:
             raise NotInvariant(operation, why, self.where())
-        numberless = re.sub(r"\d+", "n", operation)
+        numberless = re.sub(r"\d+", "n", operation)  # of all batches one is enough to be named
         if self.calls.another_batch and numberless in self._families:
             return  # the same operation, where the batch is not its first axis
         self._families.add(numberless)
@@ -276,7 +276,7 @@ class Keeper:
                 self._settled.add((operation.key, threads))
             if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
                 sizes = self._of_threads(operation, wanted, threads)
-            self.remember(operation)
+            self.remember(operation)  # its operands may take more memory than the model
             self.report.operations[operation.key, threads] = operation
             return ReadyOperation(operation, sizes, self)
 

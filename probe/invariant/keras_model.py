@@ -15,7 +15,7 @@ from probe.invariant import tensorflow_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.samples import Company, Value
-from probe.invariant.table import Table
+from probe.invariant.table import Table, environment
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
@@ -42,6 +42,7 @@ class InvariantKeras(keras.Model):
         self._keeper, self._company = keeper, Company(keeper, how=FIRST)
         self._operators, self._traced = dict[Any, TensorFlowOperations](), dict[Any, Traced]()
         self._done: set[Any] = set()
+        # predict() would else trace the call, where sizes are not known and XLA may fuse
         self.run_eagerly, self.jit_compile, self.built = True, False, True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -49,7 +50,7 @@ class InvariantKeras(keras.Model):
         try:
             return super().__call__(*args, **kwargs)
         except Exception as error:
-            found: BaseException | None = error
+            found: BaseException | None = error  # Keras raises one of its own around a layer's
             while found is not None and not isinstance(found, ProbeError):
                 found = found.__context__
             if found is None:
@@ -169,7 +170,7 @@ def made(
     if len(given) > 1:
         why = "a Keras model takes one argument, which may be a list or a dict"
         raise InputError("example", len(given), why)
-    kept = Table.opened(table, like, sizes, tensorflow_calls.threads(), "tensorflow")
+    kept = Table.opened(table, like, sizes, tensorflow_calls.threads(), environment("tensorflow"))
     keeper = Keeper(kept, strict, tensorflow_calls)
     if not model.built:
         if example is None:

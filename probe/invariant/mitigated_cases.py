@@ -120,7 +120,7 @@ def in_turns(
     for turn in range(rounds + 1):
         for name, call in calls.items():
             seconds = call(SECONDS if turn else 0.0)
-            if turn:
+            if turn:  # the first one builds, compiles and packs
                 found[name].append(float(np.median(seconds)))
     return {name: np.array(medians) for name, medians in found.items()}
 

@@ -239,6 +239,21 @@ def padded(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     return made
 
 
+def together(
+    found: Sequence[tuple[Sequence[np.ndarray], int]], outputs: Sequence[ProgramOutput]
+) -> list[np.ndarray]:
+    """Returns the answers of all pieces as one, without those of the copies; contiguous.
+
+    ``found``: of each piece its outputs, and how many places it has.
+    """
+    made = []
+    for number, output in enumerate(outputs):
+        rows = [answer[number][output.index(0, places)] for answer, places in found]
+        one = rows[0] if len(rows) == 1 else np.concatenate(rows, output.axis)
+        made.append(np.ascontiguousarray(one))
+    return made
+
+
 def _nested(value: Any) -> str:
     """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):
@@ -342,6 +357,7 @@ class JaxProgram(LibraryProgram):
         ]
         axes, shape = jax.tree.flatten(rebuild(marks))
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
+        # compiled apart from the function: XLA would fuse the padding into it, with other bits
         cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
         join = jax.jit(lambda found: _joined(found, plan, outputs))
 
@@ -550,6 +566,7 @@ class TorchProgram(_Data):
         def bucket(*args: Any, **kwargs: Any) -> Any:
             return plain(*args, **kwargs)
 
+        # Dynamo keeps programs by code object, and guards of one bucket would make another dynamic
         named = f"bucket_{size}_{threads}_{number}_{id(self)}"
         bucket.__code__ = bucket.__code__.replace(co_name=named, co_firstlineno=size)
         context = self.context

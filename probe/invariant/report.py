@@ -171,7 +171,7 @@ class _Here(InlineSession):
 
 def _calling(call: Callable[[Any, Any, Any], Any], library: Any) -> Any:
     """Returns a started library whose programs are that call of x, w and b."""
-    made = copy.copy(library)
+    made = copy.copy(library)  # the worker keeps the library's own for the next operation
     made.namespace = dict(library.namespace, asked=call)
 
     def emit(program: Any, shapes: Any) -> Any:
@@ -209,7 +209,9 @@ def certified(
         if like is not None and (theirs := _usable(entries.get(like.key), threads)):
             calls.append((like, min(theirs)))
             sizes += f", and of size {min(theirs)} of the usual way,"
-        said = _of_calls(case, calls, _target(library, threads), budget)
+        # TensorFlow's threads are those that it was started with
+        where = library if library == "tensorflow" else f"{library},threads={threads}"
+        said = _of_calls(case, calls, Target.parse(where), budget)
         said = said.replace(SIZES, f"sizes {sizes}")
     entry.certified[str(threads)] = said
     return said
@@ -218,11 +220,6 @@ def certified(
 def _usable(entry: Entry | None, threads: int) -> list[int]:
     marks = {} if entry is None else entry.marks.get(threads, {})
     return [size for size, mark in marks.items() if entry and mark == entry.chosen]
-
-
-def _target(library: str, threads: int) -> Target:
-    """TensorFlow's threads are those that it was started with."""
-    return Target.parse(library if library == "tensorflow" else f"{library},threads={threads}")
 
 
 def _of_calls(case: Case, calls: list[tuple[Any, int]], where: Target, budget: int) -> str:

@@ -68,20 +68,17 @@ def made(
     if "values" in told:
         values = np.array(told["values"])
         kept = np.resize(values, size) if values.size else np.zeros(size)
-        every = np.stack([kept[_order(number, at, size)] for number in numbers])
+        # another order of the values for each sample but the first
+        orders = (
+            operands.hashes(one, "x", at, (size,)) if one else np.arange(size) for one in numbers
+        )
+        every = np.stack([kept[np.argsort(one, kind="stable")] for one in orders])
         rounded = floats.round_to(every, dtype) if dtype in floats.FORMATS else every.astype(dtype)
         return rounded.reshape(len(numbers), *shape)
     drawn = np.stack([_drawn(number, at, size) for number in numbers]) * told["scale"]
     if told["positive"]:
         drawn = np.abs(drawn)
     return floats.round_to(drawn, dtype).reshape(len(numbers), *shape)
-
-
-def _order(sample: int, number: int, size: int) -> np.ndarray:
-    """Another order of the values for each sample but the first."""
-    if not sample:
-        return np.arange(size)
-    return np.argsort(operands.hashes(sample, "x", number, (size,)), kind="stable")
 
 
 def _drawn(sample: int, at: int, size: int) -> np.ndarray:

@@ -24,13 +24,18 @@ CHECKED = 6  # sizes of each operation that are asked again where a table is rea
 
 def environment(library: str = "torch") -> dict[str, Any]:
     """What decides which kernels a library takes: none of it names the machine or its user."""
+    found = _torch() if library == "torch" else _tensorflow()
+    chosen = (*VARIABLES, *found.pop("prefixes"))
+    return {"library": library} | conditions(found, chosen)
+
+
+def conditions(found: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what is known of a library with the processor and the variables that it reads."""
     from probe.machine import facts
 
     here = facts()
-    found = _torch() if library == "torch" else _tensorflow()
-    chosen = variables((*VARIABLES, *found.pop("prefixes")))
     processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
-    return {"library": library, **found, **processor, "variables": chosen}
+    return {**found, **processor, "variables": variables(prefixes)}
 
 
 def _torch() -> dict[str, Any]:
@@ -85,7 +90,7 @@ class Table:
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
-        part = path.with_name(path.name + ".part")
+        part = path.with_name(path.name + ".part")  # a reader sees the old table or the new one
         part.write_text(self.text())
         part.replace(path)
 
@@ -155,10 +160,10 @@ class Table:
         like: str,
         sizes: dict[str, tuple[int, ...]],
         threads: int,
-        library: str,
+        now: dict[str, Any],
     ) -> Table:
-        """Returns the table of this path, or a new one. InputError: it is for other sizes."""
-        now = environment(library)
+        """Returns the table of this path, or a new one in the environment that there is ``now``.
+        InputError: it is for other sizes."""
         if path is None or not Path(path).is_file():
             return cls(like, sizes, threads, now)
         kept = cls.read(Path(path), now)
@@ -187,7 +192,7 @@ class Table:
                 self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
                 sizes.entry.certified.clear()
                 return
-        if self.trusted:
+        if self.trusted:  # thousands of sizes may stand there: few are ever run
             sizes.believed |= kept.keys() - marks.keys()
             marks |= kept | marks
         else:
@@ -217,13 +222,11 @@ def _entry(told: dict[str, Any]) -> Entry:
         _threads(threads): {_number(int(size)): str(mark) for size, mark in each.items()}
         for threads, each in told["marks"].items()
     }
-    certified = {str(name): _hearsay(str(value)) for name, value in told["certified"].items()}
+    certified = {  # marked as not tested here
+        str(name): HEARSAY + str(value).removeprefix(HEARSAY)
+        for name, value in told["certified"].items()
+    }
     return Entry(str(told["chosen"]), str(told["like"]), int(told["largest"]), marks, certified)
-
-
-def _hearsay(told: str) -> str:
-    """Returns a certificate that a table has, marked as not tested here."""
-    return told if told.startswith(HEARSAY) else HEARSAY + told
 
 
 def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], notes: list[str]) -> None:

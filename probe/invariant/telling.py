@@ -225,7 +225,7 @@ class ByPlace(IndependentRows):
     ) -> None:
         super().__init__(f"{name} by place {self.tools.formats[dtype]}")
         self.dtype, self.function, self.inputs = dtype, function, inputs
-        self._held: Any = None  # the values, and their answers in the middle of a long tensor
+        self._held: Tensors = ()  # the values, and their answers in the middle of a long tensor
         self._answers, self._name = np.empty(0), self.tools.formats[dtype]
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
@@ -236,37 +236,32 @@ class ByPlace(IndependentRows):
         return self.function(*given)
 
     def values(self) -> np.ndarray:
-        """``TOLD`` values as float64: after the odd ones those that one element alone sees
-        differently."""
+        """``TOLD`` values of each input as float64, (inputs, TOLD): after the odd ones those that
+        one element alone sees differently, each beside the one that it was seen with."""
         name, tools = self.tools.formats[self.dtype], self.tools
         drawn = rounded(np.abs(spread(5, "x", (self.tried,), 8)), name)
         both = np.concatenate([drawn, drawn * np.where(np.arange(self.tried) % 2, 1.0, -1.0)])
-        given = tuple(tools.tensor(one, self.dtype) for one in (both, np.roll(both, 1)))
-        given = given[: self.inputs]
-        every = [np.arange(at, at + 1) for at in range(len(both))]
-        alone = np.concatenate(
-            [
-                tools.container(self.function(*(tools.taken(one, at) for one in given)))[0]
-                for at in every
-            ]
-        )
+        drawn = np.stack([both, np.roll(both, 1)][: self.inputs])
+        given = tuple(tools.tensor(one, self.dtype) for one in drawn)
+        at = np.arange(len(both))
+        alone = (tuple(tools.taken(one, at[n : n + 1]) for one in given) for n in at)
+        ones = np.concatenate([tools.container(self.function(*one))[0] for one in alone])
         long, _ = tools.container(self.function(*given))
-        apart = np.flatnonzero(ulp.apart(long, alone, name, zeros="differ"))
+        apart = np.flatnonzero(ulp.apart(long, ones, name, zeros="differ"))
         inside = apart[apart < len(both) - len(both) % 1024]  # behind it a long tensor has a tail
         chosen = inside if len(inside) else np.arange(self.tried, self.tried + TOLD)
-        small = SMALL[name]
-        found = np.concatenate([[0.0, -0.0, small, -small], both[np.resize(chosen, TOLD)]])
-        return found[:TOLD]
+        odd = np.array([0.0, -0.0, SMALL[name], -SMALL[name]])
+        every = np.stack([odd, odd[[1, 0, 3, 2]]][: self.inputs])
+        return np.concatenate([every, drawn[:, np.resize(chosen, TOLD - ODD)]], 1)
 
     def _given(self, at: np.ndarray) -> Tensors:
-        """Returns values by their numbers; beside each odd one stands its neighbour."""
-        beside = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
-        return tuple(self.tools.taken(self._held, one) for one in (at, beside)[: self.inputs])
+        """Returns values by their numbers."""
+        return tuple(self.tools.taken(one, at) for one in self._held)
 
     def mark(self, size: int) -> str:
         """Returns whether every place gives each value the bits that a long tensor gives it."""
-        if self._held is None:
-            self._held = self.tools.tensor(self.values(), self.dtype)
+        if not self._held:
+            self._held = tuple(self.tools.tensor(one, self.dtype) for one in self.values())
             y, _ = self.tools.container(self.function(*self._given(np.arange(TOLD * LONG) // LONG)))
             self._answers = y.reshape(TOLD, LONG)[:, LONG // 2].copy()
         large, rest = size >= LARGE, np.arange(TOLD - ODD)

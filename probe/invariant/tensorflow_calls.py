@@ -222,6 +222,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         (x,), (w,) = samples, parameters
+        # of a transposed one TensorFlow is told the sizes of what comes out, the batch too
         given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)
         return run(self.op, given, self.attributes, 1)[0]
 
@@ -269,14 +270,14 @@ class Softmax(TensorFlowSamples):
         (width,) = self.shapes[0]
         values = _exponents(self.dtype)
         row = np.resize(np.roll(values, 7 * number), width)
-        row[number % width] = 0
+        row[number % width] = 0  # the largest, which a softmax subtracts from all
         return (tensor(row, self.dtype),), ()
 
 
 @cache
 def _exponents(dtype: Any) -> np.ndarray:
     """Negative numbers, those first whose exponential one element alone sees differently."""
-    told = TensorFlowByPlace("Exp", dtype, tf.exp).values()
+    (told,) = TensorFlowByPlace("Exp", dtype, tf.exp).values()
     below = told[told < -0.01]
     return -np.arange(1, 20) / 7 if len(below) < 2 else below
 

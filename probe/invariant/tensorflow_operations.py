@@ -101,6 +101,7 @@ class TensorFlowOperations:
         which, element = kind_of(computes), isinstance(computes, Each)
         left = self._plain(node, LEFT)
         given = [one.dtype for one, along in zip(read, follows, strict=True) if along]
+        # what is computed of integers is exact; to 16 bits a cast rounds twice, each time by IEEE
         if node.op == CONVERTED or not all(one in FORMATS for one in given):
             exact = node.op == CONVERTED or which in (OperationKind.EXACT, OperationKind.EITHER)
             return once(node) if exact else left
@@ -163,6 +164,7 @@ class TensorFlowOperations:
 
         The batch alone is open, so what a node is called with may not change.
         """
+        # one node, another shape but for the first axis: the batch stands elsewhere in it
         if self._first.setdefault(id(node), key) != key:
             self.keeper.leave(f"{node.op} {node.name}", INSIDE)
         found = self.kept.get(key)

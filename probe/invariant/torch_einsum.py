@@ -80,7 +80,7 @@ class Grouped(TorchTestedRows):
         return torch.bmm(x.transpose(0, 1), w).transpose(0, 1)
 
 
-class Letters(NamedTuple):
+class EinsumRoles(NamedTuple):
     """An einsum of two operands whose roles are known. Axes are given by their letters.
 
     ``first``: the operand that has the rows, or the left one of pairs. ``shared``: of both and the
@@ -99,7 +99,9 @@ class Letters(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def letters(equation: str, ranks: tuple[int, int], weights: tuple[bool, bool]) -> Letters | None:
+def letters(
+    equation: str, ranks: tuple[int, int], weights: tuple[bool, bool]
+) -> EinsumRoles | None:
     """Returns the roles of an equation's letters; None: it is not a product of two matrices.
 
     ``ranks``: of the operands; ``weights``: which of them are parameters.
@@ -125,7 +127,7 @@ def letters(equation: str, ranks: tuple[int, int], weights: tuple[bool, bool]) -
         "".join(one for one in answer if one in side - both)
         for side, both in ((left, right), (right, left))
     ]
-    return Letters(
+    return EinsumRoles(
         first, (given[0], given[1]), shared, summed, free[first], free[1 - first], answer, pairs
     )
 
@@ -179,7 +181,7 @@ class Einsum:
                 if sizes.setdefault(letter, size) != size:
                     return NotImplemented  # one of them is 1: it is repeated
         if all(sizes[one] == 1 for one in roles.summed):
-            return NotImplemented  # products that are rounded once
+            return NotImplemented  # products that are rounded once: PyTorch's own are exact
         x, w = operands[roles.first], operands[1 - roles.first]
         there = roles.given[roles.first], roles.given[1 - roles.first]
         if roles.pairs:
@@ -214,7 +216,7 @@ class Einsum:
                 return self(f"{parts}->{answer}", y, *(operands[n] for n in rest))
         return NotImplemented
 
-    def _rows(self, x: Any, w: Any, there: tuple[str, str], roles: Letters) -> tuple[Any, str]:
+    def _rows(self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles) -> tuple[Any, str]:
         """Returns rows times weights, and the letters of its axes."""
         channels = math.prod(w.shape[there[1].index(one)] for one in roles.summed)
         turned = there[1] != roles.columns + roles.summed
@@ -227,7 +229,9 @@ class Einsum:
         )
         return y, roles.rows + roles.columns
 
-    def _groups(self, x: Any, w: Any, there: tuple[str, str], roles: Letters) -> tuple[Any, str]:
+    def _groups(
+        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles
+    ) -> tuple[Any, str]:
         """Returns rows times weights of each group, and the letters of its axes."""
         sizes = dict(zip(there[1], w.shape, strict=True))
         groups, channels, filters = (
@@ -244,7 +248,7 @@ class Einsum:
         y = known((rows,), (weights,))
         return y.contiguous(), roles.rows + roles.shared + roles.columns
 
-    def _pairs(self, x: Any, w: Any, there: tuple[str, str], roles: Letters) -> tuple[Any, str]:
+    def _pairs(self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles) -> tuple[Any, str]:
         """Returns the products of pairs of matrices, and the letters of its axes."""
         left, right = (
             dict(zip(there[0], x.shape, strict=True)),

@@ -32,8 +32,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from probe.invariant.torch_calls import Natives, hooked_anywhere, told
 from probe.invariant.torch_operations import MOST, VALUES, TorchOperations
 from probe.invariant.torch_recurrent import RecurrentSteps
-from probe.recorders.torch_calls import facts
-from probe.semantics import functions
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
@@ -80,9 +78,8 @@ class Functions(TorchFunctionMode):
         self.settled: set[Any] = set()
         """Calls of attention that are run by itself."""
         self.plain: set[Any] = set()
-        self.always: set[Any] = set()
         """Calls all of whose operations are exact, by function, kinds of arguments and what chooses
-        among those; and functions of which this holds whatever they are given."""
+        among those."""
         self.operators = operators
         self.operations, self.natives = Operations(operators), Natives(operators.watched)
 
@@ -104,8 +101,6 @@ class Functions(TorchFunctionMode):
         """A call that has no implementation here, or not with these arguments."""
         if _cast_anywhere() and torch.is_autocast_enabled("cpu"):
             return self._cast(func, args, kwargs)
-        if func in self.always and not kwargs:
-            return func(*args)
         called = [func, *[one if (kind := type(one)) in VALUES else kind for one in args]]
         for name in kwargs:
             called += name, one if (kind := type(one := kwargs[name])) in VALUES else kind
@@ -140,16 +135,12 @@ class Functions(TorchFunctionMode):
 
         Of one number PyTorch's functions may call other operations than of an array.
         """
-        func = plain[0]
         if self.operators.kinds.complex or len(self.plain) >= MOST:
             self.plain.clear()
-            self.always.clear()
             self.settled.clear()
         if self.operators.kinds.complex:
             return
-        if settled(func):
-            self.always.add(func)
-        elif all(one.ndim for one in args if isinstance(one, torch.Tensor)):
+        if all(one.ndim for one in args if isinstance(one, torch.Tensor)):
             self.plain.add(plain)
 
     def _natively(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -199,7 +190,7 @@ class Operations(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Read by PyTorch, which would import its compiler, in seconds, and wrap each operation.
 
-        ``Uncompiled`` keeps the compiler from all of them at once.
+        ``UncompiledCall`` keeps the compiler from all of them at once.
         """
         return False
 
@@ -225,23 +216,6 @@ class Operations(TorchDispatchMode):
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 KERNELS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU
-
-
-@cache
-def settled(function: Any) -> bool:
-    """Whether a function is one operation of ATen that is exact whatever real numbers it is given:
-    a view, or a function that rounds once."""
-    name = getattr(function, "__name__", "")
-    packet = getattr(torch.ops.aten, name, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket) or not any(
-        getattr(one, name, None) is function for one in (torch, torch.Tensor, functional)
-    ):
-        return False
-    known = functions.of(functions.canonical(name))
-    every = [getattr(packet, one) for one in packet.overloads()]
-    every = [one for one in every if torch._C._dispatch_has_kernel(one.name())]  # of tensors
-    exact = known.rounds is not None and not known.either
-    return all(not _composite(one) and (exact or facts(one).view) for one in every)
 
 
 @cache

@@ -69,7 +69,7 @@ def made(
         )
     require_evaluation(model)
     require_uncompiled(model)
-    kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), environment())
     keeper = Keeper(kept, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
@@ -176,7 +176,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
             mode.done.add(met)
         return y
 
-    kind, keeper.where = _kind(model, keeper, batched, Uncompiled(forward)), module_now
+    kind, keeper.where = _kind(model, keeper, batched, UncompiledCall(forward)), module_now
     found = object.__new__(kind)
     object.__setattr__(found, "__dict__", model.__dict__)
     return found
@@ -339,7 +339,7 @@ class ChangedBuffers:
     def __enter__(self) -> None:
         changed = [one for one, version in self.before if one._version != version]
         self.held = [(one, one.clone()) for one in changed]
-        self.random = torch.get_rng_state()
+        self.random = torch.get_rng_state()  # a dropout that is never off draws in trials too
 
     def __exit__(self, *_: object) -> None:
         for one, value in self.held:
@@ -654,7 +654,7 @@ def require_uncompiled(model: Any) -> None:
             raise InputError("model", type(model).__name__, why, "give it before torch.compile")
 
 
-class Uncompiled:
+class UncompiledCall:
     """A function that ``torch.compile`` leaves as it is."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

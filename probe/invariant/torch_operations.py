@@ -57,16 +57,23 @@ class TorchOperations:
         self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
         self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
         self.kinds = Kinds()
+        attend: Callable[..., Any] = self.attention
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
-            "native_layer_norm": self._native_layer_norm,
+            "native_layer_norm": lambda func, *given: _beside(2, self.layer_norm(*given)),
             "native_group_norm": self._native_group_norm,
-            "native_batch_norm": self._batch_norm,
-            "_native_batch_norm_legit_no_training": self._batch_norm_inference,
+            "native_batch_norm": lambda func, x, w, b, mean, var, *rest: _beside(
+                2, self._batch_normed(x, mean, var, w, b, *rest)
+            ),
+            "_native_batch_norm_legit_no_training": lambda func, x, w, b, mean, var, *rest: _beside(
+                2, self._batch_normed(x, mean, var, w, b, False, *rest)
+            ),
             "_softmax": self._softmax,
             "_log_softmax": self._softmax,
             "_safe_softmax": self._softmax,
-            "_scaled_dot_product_flash_attention_for_cpu": self._flash,
+            "_scaled_dot_product_flash_attention_for_cpu": lambda func, *given, **words: _beside(
+                1, attend(*given[:3], words.pop("attn_mask", None), *given[3:], **words)
+            ),
             "mkldnn_rnn_layer": lambda func, *given: mkldnn_rnn_layer(self.met, *given),
         }
 
@@ -231,10 +238,6 @@ class TorchOperations:
 
         return self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
 
-    def _native_layer_norm(self, func: Any, x: Any, shape: Any, w: Any, b: Any, eps: float) -> Any:
-        y = self.layer_norm(x, shape, w, b, eps)
-        return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
-
     def _dropped(self, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         """``functional.dropout``, which leaves an evaluated model's numbers as they are."""
         return NotImplemented if training else x
@@ -312,16 +315,15 @@ class TorchOperations:
             both = iter(parts[: len(xs)]), iter(parts[len(xs) :])
             fed = [next(both[not its]) for its in carries]
             of = zip(fed, complex_, strict=True)
-            numbers = iter([torch.view_as_complex(one) if its else one for one, its in of])
-            words = [next(numbers) if isinstance(one, torch.Tensor) else one for one in options]
-            args, kwargs = tree_unflatten(words, form)
+            numbers = [torch.view_as_complex(one) if its else one for one, its in of]
+            args, kwargs = refilled(options, form, numbers)
             return _real((call or func)(*args, **kwargs))
 
         def make() -> TorchSamples:
             drawn = tuple(
                 tensor(spread(7 + n, "w", tuple(one.shape), 2), dtype)
                 if one.is_floating_point()
-                else one.clone()
+                else one.clone()  # places: drawn ones might lie outside
                 for n, one in enumerate(held)
             )
             made = TorchSamples(name, shapes, dtype, function, drawn)
@@ -381,7 +383,7 @@ class TorchOperations:
         known = self._normed(said, x, tuple(x.shape[1:]), (c,), function, (w, b))
         y = known((laid(x),), (w, b))
         self.ready.note(None, x, known, len(x))
-        return y, x.new_empty(0), x.new_empty(0)
+        return _beside(2, y)
 
     def _instance_normed(
         self,
@@ -408,21 +410,6 @@ class TorchOperations:
         known = self._normed(said, x, shape, shape[:1], function, given)
         self.keeper.limit_lengths(known)
         return known((laid(x),), (weight, bias))
-
-    def _batch_norm(
-        self,
-        func: Any,
-        x: Any,
-        w: Any,
-        b: Any,
-        mean: Any,
-        var: Any,
-        training: bool,
-        momentum: Any,
-        eps: Any,
-    ) -> Any:
-        y = self._batch_normed(x, mean, var, w, b, training, momentum, eps)
-        return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
 
     def _batch_normed(
         self,
@@ -457,25 +444,16 @@ class TorchOperations:
         self.ready.note(met, x, known, len(x))
         return y
 
-    def _batch_norm_inference(
-        self, func: Any, x: Any, w: Any, b: Any, mean: Any, var: Any, momentum: Any, eps: Any
-    ) -> Any:
-        return self._batch_norm(func, x, w, b, mean, var, False, momentum, eps)
 
-    def _flash(
-        self,
-        func: Any,
-        q: Any,
-        k: Any,
-        v: Any,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        attn_mask: Any = None,
-        scale: Any = None,
-    ) -> Any:
-        y = self.attention(q, k, v, attn_mask, dropout_p, is_causal, scale)
-        return y if y is NotImplemented else (y, q.new_empty(0))
+def _beside(count: int, y: Any) -> Any:
+    """Returns a result with the statistics that nothing reads at inference: empty ones."""
+    return y if y is NotImplemented else (y, *(y.new_empty(0) for _ in range(count)))
+
+
+def refilled(leaves: Sequence[Any], form: Any, tensors: Iterable[Any]) -> Any:
+    """Returns arguments whose tensors are these, one after the other."""
+    fed = iter(tensors)
+    return tree_unflatten([next(fed) if torch.is_tensor(one) else one for one in leaves], form)
 
 
 def _real(x: Any) -> Any:
@@ -619,9 +597,7 @@ class Kinds:
                         x[:1].expand(count, *x.shape[1:]).contiguous() if its else x
                         for x, its in both
                     ]
-                    fed = iter(part)
-                    words = [next(fed) if isinstance(one, torch.Tensor) else one for one in leaves]
-                    call, computes = described(func, *tree_unflatten(words, form))
+                    call, computes = described(func, *refilled(leaves, form, part))
             except (RuntimeError, IndexError):  # sizes that go with the batch
                 continue
             formats = {*FORMATS.values(), "complex64", "complex128"}

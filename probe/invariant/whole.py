@@ -35,8 +35,9 @@ from probe.invariant.programs import (
     of_function,
     padded,
     settled,
+    together,
 )
-from probe.invariant.table import Table, variables
+from probe.invariant.table import Table, conditions
 from probe.invariant.whole_report import WholeReport
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
@@ -438,15 +439,10 @@ class SameBitsProgram:
 
     def _read(self) -> None:
         """The table of the user, or an empty one, as soon as the library is known."""
-        like, sizes, program = self.table.like, self.table.sizes, self.program
-        now = surroundings(program)
-        if self.path is None or not self.path.is_file():
-            self.table = Table(like, sizes, program.threads(), now)
-        else:
-            self.table = Table.read(self.path, now)
-            if (self.table.like, self.table.sizes) != (like, sizes):
-                said = f"it is for like={self.table.like}, sizes={self.table.sizes}"
-                raise InputError("table", self.path.name, said, "give the same, or another table")
+        table, program = self.table, self.program
+        told = {"library": program.library, "version": program.version, **program.facts()}
+        now = conditions(told, VARIABLES)
+        self.table = Table.opened(self.path, table.like, table.sizes, program.threads(), now)
         self.report.table = self.table
         self._settings = program.settings()
 
@@ -537,7 +533,7 @@ class SameBitsProgram:
     def _ran(
         self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
     ) -> Any:
-        """Runs the pieces, and puts their outputs into one buffer each."""
+        """Runs the pieces, and joins their outputs."""
         program = self.program
         if len(plan) == 1 and plan[0].size == count:
             args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
@@ -547,38 +543,18 @@ class SameBitsProgram:
             for number, leaf in enumerate(leaves)
             if leaf.axis is not None
         }
-        made: list[np.ndarray] = []
+        found = []
         for piece in plan:
             values = [program.whole(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
                 part = padded(bits, leaves[number].axis or 0, piece)
                 values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
-            found, build = program.split(program.at(piece.size)(*args, **kwargs))
-            rows = [
-                _rows(program.bits(one)[0], output, piece.places)
-                for one, output in zip(found, operation.outputs, strict=True)
-            ]
-            if len(plan) == 1:
-                made = [np.ascontiguousarray(one) for one in rows]
-                continue
-            for number, (one, output) in enumerate(zip(rows, operation.outputs, strict=True)):
-                if len(made) == number:
-                    made.append(_room(one, output, count))
-                made[number][output.index(piece.start, piece.places)] = one
-        outputs = zip(made, operation.outputs, strict=True)
-        return build([program.native(one, output.dtype) for one, output in outputs])
-
-
-def _rows(bits: np.ndarray, output: ProgramOutput, places: int) -> np.ndarray:
-    return bits[output.index(0, places)]
-
-
-def _room(rows: np.ndarray, output: ProgramOutput, count: int) -> np.ndarray:
-    """Returns the buffer of an output for that many samples."""
-    shape = list(rows.shape)
-    shape[output.axis] = count * output.each
-    return np.empty(shape, rows.dtype)
+            answer, build = program.split(program.at(piece.size)(*args, **kwargs))
+            found.append(([program.bits(one)[0] for one in answer], piece.places))
+        outputs = operation.outputs
+        made = zip(together(found, outputs), outputs, strict=True)
+        return build([program.native(one, output.dtype) for one, output in made])
 
 
 def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
@@ -588,21 +564,6 @@ def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -
     rest = ";".join(one for leaf, one in both if leaf.axis is None)
     beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
     return f"{program.library} {program.name} of {shapes}{beside}"
-
-
-def surroundings(program: LibraryProgram) -> dict[str, Any]:
-    """What decides which kernels a program's library takes; none of it names the machine."""
-    from probe.machine import facts
-
-    here = facts()
-    return {
-        "library": program.library,
-        "version": program.version,
-        "processor": here["cpu_model"],
-        "isa": here["cpu_isa"],
-        **program.facts(),
-        "variables": variables(VARIABLES),
-    }
 
 
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:

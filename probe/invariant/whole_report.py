@@ -155,7 +155,7 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
             done = f"{number} of {len(questions)} questions about sizes and places"
             return f"not certified: {seconds:.0f} seconds were over after {done}"
         graph = _graph(operation, largest, place)
-        graph.known = known
+        graph.known = known  # sums that were revealed for one question serve the next
         told = graph.serves(size, size)
         where = f"size {size} against place {place} of size {largest}"
         if told.by_order == "differs":

@@ -16,7 +16,7 @@ from probe.summation.replay import partial_sums, replay
 from probe.summation.summation import Summation
 from probe.summation.tree import Tree
 
-WEIGHTS = np.float32([-0.7313, -1.1043, 1.8492, 1.3007, -0.1033])
+WEIGHTS = np.array([-0.7313, -1.1043, 1.8492, 1.3007, -0.1033], np.float32)
 BIAS = np.float32(0.0401)
 GROUPED, SEQUENTIAL = "(((0+1)+(2+3))+4)", "((((0+1)+2)+3)+4)"
 LENGTHS = 7, 8

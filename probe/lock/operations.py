@@ -52,11 +52,11 @@ def recorded(
             with begun(folder) as store:
                 run, notes = watched(recorder, "the run", store)
                 write(run, folder, "", notes=notes)
+        return digests(run), ""
     except ProbeError as error:
         return [], str(error)
     except Exception as error:  # what the user's test raises when it is run again, say
         return [], f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return digests(run), ""
 
 
 def first_changed(old: Sequence[str], new: Sequence[str]) -> str:

@@ -280,7 +280,9 @@ def _compared(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> dict[st
         _, why = old.operations() if old.recording is None else new.operations()
         return found | {"recorded": why}
     with suppress(ProbeError):
+        kind = found.get("kind")
         found |= _walked(search, old.recording, new.recording, groups)
+        found |= {"kind": kind} if kind else {}  # a decision changed, whatever the operation did
     return found
 
 
@@ -318,16 +320,17 @@ def _walked(search: CauseSearch, old: Path, new: Path, groups: Sequence[str]) ->
         with within(LONGEST):
             walk = of_stored(sides[0], sides[1], True, search.tell)
         first, rounding = walk.found.first, walk.found.rounding.to_json()
-        counts = walk.decided()
+        counts, ending = walk.decided(), walk.ending()
     found: dict[str, Any] = {"rounding": rounding, "decisions": counts}
     if first is not None:
-        found["operation"] = f"{placed(first)}"
+        found["operation"] = placed(first)
         found["class"] = first.cause or None
-        found["ending"] = list(walk.ending())
+    else:
+        found["operation"] = ending[0] if walk.verdict == "differs" else None
     if counts["changed"] or rounding.get("beyond"):
         found["kind"] = "answers"
-    elif first is not None and not rounding.get("unknown"):
-        found["kind"] = "rounding"  # replayed, or within what rounding can give
+    elif not rounding["unknown"] and (rounding["explained"] or rounding["within"]):
+        found["kind"] = "rounding"  # all are replayed, or within what rounding can give
     return found
 
 

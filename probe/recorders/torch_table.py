@@ -424,7 +424,11 @@ def _fourier(c: AtenCall) -> Meaning:
         kind, size = "inverse real", c["last_dim_size"]
     elif not c.get("forward", True):
         kind = "inverse"
-    return o.fourier(kind, c.rank(), c["dim"], size, c["normalization"])
+    found = o.fourier(kind, c.rank(), c["dim"], size, c["normalization"])
+    if c.op != "_fft_r2c" or c["onesided"]:
+        return found
+    wide = Step(o.cast(c.dtype(), c.dtypes[0]), (0,), c.shape())  # others convert their input first
+    return Steps((wide, Step(found, (c.count,), c.gives[0])))
 
 
 def _searched(c: AtenCall) -> Meaning:

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Finding, outputs
+from probe.comparison import ComparedShapes, Comparison, Finding, outputs
 from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import named
 from probe.printing import counted, ranges
@@ -59,12 +59,13 @@ def of(region: Region) -> Modelled:
     assert cases[0] is not None and cases[1] is not None
     given = [_operands(*pair) for pair in zip(calls, sides, strict=True)]
     for name, mine, other in zip("wb", given[0][1:], given[1][1:], strict=True):
-        if (mine is None) != (other is None) or (mine is not None and not _same(mine, other)):
+        if not _same(mine, other):
             raise _refused(f"the two runs have different {name}")
     vary = _axis(cases[0], cases[1])
-    values = [None if vary is None else getattr(one, vary) for one in cases]
+    values: list[Any] = [None if vary is None else getattr(one, vary) for one in cases]
     large = int(vary is not None and values[1] > values[0])
-    shapes = ComparedShapes.named(cases[large], vary, values[0], values[1] if vary else None)
+    case: Any = cases[large]
+    shapes = ComparedShapes.named(case, vary, values[0], values[1] if vary else None)
     x, rows = _arranged(given, vary, large)
     finding = Finding(
         *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
@@ -124,7 +125,9 @@ def _operands(call: TargetCall, one: Alone) -> tuple[np.ndarray, np.ndarray, np.
     return x, w, parts.get("b")
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
+def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if one is None or other is None:
+        return one is other
     return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
@@ -303,8 +306,12 @@ def _brief(sizes: tuple[int, ...]) -> str:
 
 
 def placed(cause: Cause) -> str:
-    """Returns in which entries an explained sum differs, and how: ``row 9 of 9 is computed by a
-    different kernel than the other rows: ...``; empty where no sums were compared."""
+    """Returns in which entries an explained sum differs, and how; empty where no sums were
+    compared: ``row 9 of 9 alone differs, computed by a different kernel than the other rows: ...``.
+
+    That entries with equal bits are added alike is only said where an output of one was revealed on
+    both sides: a changed order of a short sum often rounds to the same bits.
+    """
     told = cause.comparison
     if told is None or not len(told.differing) or cause.kind not in SAID:
         return ""
@@ -319,7 +326,20 @@ def placed(cause: Cause) -> str:
         who = f"{who} {verb} added differently"
     else:
         which = ranges((some + 1).tolist(), 4)
-        who = f"{word}{'s' * (len(some) > 1)} {which} of {count:,} "
-        who += "are" if len(some) > 1 else "is"
-        who += f" computed by a different kernel than the other {word}s"
+        many = len(some) > 1
+        who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
+        if _alike(told, np.flatnonzero(~np.isin(every, some))):
+            who += f", computed by a different kernel than the other {word}s"
     return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"
+
+
+def _alike(told: Comparison, others: np.ndarray) -> bool:
+    """Returns whether outputs of other entries were revealed, and all of them add alike on both
+    sides."""
+    known = [
+        (one, other)
+        for n in others.tolist()
+        if (one := told.left.summation(told.pairs.left[n])) is not None
+        and (other := told.right.summation(told.pairs.right[n])) is not None
+    ]
+    return bool(known) and all(one == other for one, other in known)

@@ -55,7 +55,7 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
 
 def _library(x):
     """Returns the module for a tensor's library."""
-    root = type(x).__module__.split(".")[0]
+    root = type(x).__module__.split(".")[0]  # asked without an import: one library may lack
     if root not in ("torch", "tensorflow", "keras"):
         there = "a tensor of TensorFlow or PyTorch"
         raise ValueError(f"x={root}.{type(x).__name__}: no library of ours; give {there}")

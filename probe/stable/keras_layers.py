@@ -141,6 +141,7 @@ def stabilized(model, accumulate=None, strict=False):
             made.accumulate = accumulate
         return made
 
+    # recursive: layers of a model within the model are replaced too
     made = keras.models.clone_model(model, clone_function=replaced, recursive=True)
     report = LayerReport(**{name: tuple(dict.fromkeys(layers)) for name, layers in found.items()})
     if strict:

@@ -90,6 +90,7 @@ def _forward(tf, geometry, x, w, wide):
     column = [depth, -1, groups, 1] if each > 1 and groups > 1 else [depth, -1, groups]
     row = [-1, 1, groups, each] if each > 1 and groups > 1 else [-1, 1, geometry.filters]
     w = tf.reshape(w, row)
+    # negated once: x * -w is rounded as x * w is
     first, weights = w[0], tf.unstack(-w, len(geometry.places) * depth)
     multiply, subtract = _operations(tf)
     y, number = None, 0
@@ -121,7 +122,7 @@ def _differentiable(tf, geometry, wide):
     def plain(x, w):
         return _forward(tf, geometry, x, w, wide)
 
-    if not hasattr(tf, "custom_gradient"):
+    if not hasattr(tf, "custom_gradient"):  # before TensorFlow 1.7
         return plain
 
     @tf.custom_gradient

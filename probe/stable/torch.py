@@ -107,6 +107,7 @@ def _forward(torch, geometry, x, w, wide):
                 product = torch.mul(*factors)
                 y.add_(product)
             else:
+                # not ``addcmul``, in which the product may be fused with the addition
                 torch.mul(*factors, out=product)
                 y.add_(product)
     return y.reshape((x.shape[0], geometry.filters) + tuple(outputs)).to(dtype)
@@ -129,7 +130,7 @@ def _input_gradient(torch, geometry, x, w, dy, wide):
         pads = [extent - 1, extent - 1 + rest] + pads
     dy = torch.nn.functional.pad(dy, pads)
     mirrored = w.reshape((groups, each, geometry.depth) + geometry.kernel).transpose(1, 2)
-    mirrored = mirrored.flip(list(range(3, 3 + rank)))
+    mirrored = mirrored.flip(list(range(3, 3 + rank)))  # the transposed convolution's weights
     mirrored = mirrored.reshape((geometry.channels, each) + geometry.kernel)
     wanted = None if getattr(torch, wide) == dy.dtype else wide
     dx = conv(dy, mirrored, accumulate=wanted, **geometry.transposed())

@@ -117,6 +117,13 @@ def test_the_valid_part_of_a_padded_sample_is_found():
     assert found.asked.endswith("length 7 against length 12") and found.verdict == "equal"
 
 
+def test_the_padded_axis_need_not_be_the_longest():
+    x = np.ones((3, 48, 20), np.float32)
+    x[1, :, 11:] = 0
+    found = probe.examine(lambda x: torch.as_tensor(x) * 2, x, "padding")
+    assert found.asked.endswith("length 11 against length 20") and found.verdict == "equal"
+
+
 def ran(capsys, text):
     status = shell.run(text.split())
     return status, *capsys.readouterr()

@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
+from probe.cli.shell import commands as main
 from probe.errors import InputError
 from probe.lock import reports, workflow
 from probe.lock.file import Accepted
@@ -135,3 +138,24 @@ def test_sarif_points_at_the_line_of_the_check():
         place = one["locations"][0]["physicalLocation"]
         assert place["artifactLocation"]["uri"] == "tests/test_a.py"
         assert place["region"] == {"startLine": 7}
+
+
+def test_the_skill_is_as_the_specification_says_and_its_commands_exist():
+    """agentskills.io: a folder of the skill's name, a name of at most 64 small letters, digits and
+    hyphens, a description of at most 1,024 characters; less than 500 lines."""
+    path = ROOT / "skills" / "probe" / "SKILL.md"
+    _, head, text = path.read_text().split("---\n", 2)
+    found = yaml.safe_load(head)
+    assert set(found) <= {"name", "description", "license", "compatibility", "metadata"}
+    assert found["name"] == path.parent.name
+    assert 0 < len(found["description"]) <= 1024
+    assert len(found["compatibility"]) <= 500
+    assert len(text.splitlines()) < 500
+    lines = re.findall(r"^probe ([a-z]+)(.*)$", text, re.M)
+    assert len(lines) >= 7
+    for name, words in lines:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, name
+        known = {each for one in command.params for each in (*one.opts, *one.secondary_opts)}
+        given = set(re.findall(r"(?<![\w-])--[a-z-]+", words.partition("#")[0]))
+        assert given <= known, f"probe {name}: {given - known}"

@@ -1281,6 +1281,13 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().signal.rfft(x),
         litert=False,
     ),
+    "a transform of real numbers, both halves": Row(
+        L,
+        torch=lambda x: torch.fft.fft(x).real,
+        jax=lambda x: jx().numpy.fft.fft(x).real,
+        tensorflow=lambda x: tf().math.real(tf().signal.fft(tf().cast(x, tf().complex64))),
+        litert=False,
+    ),
     "a transform of planes, and back": Row(
         X,
         torch=lambda x: torch.fft.irfft2(torch.fft.rfft2(x)),
