@@ -272,7 +272,7 @@ class CampaignPart(Generic[Question]):
                 for question in campaign.agenda(self):
                     if self.stopped():
                         raise Stopped
-                    due = self._left - campaign.size(question)
+                    due = self._left - campaign.size(question)  # what was not told while it ran
                     self.revive()
                     try:
                         campaign.ask(self, question)

@@ -35,12 +35,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PAGES = ROOT / "build" / "site-pages"
 GUIDES = {
-    "Start": ["concepts.md", "commands.md"],
-    "I want to": [
-        *("explain.md", "models.md", "same_bits.md", "reports.md", "targets.md", "releases.md"),
-        *("sweeps.md", "results.md"),
-    ],
-    "Know more": ["sums.md", "causes.md", "limits.md", "experiments.md"],
+    "Start": "start concepts commands",
+    "I want to": "explain models same_bits lock reports targets releases sweeps results",
+    "Know more": "sums causes limits experiments",
 }
 """The order of the docs in the navigation; pages that are not named here follow at the end."""
 
@@ -84,6 +81,9 @@ def copied(path: Path, to: Path) -> None:
         return
     text = re.sub(r"\.ipynb(?=[)#])", ".md", path.read_text())
     text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
+    for code in re.findall(r"\]\(([\w./]+\.py)\)", text):
+        (to.parent / code).resolve().parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path.parent / code, to.parent / code)
     to.write_text(re.sub(r"^<!-- not run: .*-->\n", "", text, flags=re.M))
 
 
@@ -91,8 +91,9 @@ def settings(out: Path, notebooks: list[str]) -> dict[str, Any]:
     """MkDocs' configuration: that of mkdocs.yml, and where things are."""
     config: dict[str, Any] = yaml.safe_load((HERE / "mkdocs.yml").read_text())
     there = {path.name for path in PAGES.glob("docs/*.md")}
-    known = {page for pages in GUIDES.values() for page in pages}
-    groups = {title: [page for page in pages if page in there] for title, pages in GUIDES.items()}
+    wanted = {title: [f"{name}.md" for name in names.split()] for title, names in GUIDES.items()}
+    groups = {title: [page for page in pages if page in there] for title, pages in wanted.items()}
+    known = {page for pages in groups.values() for page in pages}
     for page in sorted(there - known):  # a page same_bits_torch.md follows same_bits.md
         before = [p for p in groups["I want to"] if page.startswith(p.removesuffix(".md"))]
         group = groups["I want to" if before else "Know more"]

@@ -155,8 +155,10 @@ def examine(
 
     with within(time), heard("examine", progress) as tell:
         if ask in ("batch", "padding"):
-            here = target is None
-            walked, sides = _sized(given, ask, tell) if here else _there(given, ask, target, tell)
+            if target is None:
+                walked, sides = _sized(given, ask, tell)
+            else:
+                walked, sides = _there(given, ask, target, tell), None
         elif ask == "release":
             other = {"against_target": against_target, "explain": False, "seed": seed}
             words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "trust": trust, **other}
@@ -319,7 +321,7 @@ def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInpu
     return Walked(walk(runs[0], runs[1], False, tell), asked), sides
 
 
-def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> tuple[Walked, None]:
+def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> Walked:
     """Compares two sizes on a target, in a process of its own."""
     arrays, along, at, against = _chosen(given, opened(given.model, given.trust), ask)
     vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
@@ -330,7 +332,7 @@ def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> t
         "inputs": arrays,
     }
     words |= {"explain": False, "trust": given.trust, "progress": tell}
-    return two_runs(given.model, target, **words), None
+    return two_runs(given.model, target, **words)
 
 
 def _recorded(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:

@@ -295,8 +295,10 @@ def given(
         why = ""
     if report is not None and not why:
         try:
-            with out.working(f"writing {report}"), of_user():
-                found.reproduce(report)
+            with out.working(f"writing {report}") as tell, of_user():
+                written = found.reproduce(report, progress=tell.say)
+            if written.no_case:
+                out.note(f"the operation's own script, no case: {written.no_case}")
         except NotReproduced as error:  # what was found stays true, and is printed
             failed = why = str(error)
     with of_user():  # values are asked of the model once more

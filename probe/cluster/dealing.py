@@ -118,7 +118,8 @@ class Dealer(ABC, Generic[Lot]):
                     self._drop(queue, shard, f"no node with it for {PATIENCE:g} seconds")
             return
         queue.alone = None
-        for depth in range(1, DEEP + 1):  # all have one before any has a second one
+        # all nodes have a shard before any has a second one, else the first would take all
+        for depth in range(1, DEEP + 1):
             for node in nodes:
                 while queue.todo and self.cluster.load(node) < depth * node.threads:
                     shard = queue.todo.popleft()
@@ -136,7 +137,7 @@ class Dealer(ABC, Generic[Lot]):
                 if why := misshapen(reply.answer, self.form):
                     raise ValueError(f"its answer can't be read: {why}")
                 self.take(queue, shard, node, reply.answer)
-                queue.open.discard(shard)
+                queue.open.discard(shard)  # after it is stored: Ctrl-C between the two repeats it
                 return
             except ValueError as error:
                 self.cluster.refuse(node, str(error))
@@ -145,7 +146,7 @@ class Dealer(ABC, Generic[Lot]):
 
     def _again(self, queue: Lot, shard: Any, why: str, error: str = "") -> None:
         """Asks a shard once more, elsewhere or later; gives up what was lost too often."""
-        if shard not in queue.open:
+        if shard not in queue.open:  # given up meanwhile, or answered by another node
             return
         queue.losses[shard] += 1
         if why or queue.losses[shard] > LOST:

@@ -185,6 +185,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         if before:
             _fix_digests(queue, known[before[0]])
         left = [value for value in self.asked.values if value not in known]
+        # shards take every n-th value, so short and long ones cost all of them the same
         count = max(min(EACH * _threads(mine), len(left) // LEAST), math.ceil(len(left) / MOST), 1)
         parts = [tuple(Shard(number, count).part(left)) for number in range(1, count + 1)]
         queue.todo.clear()
@@ -207,6 +208,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
 
     def question(self, queue: SweepQueue, shard: Values) -> dict[str, Any]:
         """Returns the sweep of a shard's values, and of the one that is known."""
+        # a node whose bits differ at the control is of another kind, whatever it says of itself
         values = list(dict.fromkeys([queue.control, *shard]))
         return {"target": queue.text, **self.asked.to_json(values)}
 

@@ -59,12 +59,13 @@ def of(region: Region) -> Modelled:
     assert cases[0] is not None and cases[1] is not None
     given = [_operands(*pair) for pair in zip(calls, sides, strict=True)]
     for name, mine, other in zip("wb", given[0][1:], given[1][1:], strict=True):
-        if (mine is None) != (other is None) or (mine is not None and not _same(mine, other)):
+        if not _same(mine, other):
             raise _refused(f"the two runs have different {name}")
     vary = _axis(cases[0], cases[1])
-    values = [None if vary is None else getattr(one, vary) for one in cases]
+    values: list[Any] = [None if vary is None else getattr(one, vary) for one in cases]
     large = int(vary is not None and values[1] > values[0])
-    shapes = ComparedShapes.named(cases[large], vary, values[0], values[1] if vary else None)
+    case: Any = cases[large]
+    shapes = ComparedShapes.named(case, vary, values[0], values[1] if vary else None)
     x, rows = _arranged(given, vary, large)
     finding = Finding(
         *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
@@ -124,7 +125,9 @@ def _operands(call: TargetCall, one: Alone) -> tuple[np.ndarray, np.ndarray, np.
     return x, w, parts.get("b")
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
+def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if one is None or other is None:
+        return one is other
     return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 

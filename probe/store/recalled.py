@@ -50,6 +50,7 @@ class Recalled:
             return set(), []
         rows = self._found.slice(*self._cases[case_id])
         rows = rows.filter(pc.is_in(rows["at"], pa.array(list(values), pa.int64())))
+        # a comparison without a control (control=differing) agrees as well as one that repeated
         done = set(rows["at"].to_pylist())
         fine = pc.fill_null(pc.equal(rows["control"], "equal"), True)
         plain = pc.and_(pc.equal(rows["differing"], 0), fine)

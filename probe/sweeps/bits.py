@@ -146,6 +146,7 @@ class _SweepState(Campaign[SweepQuestion]):
         session, found = part.session, self.found[part.target.text]
         found.failures = part.failures
         self.open[found.target] = {one.case: set(one.values) for one in part.questions}
+        # what the library will say of itself is known before it starts, which takes seconds
         row = run_row(part.target, session.expected_facts(), session.variables)
         stored = self._recall(part, row["run_id"])
         total = sum(map(self.size, part.questions))
@@ -343,12 +344,12 @@ class _CaseSweep:
             "control": self.job.request.control,
             "zeros": self.job.request.zeros,
         }
-        if self.careful:
+        if self.careful:  # each item is answered at once: the one that kills the process is known
             request["interval"] = 0
         for header, arrays in self.session.stream(request):
             self.stage = "items"
             self._take(header, arrays)
-            if self.job.stop:
+            if self.job.stop:  # leaving the stream early ends the child
                 break
 
     def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -381,6 +382,7 @@ class _CaseSweep:
             if self.stage == "load":
                 self._leave()
         elif not self.session.alive and not self.careful:
+            # a process that dies once (out of memory beside others) may live the next time
             self.careful, self.once = True, error
         elif self.stage == "base":
             self._fail(error, self.plan.against)

@@ -68,6 +68,7 @@ class Plan:
         case = case.with_(layout=layout.CONTIGUOUS) if vary == "layout" else case
         self.case = window.case_for(case, vary, (against,))
         self.vary, self.values, self.against = vary, values, against
+        # lengths fit where the shortest and the longest do: there may be a million of them
         for value in (values[0], against) if vary == "length" else (*values, against):
             window.case_at(self.case, vary, value)
         self.base = window.case_at(self.case, vary, against)
@@ -277,6 +278,7 @@ def difference_columns(
     at, times, index = arrays["at"], arrays["differing"], arrays["index"]
     sizes = np.array([_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)
     ulps, scaled = arrays["ulps"], _scaled(arrays, plan.base.dtype, plan.scale)
+    # a distance past int64 (of float64's extremes) is no number that the column can hold
     ulps = np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps)
     mask = np.ones(len(index), bool) if most is None else np.zeros(len(index), bool)
     ends = np.cumsum(times)

@@ -201,7 +201,7 @@ class ReleaseQuestion:
             self.lengths,
             store=self.store,
             experiment="bisect",
-            sessions=lambda _: session,
+            opens=lambda _: session,
             close=False,
             whole={self.case: self.lengths},
         )

@@ -275,7 +275,7 @@ def measure(
             *(cases, [where], lengths),
             store=store,
             experiment=experiment,
-            sessions=lambda _: session,
+            opens=lambda _: session,
             close=False,
             whole=whole,
         )

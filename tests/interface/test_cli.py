@@ -69,8 +69,8 @@ BAD = {
     "order --op cnov1d --kernel 5 --length 9": "op=cnov1d: unknown; did you mean conv1d",
     "order --op lineer": "op=lineer: unknown; did you mean linear? use one of",
     "explain conv1d --kernel 5": "argument=conv1d: it is not expected; write --op conv1d",
-    "explain net.onnx --at 1": "another command: probe network net.onnx",
-    "explain pack.net:model --at 1": "another command: probe network pack.net:model",
+    "explain net.onnx --at 1": "another command: probe net.onnx, or probe network",
+    "explain pack.net:model --at 1": "another command: probe pack.net:model, or",
     "--target torch order --op sum": "option=--target: it precedes the command; options follow",
     "order --op sum --length": "length=(none): it needs a value; see probe order --help",
     "emulate --op sum --length 9": "out=(none): it is required; give --out FILE",
@@ -97,7 +97,7 @@ BAD = {
     "merge": "DIR...=(none): it is required",
     "run nonsense": "experiment=nonsense: there is no",
     "run ../x": "experiment=../x: there is no",
-    "nonsense": "command=nonsense: there is no such command; use one of targets",
+    "nonsense": "command=nonsense: there is no such command; use one of examine",
 }
 
 

@@ -68,7 +68,7 @@ def live(count: int, winograd: bool = True) -> Run:
     switches = {} if winograd else {"winograd": "0"}
     recorder = OpenCVRecorder(MODEL, {"x": IMAGES[:count]}, switches)
     found, plain = recorded(recorder), recorder.plain()
-    assert [one.tobytes() for one in found.outputs] == [one.tobytes() for one in plain]
+    assert [one.tobytes() for one in found.results] == [one.tobytes() for one in plain]
     return found
 
 

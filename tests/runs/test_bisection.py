@@ -94,7 +94,7 @@ def test_the_releases_between_two():
         ),
         ("tensorflow==2.6.0", "tensorflow==2.7.0,onednn=0", "use one library, device and set"),
         ("tensorflow==2.6.0", "tensorflow==2.6.0", "both are the same release"),
-        ("jax==0.4.30", "jax==0.4.38", "name them: --releases"),
+        ("jax==0.4.30", "jax==0.4.38", "name them: releases=|name them: --releases"),
     ],
 )
 def test_ends_that_are_no_two_releases(left, right, said):
