@@ -77,7 +77,7 @@ def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
-    options = {"experiment": NAME, "keep": KEEP, "sessions": patient}
+    options = {"experiment": NAME, "keep": KEEP, "opens": patient}
     if frame.swept(store, NAME, plan(quick), targets, **options):
         return True
     return frame.explained(store, NAME)

@@ -66,7 +66,7 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    options = {"experiment": NAME, "keep": KEEP, "sessions": patient}
+    options = {"experiment": NAME, "keep": KEEP, "opens": patient}
     parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
     if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True

@@ -116,7 +116,7 @@ def by_probe(race: Race, folder: Path) -> None:
     """The sweep of the same, in this process, with a store."""
     where = Target.parse(race.target)
     with tempfile.TemporaryDirectory(dir=folder) as path, Store(Path(path) / "machine") as store:
-        options: dict[str, Any] = {"control": race.control, "sessions": InlineSession}
+        options: dict[str, Any] = {"control": race.control, "opens": InlineSession}
         sweep(race.cases, [where], race.lengths, store=store, **options)
 
 
