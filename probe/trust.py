@@ -81,7 +81,7 @@ def check_keras(path: Path, trust: bool) -> list[NamedClass]:
         kind = _printable(f"{one.module}.{one.name}" if one.module else one.name)
         what = f"layer {_printable(one.layer)}" if one.layer else "the model"
         why = f"{what} is a {kind}, which runs code that is not part of Keras"
-        todo = "if you trust where the file comes from, give --trust (Python: trust=True)"
+        todo = "if you trust where the file comes from, give --trust"
         raise InputError("network", path, why, todo)
     return found
 
@@ -215,7 +215,7 @@ def check_pickle(path: Path, trust: bool) -> None:
     if not trust:
         name = next((one for one in strange if not one.startswith("torch.")), strange[0])
         why = f"it is a pickle, and reading it runs code that it names: {_printable(name)}"
-        todo = f"if you trust where it comes from, give --trust (Python: trust=True), or {TO_ONNX}"
+        todo = f"if you trust where it comes from, give --trust, or {TO_ONNX}"
         raise InputError("network", path, why, todo)
 
 

@@ -84,7 +84,8 @@ class NineLayers:
     @cached_property
     def layers(self) -> list[Layer]:
         """Returns the layers in order."""
-        found, padded = list[Layer](), {"padding": "same"} if self.padding == "same" else {}
+        found = list[Layer]()
+        padded: dict[str, Any] = {"padding": "same"} if self.padding == "same" else {}
         for number in range(1, self.blocks + 2):
             channels = self.width if found else 1
             draw = (self.seed << 20) + 4 * len(found)

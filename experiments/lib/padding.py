@@ -329,7 +329,8 @@ class _Rows:
     def _apart(self, length: int, short: np.ndarray, whole: np.ndarray) -> int:
         mine, theirs = self.kept(length, short), self.kept(length, whole)
         shared = mine.shape[AXIS]
-        apart = ulp.apart(*map(np.ascontiguousarray, (mine, theirs[..., :shared])), "float32")
+        ours, others = np.ascontiguousarray(mine), np.ascontiguousarray(theirs[..., :shared])
+        apart = ulp.apart(ours, others, "float32")
         return int(apart.sum()) + theirs[..., shared:].size
 
     def programs(self, safe: dict[int, int]) -> list[Row]:
@@ -436,7 +437,7 @@ class _Rows:
                 for variant, run in runs.items():
                     _, seconds, _ = self.target.port.end_to_end(run, TIMES)
                     if seconds:
-                        row = {"subject": subject(self.request), "variant": variant}
+                        row: dict[str, Any] = {"subject": subject(self.request), "variant": variant}
                         row |= {"size": length, "repeat": number, "value": min(seconds)}
                         rows.append({"run_id": self.place["run_id"]} | row | {"unit": "s"})
         return rows

@@ -157,7 +157,7 @@ def _check(path: Path) -> None:
         made.ParseFromString((path / "saved_model.pb").read_bytes())
     except Exception as error:
         raise _unreadable(path, error, AGAIN) from None
-    todo = "if you trust where it comes from, give --trust (Python: trust=True)"
+    todo = "if you trust where it comes from, give --trust"
     for graph in made.meta_graphs:
         if not graph.HasField("object_graph_def"):
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"

@@ -382,7 +382,7 @@ def _among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
 
 ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")
 STATE = "every run starts with a fresh copy of the model, which keeps a state"
-TRUST = "if you trust where it comes from, give --trust (Python: trust=True)"
+TRUST = "if you trust where it comes from, give --trust"
 AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.save(module)"
 
 

@@ -188,7 +188,7 @@ def test_wrong_input_is_an_input_error():
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
         "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
-        "fixed=.none.: the size to compare with is not given; give --fixed N": (
+        "fixed=.none.: the size to compare with is not given; give fixed=N": (
             lambda: probe.network(lambda x: x)
         ),
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),

@@ -71,6 +71,7 @@ def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
     assert json.loads(json.dumps(found.to_json()))["parts"][0]["part"] == "operation"
 
 
+@pytest.mark.slow
 def test_the_report_of_a_models_layer_is_that_of_a_case_and_says_where_it_came_from(tmp_path):
     layer, x, count = head()
     with torch.no_grad():

@@ -83,6 +83,7 @@ def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(project):
     project.pytest("--bits-update")
     with file.changing(project.lock) as lock:  # an entry of another machine
@@ -114,6 +115,7 @@ def test_a_skipped_or_failed_test_keeps_its_entries(project):
     assert len(file.read(project.lock).checks) == 9
 
 
+@pytest.mark.slow
 def test_processes_of_xdist_are_one_run(project):
     pytest.importorskip("xdist")
     status, told = project.pytest("-n", "2", "--bits-update")

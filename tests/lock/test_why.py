@@ -44,6 +44,7 @@ def test_a_flag_that_brings_the_bits_back_is_the_cause(project):
     assert "pytest --bits-update" in told
 
 
+@pytest.mark.slow
 def test_threads_that_bring_the_bits_back_are_the_cause_beside_an_idle_flag(project):
     text = FLAG.replace('len(os.environ.get("MKL_CBWR", ""))', "len(os.sched_getaffinity(0))")
     project.write("test_it.py", text)
@@ -111,6 +112,7 @@ def test_a_change_by_another_test_is_no_change_of_the_code(project):
     assert found(project)["why"]["cause"] == "process"
 
 
+@pytest.mark.slow
 def test_the_first_operation_that_changed_is_named(project):
     pytest.importorskip("torch")
     text = """

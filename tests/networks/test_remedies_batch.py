@@ -158,7 +158,7 @@ def test_a_model_in_the_invariant_mode_is_judged_timed_and_its_table_kept(tmp_pa
     told = found.to_json()
     assert told["invariant"]["complete"] and told["recommended"] in ways(found)
     assert json.loads(path.read_text())["sizes"] == {"batch": [1, 4, 6]}
-    Output().results.print(shown(found))
+    Output().results.print(shown(found, verbose=True))
     text = capsys.readouterr().out
     assert "probe.stable.invariant" in text and "linear 12 -> 8" in text
     with pytest.raises(InputError, match=r"table=classes.json: it is for like=largest"):

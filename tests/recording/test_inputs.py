@@ -38,7 +38,7 @@ def test_open_sizes_are_asked_for_by_name():
         inputs.generated(wide, "batch", 8, {})
     assert str(caught.value) == (
         "shape=x: the model does not define all sizes: x [?, 3, ?, ?]; "
-        "give --shape x=8x3x64x64, or --inputs FILE.npz"
+        'give shapes={"x": (8, 3, 64, 64)}, or inputs="FILE.npz"'
     )
     shapes = inputs.shapes_of(["x=8x3x16x24"])
     assert inputs.generated(wide, "batch", 8, shapes)["x"].shape == (8, 3, 16, 24)

@@ -33,7 +33,7 @@ class Named:
     def __init__(self, name):
         self.name = name
 
-    def Recorder(self, function):  # noqa: N802
+    def RECORDER(self, function):  # noqa: N802
         return Named(self.name)
 
     def plain(self):

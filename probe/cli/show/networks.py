@@ -195,7 +195,8 @@ def _graph_remedies(ways: list[dict[str, Any]]) -> RenderableType:
     )
     for one in ways:
         verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
-        verdict += f", for {one['certified_for']}" * bool(one.get("certified_for"))
+        if given := one.get("certified_for"):
+            verdict += f", for {given}"
         rows.add_row(
             one["name"],
             verdict,
