@@ -55,6 +55,7 @@ def head(width=96, rows=40):
     pytest.skip("this processor adds all rows of these layers alike")
 
 
+@pytest.mark.slow
 def test_the_parts_come_in_order_and_each_is_told_at_once(tmp_path):
     layer, x, count = head()
     told = []

@@ -77,6 +77,7 @@ def test_where_nothing_brings_the_bits_back_it_is_the_code(project):
     assert found(project)["why"]["cause"] == "your code"
 
 
+@pytest.mark.slow
 def test_bits_that_do_not_repeat_have_no_cause(project):
     project.write(
         "test_it.py",
@@ -94,6 +95,7 @@ def test_bits_that_do_not_repeat_have_no_cause(project):
     assert found(project)["why"]["cause"] == "nondeterministic"
 
 
+@pytest.mark.slow
 def test_a_change_by_another_test_is_no_change_of_the_code(project):
     text = """
         import numpy as np

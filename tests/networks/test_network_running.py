@@ -177,6 +177,7 @@ def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     assert found["float64"].error_rms < found["default"].error_rms
 
 
+@pytest.mark.slow
 def test_users_try_what_their_target_has_on_a_model(tmp_path):
     path = nine_layers.onnx_model(tmp_path / "small.onnx", width=2, blocks=2)
     words = {"fixed": 120, "shapes": {"x": (1, 1, 1, 120)}, "content": 12}

@@ -458,7 +458,7 @@ def programs(kind, tmp_path):
     return str(path), {"fixed": 80, "shapes": {"x": (1, 1, 1, 80)}}, "x", (1, 1, 1, 80), 3, run
 
 
-@pytest.mark.parametrize("kind", ["keras", "torch", "onnx"])
+@pytest.mark.parametrize("kind", [pytest.param("keras", marks=pytest.mark.slow), "torch", "onnx"])
 def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
     model, words, name, shape, axis, run = programs(kind, tmp_path)
     found = probe.network(model, lengths=[24], plan=tmp_path / "plan", **words)

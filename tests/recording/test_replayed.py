@@ -343,6 +343,7 @@ def saved(made, tmp_path_factory) -> str:
 SHAPE = {"shapes": {"": (2, 16, 16, 3)}}
 
 
+@pytest.mark.slow
 def test_two_runs_on_targets_that_are_not_the_models_library(saved, tmp_path):
     """The sums of either target are asked about there; what did not run there is not judged."""
     found = probe.network(saved, "reference", against_target="torch", **SHAPE)
@@ -368,6 +369,7 @@ def test_a_batch_on_a_target_agrees_with_a_larger_one(saved):
     assert "not on reference" in alone[0].note
 
 
+@pytest.mark.slow
 def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_path):
     one, two = (
         probe.record(saved, tmp_path / text, target=text, **SHAPE)
@@ -380,6 +382,7 @@ def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_p
     assert found.found.first.op == "Conv2D" and "order" in found.found.first.cause
 
 
+@pytest.mark.slow
 def test_conditions_of_a_replay_are_found(saved):
     """Of targets that are not the model's own library, or of another release: both are replayed."""
     ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")

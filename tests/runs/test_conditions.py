@@ -109,6 +109,7 @@ def module(tmp_path, monkeypatch):
     return "conditions_of_mine"
 
 
+@pytest.mark.slow
 def test_a_functions_conditions_are_found(module, capsys):
     """What flushes is a switch that moves these bits on every processor, threads are not."""
     pytest.importorskip("torch")
