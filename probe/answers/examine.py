@@ -11,6 +11,7 @@ import tempfile
 import time as clock
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -337,18 +338,20 @@ def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> W
 
 def _recorded(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:
     """Compares a run here with a recording of another machine."""
-    folder = tempfile.TemporaryDirectory(prefix="probe-")
     words: dict[str, Any] = {"inputs": given.inputs, "shapes": given.shapes, "target": target}
-    made = record(
-        given.model,
-        Path(folder.name) / "here",
-        **words,
-        trust=given.trust,
-        seed=given.seed,
-        progress=tell,
-    )
-    found = diff(made, recording, trust=given.trust, explain=False, progress=tell)
-    weakref.finalize(found, folder.cleanup)  # its values are read again for a report
+    with ExitStack() as running:
+        folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
+        made = record(
+            given.model,
+            Path(folder) / "here",
+            **words,
+            trust=given.trust,
+            seed=given.seed,
+            progress=tell,
+        )
+        found = diff(made, recording, trust=given.trust, explain=False, progress=tell)
+        # its values are read again for a report: the folder goes with the answer
+        weakref.finalize(found, running.pop_all().close)
     return found
 
 
