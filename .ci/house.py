@@ -3,7 +3,7 @@
     python .ci/house.py             # every number beside its limit in .ci/budget.toml
 
 A test compares them with the tree. Whoever goes over a limit raises it in the same commit and says
-why in the comment above it: a house grows a line at a time, and nobody notices.
+why in the comment above it, because growth by a few lines at a time is not seen otherwise.
 """
 
 from __future__ import annotations

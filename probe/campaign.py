@@ -285,7 +285,7 @@ class CampaignPart(Generic[Question]):
             except NotStarted as lost:
                 self.fail(lost.error)
             except Stopped:
-                pass
+                pass  # the answers so far are stored; what is left is told below
             if not campaign.stop and self._left:
                 self.tell(self._left, asked=False)
 

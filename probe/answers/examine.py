@@ -403,7 +403,7 @@ def _unfused(
     walked: Walked, first: Aligned, sides: SizedInputs, tell: Say, told: Told
 ) -> tuple[Walked, Aligned]:
     """Looks into a fused layer by running the model without it, which is another program: what is
-    found is said to be of that. Returns what a report is written of."""
+    found is said to be of that. Returns the comparison and the source for the report."""
     mha = import_module("torch").backends.mha
     before = mha.get_fastpath_enabled()
     mha.set_fastpath_enabled(False)

@@ -112,7 +112,7 @@ def examine(
 
 
 def _asked(out: Output) -> str | None:
-    """Returns what a person at a terminal means; None where nobody can be asked."""
+    """Asks on a terminal which question is meant; None where there is no terminal."""
     from probe.answers.examine import ASK
 
     if out.as_json or not (sys.stdin.isatty() and out.notes.is_terminal):

@@ -147,7 +147,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
             for queue in self.queues:
                 self.bind(queue)
             for _ in self.steps():
-                pass
+                pass  # each step stores what a node answered
         except KeyboardInterrupt:
             return True
         except ClusterError:

@@ -357,7 +357,7 @@ class JaxProgram(LibraryProgram):
         ]
         axes, shape = jax.tree.flatten(rebuild(marks))
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
-        # compiled apart from the function: XLA would fuse the padding into it, with other bits
+        # compiled apart from the function: XLA would fuse the padding into it and change bits
         cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
         join = jax.jit(lambda found: _joined(found, plan, outputs))
 

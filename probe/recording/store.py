@@ -113,7 +113,7 @@ class _Everywhere:
         found = self.arrays.get(name)
         if found is None:
             size = self.size + array.nbytes
-            # below SURE nobody is asked, as most runs of small models never come near it
+            # below SURE free memory is not read: most runs of small models stay far below it
             inside = size <= SURE or (size <= MOST and size <= room())  # asking takes half a ms
             found = None if inside else self._on_disk(array)
             if found is None:
