@@ -20,7 +20,7 @@ every window different and all products inexact, and the pairs small after they 
 window, whatever the stride and dilation. A fused product of the pair keeps digits that the rounded
 one has lost.
 
-Where the pairs sit was searched for: measured rates stand in tests/numbers/test_operands.py. What
+Where the pairs sit was searched for: measured rates stand in tests/test_operands.py. What
 can't show: with one product nothing; with two only fusion; with three and four also some exchanges
 of two leaves (of the big pair); at the edge of a padded input windows that lack half a pair show
 less. An accumulator wider than the operands' dtype loses nothing that could show.

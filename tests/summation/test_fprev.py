@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from probe.summation.fprev import Growth, NoTree, fprev, fprev_calls
 from probe.summation.tree import Tree
-from tests.orders.synthetic import trees
+from tests.summation.synthetic import trees
 
 
 class Asked:

@@ -12,7 +12,7 @@ from probe.summation import arithmetic
 from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
-from tests.numbers.exact import awkward, rounded
+from tests.exact import awkward, rounded
 
 
 def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from probe import floats, ulp
 from probe.backends import conformance
 from probe.backends.contract import Unsupported
 from probe.backends.reference import Arithmetic, Reference, fma32
-from tests.numbers.exact import awkward, rounded
+from tests.exact import awkward, rounded
 
 
 def started(**switches):

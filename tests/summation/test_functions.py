@@ -10,7 +10,7 @@ import pytest
 
 import probe
 from probe.errors import InputError, TargetError
-from tests.numbers.exact import rounded
+from tests.exact import rounded
 
 
 def halves(x):

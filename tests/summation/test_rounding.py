@@ -16,9 +16,9 @@ from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
-from tests.numbers.exact import rounded
-from tests.orders.test_reveal import Known, everywhere, revealed
+from tests.exact import rounded
 from tests.reproductions.test_emulate import evaluated
+from tests.summation.test_reveal import Known, everywhere, revealed
 
 
 class Short(Known):

@@ -14,7 +14,7 @@ from probe.summation.masks import Masks
 from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from tests.orders.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
+from tests.summation.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
 
 PLACES = 3, 4  # positions, filters
 STYLES = ("none", "all", "some")

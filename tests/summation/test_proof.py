@@ -12,7 +12,7 @@ from probe.summation.guess import Asker, Lost, guess
 from probe.summation.masks import Masks
 from probe.summation.proof import proved
 from probe.summation.tree import BIAS, Tree
-from tests.orders.test_reveal import Known, everywhere, revealed
+from tests.summation.test_reveal import Known, everywhere, revealed
 
 
 def lanes_in_blocks(leaves, lanes, block):

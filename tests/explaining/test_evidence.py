@@ -16,7 +16,7 @@ from probe.explaining import explain
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
-from tests.orders.synthetic import planted
+from tests.summation.synthetic import planted
 
 REFERENCE = Target.parse("reference")
 

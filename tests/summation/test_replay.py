@@ -14,8 +14,8 @@ from probe.errors import InputError
 from probe.summation.replay import partial_sums, replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from tests.numbers.exact import awkward, rounded
-from tests.orders.test_tree import trees
+from tests.exact import awkward, rounded
+from tests.summation.test_tree import trees
 
 
 def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float) -> float:

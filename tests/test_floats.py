@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probe import floats
-from tests.numbers.exact import awkward, rounded
+from tests.exact import awkward, rounded
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
