@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES = {
     "probe/summation": ("tests/orders", "tests/numbers", "tests/operations"),
     "probe/comparison": ("tests/orders", "tests/operations"),
-    "probe/semantics": ("tests/recording",),
+    "probe/semantics": ("tests/semantics", "tests/recorders", "tests/recording"),
     "probe/ulp.py": ("tests/numbers", "tests/orders"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
