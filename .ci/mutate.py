@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES = {
     "probe/summation": ("tests/summation", "tests/comparison", "tests/explaining"),
     "probe/comparison": ("tests/comparison", "tests/explaining", "tests/enclosure"),
-    "probe/semantics": ("tests/recording", "tests/recorders", "tests/semantics"),
+    "probe/semantics": ("tests/semantics", "tests/recorders", "tests/recording"),
     "probe/ulp.py": ("tests/test_ulp", "tests/summation", "tests/comparison"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the

@@ -31,8 +31,8 @@ SECONDS_EACH = """
     experiments_history experiments_network experiments_orders experiments_remedies
     experiments_reproductions kept launch network_parts network_programs network_readers
     network_running network_trust
-    network_turned operation plugin pools products real_models recognition recorded recording_jax
-    recording_onnxruntime recording_opencv recording_litert recording_tensorflow recording_torch
+    network_turned operation plugin pools products real_models recognition recorded jax
+    onnxruntime opencv litert tensorflow torch
     remedies replayed reports reproduction reproduction_networks reveal shard source stable
     stable_models sweep switch_points/search walk why
 """.split()
@@ -74,7 +74,7 @@ MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").s
 
 
 HALF_A_MINUTE = """
-    recording_jax recording_tensorflow experiments_reproductions experiments_remedies fuzz reports
+    jax tensorflow experiments_reproductions experiments_remedies fuzz reports
 """.split()
 """Modules that import a large library here and go through all that they know of it, or that run an
 experiment whose like stays in `make test`."""

@@ -1,5 +1,5 @@
 """Every row of NumPy's table against NumPy: what is labelled alike is the same number, as of ONNX's
-in test_table_onnx.py."""
+in test_onnx_table.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probe.recorders.ndarray import REDUCTIONS, TABLE, UFUNCS, ArrayRecorder
-from tests.recording.truth import shares, told
+from tests.recorders.truth import shares, told
 
 RNG = np.random.default_rng(31)
 A, T, V = RNG.standard_normal((4, 6)), RNG.standard_normal((4, 5, 8)), RNG.standard_normal(6)

@@ -1,5 +1,5 @@
 """Every meaning of JAX's table against JAX: what is labelled alike is the same number, as of ONNX's
-in test_table_onnx.py.
+in test_onnx_table.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recording.rows import ELSEWHERE
-from tests.recording.truth import changed, shares, told
+from tests.recorders.rows import ELSEWHERE
+from tests.recorders.truth import changed, shares, told
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="meanings are tried on PyTorch's operations")
 
-from tests.recording.truth import agreed, both  # noqa: E402
+from tests.recorders.truth import agreed, both  # noqa: E402
 
 F = torch.nn.functional
 G = torch.Generator().manual_seed(5)

@@ -16,7 +16,7 @@ from probe.recording.matching import given_labels, labels_of
 from probe.recording.recording import Run, recorded
 from probe.semantics import Passes, Unknown, Windows
 from probe.semantics.labels import ZERO, Labels, agreeing, tag
-from tests.recording import exact
+from tests.recorders import exact
 
 NEAR = 1e-9
 """Relative to the larger number, or to 1: a thousand times what float64 sums of this size lose."""
@@ -52,7 +52,7 @@ class Proof(NamedTuple):
 
 
 PROOFS: list[Proof] = []
-"""Of every call of ``told``: what ``python -m tests.recording.rows`` counts."""
+"""Of every call of ``told``: what ``python -m tests.recorders.rows`` counts."""
 
 
 def told(left: Any, right: Any, near: float = NEAR) -> Sides:

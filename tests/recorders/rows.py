@@ -1,6 +1,6 @@
 """Proves the rows of libraries' tables by running the libraries: one line a library.
 
-    python -m tests.recording.rows [LIBRARY ...]
+    python -m tests.recorders.rows [LIBRARY ...]
 
 ``rows``: operations that a table describes. ``proved``: run on two batches that differ in the order
 of rows and in one element, where everything with equal labels was the same number, in whatever run
@@ -19,17 +19,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording import truth
+from tests.recorders import truth
 
 HERE = Path(__file__).parent
+OWN = "../semantics"
 LIBRARIES = {
-    "numpy": ("ndarray", "test_table_numpy test_recording_ndarray"),
-    "torch": ("torch_table", "test_table_torch test_meaning test_places test_recording_torch"),
-    "tensorflow": ("tensorflow_table", "test_table_tensorflow test_recording_tensorflow"),
-    "jax": ("jax_table", "test_table_jax test_recording_jax"),
-    "onnxruntime": ("onnx_table", "test_table_onnx test_recording_onnxruntime"),
-    "litert": ("litert_table", "test_table_litert test_recording_litert"),
-    "opencv": ("opencv_table", "test_table_opencv test_recording_opencv"),
+    "numpy": ("ndarray", "test_ndarray_table test_ndarray"),
+    "torch": ("torch_table", f"test_torch_table {OWN}/test_meaning {OWN}/test_places test_torch"),
+    "tensorflow": ("tensorflow_table", "test_tensorflow_table test_tensorflow"),
+    "jax": ("jax_table", "test_jax_table test_jax"),
+    "onnxruntime": ("onnx_table", "test_onnx_table test_onnxruntime"),
+    "litert": ("litert_table", "test_litert_table test_litert"),
+    "opencv": ("opencv_table", "test_opencv_table test_opencv"),
 }
 """The file of each library's table in ``probe/recorders``, and the tests that run its rows."""
 
@@ -73,8 +74,11 @@ def proved(library: str) -> int:
     truth.PROOFS.clear()
     files = [str(HERE / f"{name}.py") for name in tests.split()]
     matrix = [str(HERE / "test_matrix.py"), "-k", library.removesuffix("runtime")]
+    # this command has imported the package already, whose asserts pytest can't show in full then
+    words = ["-q", "--no-header", "-p", "no:cacheprovider", "--capture=sys"]
+    words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     for some in (files, matrix):
-        pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", "--capture=sys", *some])
+        pytest.main([*words, *some])
     name = NAMES.get(library, _plain)
     known = {name(op) for one in truth.PROOFS for op in one.known}
     every = {name(op): why for one in truth.PROOFS for op, why in one.refuted.items()}

@@ -1,5 +1,5 @@
 """Every meaning of TensorFlow's tables against TensorFlow: what is labelled alike is the same
-number, as of ONNX's in test_table_onnx.py.
+number, as of ONNX's in test_onnx_table.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from probe.recording.recording import digest, recorded
-from tests.recording.truth import changed, shares, told
+from tests.recorders.truth import changed, shares, told
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 

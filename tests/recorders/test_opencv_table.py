@@ -1,5 +1,5 @@
 """Every row of OpenCV's table against OpenCV: what is labelled alike is the same number, as of
-ONNX's in test_table_onnx.py."""
+ONNX's in test_onnx_table.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.recording.truth import shares, told
+from tests.recorders.truth import shares, told
 
 onnx = pytest.importorskip("onnx", reason="OpenCV's recorder writes models of ONNX")
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")

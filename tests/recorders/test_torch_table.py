@@ -1,5 +1,5 @@
 """Every meaning of ATen's table against PyTorch: what is labelled alike is the same number, as of
-ONNX's in test_table_onnx.py; in float64.
+ONNX's in test_onnx_table.py; in float64.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recording.rows import ELSEWHERE, _of_torch
-from tests.recording.truth import PROOFS, agreed, both, changed, shares
+from tests.recorders.rows import ELSEWHERE, _of_torch
+from tests.recorders.truth import PROOFS, agreed, both, changed, shares
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from probe.recorders.torch import TorchRecorder, array, tensors  # noqa: E402
 from probe.recorders.torch_table import TABLE  # noqa: E402
-from tests.recording.test_recording_torch import _bits, _events  # noqa: E402
+from tests.recorders.test_torch import _bits, _events  # noqa: E402
 
 F = torch.nn.functional
 RNG = np.random.default_rng(15)

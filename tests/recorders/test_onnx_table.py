@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.recording.rows import ELSEWHERE
-from tests.recording.truth import shares, told
+from tests.recorders.rows import ELSEWHERE
+from tests.recorders.truth import shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -321,7 +321,7 @@ MOVES = [
     of("RotaryEmbedding", "heads", normal(6, 2), normal(6, 2), "at", interleaved=1),
 ]  # fmt: skip
 OTHERWISE = {"ReorderInput", "ReorderOutput"}
-"""Operators of the optimiser, which test_recording_onnxruntime.py reaches."""
+"""Operators of the optimiser, which test_onnxruntime.py reaches."""
 NODES = [*FUNCTIONS, *PRODUCTS, *LAYERS, *LOOPS, *MOVES]
 INPUTS |= {"b3": (normal(1, 3), None), "l8": (normal(4, 8, 6), 0)}
 

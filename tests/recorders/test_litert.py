@@ -11,7 +11,7 @@ from probe import ulp
 from probe.errors import InputError
 from probe.recording import difference
 from probe.recording.recording import recorded
-from tests.recording.truth import changed, shares, told
+from tests.recorders.truth import changed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 

@@ -19,9 +19,9 @@ import pytest
 from probe.errors import InputError
 from probe.recording.recording import recorded
 from probe.semantics import Each, Unknown, functions
-from tests.recording import built, spelled
-from tests.recording.rows import LIBRARIES
-from tests.recording.truth import agreed, told
+from tests.recorders import built, spelled
+from tests.recorders.rows import LIBRARIES
+from tests.recorders.truth import agreed, told
 
 torch = pytest.importorskip("torch", reason="the matrix compares libraries with PyTorch")
 F = torch.nn.functional

@@ -13,7 +13,7 @@ from probe.errors import InputError
 from probe.recording import difference, source
 from probe.recording.contract import Again
 from probe.recording.recording import recorded
-from tests.recording.truth import changed, shares, told
+from tests.recorders.truth import changed, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -1,5 +1,5 @@
 """Every meaning of LiteRT's table against LiteRT: what is labelled alike is the same number, as of
-ONNX's in test_table_onnx.py.
+ONNX's in test_onnx_table.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.recording.truth import agreed, shares, told
+from tests.recorders.truth import agreed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
@@ -327,7 +327,7 @@ def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
 
 
 def test_every_row_of_the_table_is_reached() -> None:
-    loops = {"IF", "WHILE"}  # of test_recording_litert.py
+    loops = {"IF", "WHILE"}  # of test_litert.py
     assert TABLE.keys() - {one.op for one in OPERATORS} == loops
     assert not TABLE.keys() - {one.op for one in able()} - loops
 
