@@ -202,7 +202,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         put: str | None = None,
         **unknown: object,
     ) -> None:
-        _refuse_unknown(unknown, _words(type(self)))
+        _refuse_unknown(unknown, _argument_names(type(self)))
         if op == "":
             todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OF_CASES)
             raise InputError("op", "(none)", "it is required", todo)
@@ -364,7 +364,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
             raise InputError(
                 "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
             )
-        _refuse_unknown(given, _words(cls))
+        _refuse_unknown(given, _argument_names(cls))
         if "op" not in given:
             raise InputError("op", None, "it is required", "add op to the case")
         return cls(**given)
@@ -457,7 +457,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         return ", ".join(parts)
 
 
-def _words(kind: type) -> list[str]:
+def _argument_names(kind: type) -> list[str]:
     """Returns the arguments of ``Case``."""
     named = kind.__init__.__annotations__  # type: ignore[misc]
     return [name for name in named if name not in ("return", "unknown")]

@@ -143,7 +143,9 @@ class Arrays(Writing):
         return laid("x", array, program.layout)
 
     def operand(self, layer, name, at):
-        return laid(at, products.right(layer, at), layout.of(layer)) if name == "w" else []
+        return (
+            laid(at, products.right(layer, at), layout.layout_of_spec(layer)) if name == "w" else []
+        )
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
@@ -168,7 +170,7 @@ def laid(name, array, word):
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
-    return assigned(name, array) + layout.shifted(name, word)
+    return assigned(name, array) + layout.offset_copy_lines(name, word)
 
 
 def padded(x, pairs, value):
@@ -180,7 +182,7 @@ def padded(x, pairs, value):
 def activation(layer, x, y):
     """Returns lines of an activation, in the dtype of x."""
     alpha = layer["parameters"].get("alpha", 1.0)
-    *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
+    *before, last = activations.spelling_lines(layer["activation"], "numpy", alpha, x)
     if "number(" in " ".join([*before, last]):
         before.insert(0, f"number = {x}.dtype.type")
     return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]

@@ -264,10 +264,12 @@ def pooled(graph, spec, x):
 
 def activation(graph, spec, x):
     """Returns the operators of an activation: each name in its spelling is one."""
-    spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
+    spelled = activations.spelling_lines(
+        spec["activation"], "litert", spec["parameters"].get("alpha", 1.0)
+    )
     names = re.findall(r"(\w+)\(", " ".join(spelled))
     given = {name: functools.partial(graph.each, name) for name in names}
-    return activations.compiled(spelled, given)(x)
+    return activations.compiled_spelling(spelled, given)(x)
 
 
 def extended(graph, step, x):

@@ -26,7 +26,7 @@ from probe.comparison.runs import (
     ComparedShapes,
     Revealer,
     common,
-    run,
+    run_case,
 )
 from probe.enclosure import BEYOND, UNKNOWN, Accuracy, RoundingVerdict, of_operands
 from probe.errors import InputError
@@ -183,7 +183,7 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     if np.array_equal(bits[0], bits[1]):
         return
     place = tuple(np.argwhere(bits[0] != bits[1])[0])
-    shown = [floats.text(int(side[place]), dtype) for side in bits]
+    shown = [floats.bits_text(int(side[place]), dtype) for side in bits]
     why = f"outputs that must agree read {shown[1]} on the other side"
     raise InputError(name, shown[0], why, todo)
 
@@ -276,7 +276,7 @@ class Comparison:
     def max_ulp(self) -> int | None:
         """Returns the largest absolute distance; 0 where nothing differs, None where none is a
         number."""
-        return ulp.largest(self.ulps)
+        return ulp.largest_ulp(self.ulps)
 
     @cached_property
     def cause(self) -> list[str]:
@@ -334,7 +334,7 @@ class Comparison:
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
-                summation = arithmetic.kept(side.orders.summations[number])
+                summation = arithmetic.without_flushing(side.orders.summations[number])
                 alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
         return alike
 
@@ -596,7 +596,7 @@ class Comparison:
         return "\n".join(self.lines())
 
 
-def compared(
+def compare_shapes(
     shapes: ComparedShapes,
     first: AnySession,
     second: AnySession,
@@ -611,7 +611,7 @@ def compared(
     """
     conventions = first is not second or shapes.padding is not None
     left, right = (
-        run(session, case, None if operands is None else operands(case), conventions, zeros)
+        run_case(session, case, None if operands is None else operands(case), conventions, zeros)
         for session, case in ((first, shapes.left), (second, shapes.right))
     )
     pairs = OutputPairs.same_place(left, right) if conventions else OutputPairs.must_agree(shapes)

@@ -54,7 +54,7 @@ class Adds:
         assert one.again is not None
         self.sum, given = one.asked, one.reads
         self.session = SumSession(one.side.target, self.sum, given, one.again)
-        self.run = comparison.run(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
+        self.run = comparison.run_case(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
         self.places = self.sum.places(one.index)
         begin = tuple(map(begins, one.addresses))
         self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)

@@ -211,7 +211,7 @@ def unequal(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
     """Returns which elements of two arrays of one shape have different bits, of integers different
     values: bool, of that shape."""
     if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(one, other, dtype))
+        return np.asarray(ulp.bits_apart(one, other, dtype))
     return np.asarray(one != other)
 
 

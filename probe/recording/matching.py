@@ -448,7 +448,7 @@ def _whole(one: Value) -> Labels:
 def _zeros(one: Value) -> bool:
     """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
     known = one.dtype in floats.FORMATS and len(one.shape) == 1
-    return known and digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
+    return known and digest(np.zeros(one.shape, floats.container_dtype(one.dtype))) == one.digest
 
 
 def _as_one(one: Value) -> bool:

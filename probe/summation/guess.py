@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe.summation.masks import Masks, Proved, spread
-from probe.summation.proof import proved
+from probe.summation.masks import Masks, Proved, deal_questions
+from probe.summation.proof import outputs_proved
 from probe.summation.tree import BIAS, Tree
 
 # A wrong guess is not proved and costs calls: these numbers were chosen by calls, speed alone.
@@ -103,7 +103,7 @@ class Asker:
     def _ask(self, leaves: np.ndarray, question: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Answers at the position, one for every row of ``leaves``."""
         answers = np.empty(len(leaves))
-        for ask, parts in spread(self.masks, [self.filters], [leaves]):
+        for ask, parts in deal_questions(self.masks, [self.filters], [leaves]):
             table = question(ask)
             for part in parts:
                 answers[part.start : part.stop] = part.table(table)[:, self.position]
@@ -338,9 +338,9 @@ def proved_trees(
         if tree is None:
             break
         place = np.ix_(left, filters)
-        fits = proved(masks, tree, place)
+        fits = outputs_proved(masks, tree, place)
         if not fits[place][0].all():
-            fits |= proved(masks, tree, place, scales=False)
+            fits |= outputs_proved(masks, tree, place, scales=False)
         masks.proved.append(Proved(tree, read, fits))
         before = len(left)
         settle(masks.proved[-1])

@@ -186,7 +186,7 @@ class MaskPart:
         return answers[self.calls, :, self.filters]
 
 
-def spread(
+def deal_questions(
     masks: Masks, teams: Sequence[np.ndarray], queues: Sequence[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, list[MaskPart]]]:
     """Deals every team's questions (rows of leaves) to its filters, as few calls as possible.
@@ -250,7 +250,7 @@ def ask(
         places += zip(members, np.split(where.reshape(-1), ends[:-1]), strict=True)
     teams = [wanted[members[0]].filters for members in alike.values()]
     tables = [np.empty((len(queue), masks.operator.positions), np.int32) for queue in queues]
-    for leaves, parts in spread(masks, teams, queues):
+    for leaves, parts in deal_questions(masks, teams, queues):
         answers = question(masks, leaves)
         for part in parts:
             tables[part.team][part.start : part.stop] = part.table(answers)

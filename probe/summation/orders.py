@@ -23,12 +23,12 @@ from probe.launch import AnySession
 from probe.summation import zero
 from probe.summation.arithmetic import BLOCK
 from probe.summation.certificate import certify
-from probe.summation.flush import flushing
+from probe.summation.flush import flushing_outputs
 from probe.summation.masks import Masks, SessionOperator
 from probe.summation.replay import Picked, replay
 from probe.summation.reveal import SHORT, Answers, RefusedOutputs, reveal_trees
 from probe.summation.rounding import Revealed, reveal_roundings
-from probe.summation.summation import Row, Summation, ranges
+from probe.summation.summation import Row, Summation, ranges_of_mask
 from probe.summation.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once, and more where they have few leaves: speed alone
@@ -116,7 +116,7 @@ class Orders:
 
 def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
     counts = {"outputs": int(mine.sum()), "replayed": int((mine & replayed).sum())}
-    return counts | {"ranges": ranges(mine)}
+    return counts | {"ranges": ranges_of_mask(mine)}
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class ContainerOperands:
         self.weights = self.w.reshape(self.case.summands, self.case.filters)
         self.padded = None
         if not floats.is_finite(self.w, self.case.dtype).all():
-            self.padded = window.padded(self.case, self.x)
+            self.padded = window.leaves_at_padding(self.case, self.x)
 
     @property
     def finite(self) -> bool:
@@ -168,13 +168,13 @@ class ContainerOperands:
 
         Over their windows alone: an infinite weight that meets padding adds nothing.
         """
-        return _replayed([self], summation, positions, filters)[0]
+        return _replay_sets([self], summation, positions, filters)[0]
 
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
         """Returns where the replay gives the library's bits: one bool a pair."""
-        return agree([self], summation, positions, filters)
+        return replays_agree([self], summation, positions, filters)
 
     def met(self, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """Returns the weights that meet the input, 0 where that is padding: (leaves, outputs)."""
@@ -184,7 +184,7 @@ class ContainerOperands:
         return np.where(self.padded[:, positions], w.dtype.type(0), w)
 
 
-def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
+def _pick_columns(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
     """Returns these columns of every array, one array after the other."""
     some, which = np.unique(columns, return_inverse=True)
     starts = np.arange(len(arrays))[:, None] * len(some)
@@ -192,7 +192,7 @@ def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
     return Picked(rows, (starts + which.reshape(-1)).reshape(-1))
 
 
-def agree(
+def replays_agree(
     sets: Sequence[ContainerOperands],
     summation: Summation,
     positions: np.ndarray,
@@ -200,12 +200,12 @@ def agree(
 ) -> np.ndarray:
     """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
     alike = np.ones(len(positions), bool)
-    for one, y in zip(sets, _replayed(sets, summation, positions, filters), strict=True):
-        alike &= ~ulp.apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
+    for one, y in zip(sets, _replay_sets(sets, summation, positions, filters), strict=True):
+        alike &= ~ulp.bits_apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
     return alike
 
 
-def _replayed(
+def _replay_sets(
     sets: Sequence[ContainerOperands],
     summation: Summation,
     positions: np.ndarray,
@@ -224,8 +224,8 @@ def _replayed(
         members = np.flatnonzero(groups == group)
         for start in range(0, len(members), max(at_once, 1)):
             part = members[start : start + max(at_once, 1)]
-            x = _picked([one.columns[group] for one in sets], positions[part])
-            w: np.ndarray | Picked = _picked([one.weights for one in sets], filters[part])
+            x = _pick_columns([one.columns[group] for one in sets], positions[part])
+            w: np.ndarray | Picked = _pick_columns([one.weights for one in sets], filters[part])
             if any(one.padded is not None for one in sets):
                 w = np.concatenate(
                     [one.met(positions[part], filters[part]) for one in sets], axis=1
@@ -368,16 +368,16 @@ class _OpenOutputs:
             scales = {}
         for name, scale in scales.items():  # exact, but for numbers too small for the dtype
             self.checks += 1
-            b = None if first.b is None else _scaled(first.b, scale, dtype)
-            y = self.operator.apply(_scaled(first.x, scale, dtype), first.w, b)
-            found = ulp.differences(first.y, _scaled(y, 1 / scale, dtype), dtype)
+            b = None if first.b is None else _times(first.b, scale, dtype)
+            y = self.operator.apply(_times(first.x, scale, dtype), first.w, b)
+            found = ulp.differences(first.y, _times(y, 1 / scale, dtype), dtype)
             if len(found.index):
                 raise NotASum(self._example(name, found))
 
     def _example(self, what: str, found: ulp.Differences) -> str:
         place = np.unravel_index(int(found.index[0]), self.result.shape)
         name = f"out[{', '.join(str(int(i)) for i in place)}]"
-        sides = [floats.text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
+        sides = [floats.bits_text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
         return f"{name}={sides[0]}, and {what} gives {sides[1]}"
 
     def _count_summands(self) -> None:
@@ -411,14 +411,16 @@ class _OpenOutputs:
         sets = [self.sets] if asked else [self.sets[:1], self.sets[1:] + self.tiny]
         for some in [*sets, None]:  # None: further ones, which are run only if they are needed
             if len(positions) and (chosen := self._more if some is None else some):
-                agreed = agree(chosen, summation, positions, filters)
+                agreed = replays_agree(chosen, summation, positions, filters)
                 positions, filters = positions[agreed], filters[agreed]
         if len(positions) and not asked and not self.tiny:
-            flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
+            flushes = np.any(flushing_outputs(self.masks)[:, positions, filters], axis=0)
             alike = flushes == summation.rounding.flushes
             positions, filters = positions[alike], filters[alike]
         if len(positions) and self.masks.signed and not asked:
-            alike = zero.names(self.masks)[positions, filters] == (summation.rounding.zero or "")
+            alike = zero.starts_of_outputs(self.masks)[positions, filters] == (
+                summation.rounding.zero or ""
+            )
             positions, filters = positions[alike], filters[alike]
         for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
             fits_answers = like(summation.tree, positions, filters)
@@ -443,14 +445,14 @@ class _OpenOutputs:
             return  # some sum may have fewer bits than the dtype: the same is asked again
         for piece in refused:
             if apart:
-                self._refuse(_grid(piece, wanted), piece.evidence)
+                self._refuse(_outputs_of_piece(piece, wanted), piece.evidence)
             else:  # filters that were taken to be alike may have answered for different trees
-                self.apart |= _grid(piece, wanted)
+                self.apart |= _outputs_of_piece(piece, wanted)
         if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.result.replayed |= wanted
         for each in reveal_roundings(self.masks, found, alone=apart):
-            mine = _grid(each, wanted) & self.open
+            mine = _outputs_of_piece(each, wanted) & self.open
             self.settle(each.summation, mine, asked=True)
             if self.case.summands > SHORT:
                 self.settle(each.summation, self.open & ~wanted)
@@ -576,7 +578,7 @@ class _OpenOutputs:
             near[y == floats.nearest(y, form)] = floats.eps(form)
         fits = np.zeros(y.shape, bool)
         with np.errstate(all="ignore"):
-            for one, other in itertools.product(_shortened(x), _shortened(w)):
+            for one, other in itertools.product(_in_short_formats(x), _in_short_formats(w)):
                 eps = floats.eps(case.dtype) if one is x and other is w else near
                 exact = one * other
                 fits |= np.abs(y - exact) <= 2 * eps * np.abs(exact)
@@ -591,7 +593,7 @@ class _OpenOutputs:
         return floats.round_to(scaled, self.case.dtype)
 
 
-def _shortened(values: np.ndarray) -> list[np.ndarray]:
+def _in_short_formats(values: np.ndarray) -> list[np.ndarray]:
     """Returns float64 values as they are, and as short formats have them, rounded or cut."""
     found = [values]
     found += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
@@ -602,12 +604,12 @@ def _shortened(values: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _grid(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
+def _outputs_of_piece(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
     """Returns the piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True
     return mask & wanted
 
 
-def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
+def _times(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
     return floats.round_to(floats.widen(array, dtype) * scale, dtype)

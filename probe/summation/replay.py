@@ -51,7 +51,7 @@ class PartialSum:
         """``s4 = s3 + p4 = 97.20009 (0x42c26672)``."""
         letters = {"#": "s", "b": "b"}
         named = [letters.get(term[0], f"p{term[0]}") + term[1:] for term in self.terms]
-        return f"s{self.node} = {' + '.join(named)} = {floats.text(self.bits, self.format)}"
+        return f"s{self.node} = {' + '.join(named)} = {floats.bits_text(self.bits, self.format)}"
 
 
 class Picked(NamedTuple):
@@ -162,7 +162,7 @@ def _plan(
             start = len(order)
             order += [node for node, _ in members]
             sides = zip(*(children for _, children in members), strict=True)
-            operands = tuple(_parts(side, exact, row_of) for side in sides)
+            operands = tuple(_rows_of_operands(side, exact, row_of) for side in sides)
             picks = [
                 [i for i, (node, _) in enumerate(members) if node in some or EVERY in some]
                 for some in sets
@@ -180,7 +180,7 @@ def _child_kind(child: int, exact: frozenset[int]) -> str:
     return "bias" if child == BIAS else "exact" if child in exact else "rounded"
 
 
-def _parts(
+def _rows_of_operands(
     side: tuple[int, ...], exact: frozenset[int], row_of: dict[int, int]
 ) -> tuple[_OperandRows, ...]:
     """Returns where one child of every node of a group is read; ``row_of`` gives the rows of
@@ -316,7 +316,7 @@ class _Evaluation:
     def outputs(self, record: Record | None = None) -> np.ndarray:
         """Returns all outputs, container."""
         count = self.x.shape[1]
-        out = np.empty(count, dtype=floats.container(self.dtype))
+        out = np.empty(count, dtype=floats.container_dtype(self.dtype))
         with np.errstate(all="ignore"):
             for start in range(0, count, self.size):
                 block = slice(start, min(start + self.size, count))
@@ -328,7 +328,7 @@ class _Evaluation:
         size = block.stop - block.start
         before = self._rows(0, 1, size)
         if not self.plan:
-            only = _parts(self.summation.tree.leaves[:1], frozenset(), {})
+            only = _rows_of_operands(self.summation.tree.leaves[:1], frozenset(), {})
             value = self._operand(only, 1, before, block, 1)[0]
             return self._short(value) if -1 in self.rounding.shortened else value
         for number, (nodes, groups) in enumerate(self.plan):

@@ -19,7 +19,7 @@ import numpy as np
 from probe import operands
 from probe.summation.fprev import Growth, NoTree
 from probe.summation.guess import GUESSES, proved_trees
-from probe.summation.masks import ANSWERS_AT_ONCE, Masks, spread
+from probe.summation.masks import ANSWERS_AT_ONCE, Masks, deal_questions
 from probe.summation.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4
@@ -172,7 +172,7 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
     wanted = [[_pairs(group, masks.size) for group in team.groups] for team in teams]
     keys = [np.unique(np.concatenate(some or [np.zeros(0, int)])) for some in wanted]
     queues = [np.stack(np.divmod(each, masks.size), axis=1) for each in keys]
-    for leaves, parts in spread(masks, [team.filters for team in teams], queues):
+    for leaves, parts in deal_questions(masks, [team.filters for team in teams], queues):
         survivors = masks.survivors(leaves)
         for part in parts:
             team, table = teams[part.team], part.table(survivors)

@@ -38,12 +38,12 @@ def signs(masks: Masks) -> np.ndarray:
     return masks.zeros
 
 
-def name(answers: np.ndarray) -> str:
+def start_of_answers(answers: np.ndarray) -> str:
     """Returns what the two answers of an output stand for."""
     return KEPT if answers[0] else FUSED if answers[1] else ADDED
 
 
-def names(masks: Masks) -> np.ndarray:
+def starts_of_outputs(masks: Masks) -> np.ndarray:
     """Of all outputs: (positions, filters)."""
     first, second = signs(masks).astype(bool)
     return np.where(first, KEPT, np.where(second, FUSED, ADDED))

@@ -19,7 +19,7 @@ import numpy as np
 from probe import window
 from probe.campaign import Failure
 from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.layout import CONTIGUOUS
@@ -130,16 +130,18 @@ class ByOrder:
             "target": self.target,
             "by": "order",
             "vary": self.vary,
-            "against": window.shown(self.vary, self.base.at),
+            "against": window.shown_axis_value(self.vary, self.base.at),
             "compared": self.compared,
             "differing": self.differing,
             "unknown": sum(found.unknown for found in self.values),
             **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
             "certified": self.certified,
             "uncertified": self.uncertified or None,
-            "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
+            "lengths": [
+                _entry_of_value(found, self.vary) for found in self.values if found.outputs
+            ],
             "refused": [
-                {self.vary: window.shown(self.vary, one.at), "why": one.refusal}
+                {self.vary: window.shown_axis_value(self.vary, one.at), "why": one.refusal}
                 for one in every
                 if one.refusal
             ],
@@ -158,7 +160,7 @@ class ByOrder:
         }
         return summation.to_json(self.case.dtype) | {
             "outputs": sum(counts.values()),
-            "at": [window.shown(self.vary, at) for at in sorted(counts) if counts[at]],
+            "at": [window.shown_axis_value(self.vary, at) for at in sorted(counts) if counts[at]],
         }
 
     def rows(self, run_id: str) -> dict[str, list[Row]]:
@@ -178,13 +180,13 @@ class ByOrder:
         }
 
 
-def _entry(found: AtValue, vary: str) -> Row:
+def _entry_of_value(found: AtValue, vary: str) -> Row:
     causes = dict(sorted(found.causes.items()))
-    at = window.shown(vary, found.at)
+    at = window.shown_axis_value(vary, found.at)
     return {vary: at, "outputs": found.outputs, "causes": causes, "first": found.first}
 
 
-def sweep(
+def sweep_by_order(
     session: AnySession,
     case: Case,
     values: Sequence[int],
@@ -227,7 +229,7 @@ class _RevealWork:
 
     def at(self, case: Case, value: int) -> tuple[AtValue, CaseRun | None]:
         try:
-            side = self.known.reveal(run(self.session, case), self.session)
+            side = self.known.reveal(run_case(self.session, case), self.session)
             reached = reach_of_inputs(self.session, case).inputs
         except TargetError as error:
             if not self.session.alive:
@@ -255,7 +257,7 @@ def _contrast(found: AtValue, both: Comparison) -> None:
         found.first = int((places @ np.array([both.left.case.filters, 1])).min())
 
 
-def measure(
+def measure_by_order(
     where: Target,
     cases: Sequence[Case],
     lengths: Sequence[int],
@@ -297,7 +299,7 @@ def _reveal(
 ) -> None:
     """Adds how every output of every length is added."""
     session.revive()
-    for table, rows in sweep(session, case, lengths).rows(run_id).items():
+    for table, rows in sweep_by_order(session, case, lengths).rows(run_id).items():
         store.append(table, rows)
 
 

@@ -126,7 +126,9 @@ class Thresholds:
             },
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
             "kinds": [list(kind if len(set(kind)) > 1 else kind[:1]) for kind in known.kinds],
-            "orders": [_told(number, each) for number, each in enumerate(known.summations)],
+            "orders": [
+                _summation_json(number, each) for number, each in enumerate(known.summations)
+            ],
             "assumed": self.assumed,
             "checked": self.checked,
             "layouts": [self.case.layout],
@@ -159,7 +161,7 @@ def threads_text(threads: int | None) -> str:
     return counted(threads, "thread")
 
 
-def _told(number: int, summation: Summation) -> dict[str, Any]:
+def _summation_json(number: int, summation: Summation) -> dict[str, Any]:
     tree, rounding = summation
     named = {"number": number, "id": tree.id, "tree": tree.text, "fused": summation.fused_text}
     return named | rounding.rare()

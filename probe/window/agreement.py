@@ -118,13 +118,13 @@ def case_at(case: Case, vary: str, value: int) -> Case:
     return case.with_(**changes)
 
 
-def value_of(case: Case, vary: str) -> int | None:
+def value_on_axis(case: Case, vary: str) -> int | None:
     """Returns the case's value on an axis, which ``case_at`` would give it; None: an open
     length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
     if vary == "layout":
-        return layout.number(case.layout)
+        return layout.layout_number(case.layout)
     value: int | None = getattr(case, vary)
     return value
 
@@ -134,14 +134,14 @@ def number_of(vary: str, given: int | str | None) -> int | None:
     if vary != "layout" or given is None:
         return given  # type: ignore[return-value]
     if isinstance(given, int):
-        return layout.number(named_layout(given))
+        return layout.layout_number(named_layout(given))
     try:
-        return layout.number(layout.parsed(given))
+        return layout.layout_number(layout.parse_layout(given))
     except ValueError as error:
         raise InputError("layout", given, str(error), layout.HOW) from None
 
 
-def shown(vary: str, value: Any) -> Any:
+def shown_axis_value(vary: str, value: Any) -> Any:
     """Returns a value as JSON and texts have it: a layout's word, else itself."""
     return named_layout(value) if vary == "layout" and value is not None else value
 
@@ -149,7 +149,7 @@ def shown(vary: str, value: Any) -> Any:
 def named_layout(value: int) -> str:
     """Returns the word of a layout's number. InputError: it stands for none."""
     try:
-        return layout.named(value)
+        return layout.layout_of_number(value)
     except ValueError as error:
         raise InputError("layout", value, str(error), layout.HOW) from None
 

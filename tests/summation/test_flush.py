@@ -9,9 +9,9 @@ import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Revealer, compared
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.errors import TargetError
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation.replay import replay
@@ -38,7 +38,7 @@ def explained(case, at, against, left, right=None):
     two = one if right is None else InlineSession(Target.parse(f"reference,algorithm={right}"))
     with one, two:
         shapes = ComparedShapes.named(case, at=at, against=against)
-        return compared(shapes, one, two).reveal(one, two, Revealer())
+        return compare_shapes(shapes, one, two).reveal(one, two, Revealer())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
@@ -85,9 +85,9 @@ def test_what_flushes_nothing_is_asked_two_questions_more():
     _, masks = revealed(operator)
     asked = masks.calls
     masks.flushing = None
-    from probe.summation.flush import flushing
+    from probe.summation.flush import flushing_outputs
 
-    assert not flushing(masks).any() and masks.calls == asked + 2
+    assert not flushing_outputs(masks).any() and masks.calls == asked + 2
 
 
 class Partly(Known):
@@ -225,7 +225,7 @@ CONV = Case("conv1d", 5, weights=[1e-40, 2e-40, 3e-40, 4e-40, 5e-40])
 def test_libraries_that_flush_are_explained(case, target, at, against, other):
     targets = [Target.parse(one) for one in (target, other or target)]
     try:
-        found = explain(case, targets[0], at, against, against_target=targets[1])
+        found = explain_case(case, targets[0], at, against, against_target=targets[1])
     except TargetError as error:
         pytest.skip(str(error))
     assert found.replayed == found.compared and "unexplained" not in found.causes
