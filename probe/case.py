@@ -8,6 +8,7 @@ Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -315,8 +316,18 @@ class Case(Layer, Summed):  # type: ignore[misc]
 
     def drawn(self, kind: str, seed: int) -> Case:
         """Returns the same sums of other generated operands; a bias is generated, too."""
-        bias = None if self.bias is None else "normal"
-        return self.with_(operands=kind, seed=seed, weights=None, bias=bias, put=None)
+        changes = {
+            "kind": spelled("operands", kind, KINDS),
+            "seed": _seed(seed),
+            "weights": None,
+            "bias": None if self.bias is None else "normal",
+            "put": None,
+        }
+        # no shape changes, and a reveal draws a dozen times: all else was checked when it was made
+        drawn = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(drawn, name, value)
+        return drawn
 
     def with_(self, **changes: Any) -> Case:
         """Returns the same case with other arguments of ``Case``.

@@ -237,18 +237,11 @@ def _normal_draw(tensor: str) -> Draw:
     return lambda case, shape: normal(case.seed, tensor, shape)
 
 
-def _ramp(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    steps = 10.0 * np.arange(shape[-2], dtype=np.float64)
-    return np.broadcast_to(steps[:, None], shape)
-
-
-def _count_along(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    steps = 1.0 + np.arange(shape[-2], dtype=np.float64)
-    return np.broadcast_to(steps[:, None], shape)
-
-
-def _pixels(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    return below(2**32, case.seed, "x", 0, shape) / 2.0**32
+def _rising_draw(first: float, step: float) -> Draw:
+    """Returns an input that rises evenly along the length."""
+    return lambda case, shape: np.broadcast_to(
+        (first + step * np.arange(shape[-2], dtype=np.float64))[:, None], shape
+    )
 
 
 def _layer_draw(tensor: str) -> Draw:
@@ -280,19 +273,11 @@ def _whole_numbers(case: OperandsWanted, tensor: str, largest: int, shape: Shape
     return (below(2 * largest + 1, case.seed, tensor, 0, shape) - largest).astype(np.float64)
 
 
-def _integer_input(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    return _whole_numbers(case, "x", _limits(case)[0], shape)
-
-
 def _integer_weights(case: OperandsWanted, shape: Shape) -> np.ndarray:
     _, largest, step = _limits(case)
     values = _whole_numbers(case, "w", largest, shape).reshape(case.summands, -1)
     leaf, filter_ = np.ogrid[: values.shape[0], : values.shape[1]]
     return (values * ((leaf + filter_) % step == 0)).reshape(shape)
-
-
-def _integer_bias(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    return _whole_numbers(case, "b", 1, shape)
 
 
 def _cancel_draw(tensor: str) -> Draw:
@@ -357,21 +342,26 @@ KINDS = {
     "normal": Kind(
         "nearly normal numbers", _normal_draw("x"), _normal_draw("w"), _normal_draw("b")
     ),
-    "ramp": Kind("x is 10 * t along the length", _ramp, _normal_draw("w"), _normal_draw("b")),
+    "ramp": Kind(
+        "x is 10 * t along the length",
+        _rising_draw(0.0, 10.0),
+        _normal_draw("w"),
+        _normal_draw("b"),
+    ),
     "cancel": Kind(
         "sums that cancel: a changed order or rounding shows at almost every output",
         *(_cancel_draw(tensor) for tensor in "xwb"),
     ),
     "integers": Kind(
         "small whole numbers, so that all sums are exact: a control in which nothing can differ",
-        _integer_input,
+        lambda case, shape: _whole_numbers(case, "x", _limits(case)[0], shape),
         _integer_weights,
-        _integer_bias,
+        lambda case, shape: _whole_numbers(case, "b", 1, shape),
     ),
-    "count": Kind("x is 1, 2, 3, ... along the length", _count_along, _ones, _ones),
+    "count": Kind("x is 1, 2, 3, ... along the length", _rising_draw(1.0, 1.0), _ones, _ones),
     "image": Kind(
         "pixels from 0 to 1, weights as a layer starts: within 1 / sqrt(summands)",
-        _pixels,
+        lambda case, shape: below(2**32, case.seed, "x", 0, shape) / 2.0**32,
         _layer_draw("w"),
         _layer_draw("b"),
     ),

@@ -85,7 +85,11 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     a, b = _bits_of_both(a, b, name)
     form = floats.format_of(name)
     if form.bits == 64:
-        return _distance_of_doubles(a, b, name).reshape(shape)
+        first, second = ordered_number(a, name), ordered_number(b, name)
+        steps = second - first
+        if _wrapped(first, second, steps).any():  # not all of float64 fit int64
+            steps = second.astype(object) - first.astype(object)
+        return _with_nans(steps, a, b, name).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
     for one, other, start in _cached_blocks(a, b):
         out = steps[start : start + one.size]
@@ -94,15 +98,6 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
         if _beyond_infinity(first, second, form):
             out[:] = _with_nans(out, one, other, name)
     return steps.reshape(shape)
-
-
-def _distance_of_doubles(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    """``distance`` of float64, of which not all fit int64."""
-    first, second = ordered_number(a, name), ordered_number(b, name)
-    steps = second - first
-    if _wrapped(first, second, steps).any():
-        steps = second.astype(object) - first.astype(object)
-    return _with_nans(steps, a, b, name)
 
 
 def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -342,7 +342,12 @@ class Comparison:
     def causes(self) -> dict[str, int]:
         """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
-        return {name: counted[name] for name in sorted(counted, key=_rank)}
+        first = {name: name.split("+")[0] for name in counted}
+        ranks = {one: CAUSES.index(one) if one in CAUSES else len(CAUSES) for one in first.values()}
+        return {
+            name: counted[name]
+            for name in sorted(counted, key=lambda one: (ranks[first[one]], one))
+        }
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
@@ -616,8 +621,3 @@ def compare_shapes(
     )
     pairs = OutputPairs.same_place(left, right) if conventions else OutputPairs.must_agree(shapes)
     return Comparison(shapes.left, left, right, pairs)
-
-
-def _rank(cause: str) -> tuple[int, str]:
-    first = cause.split("+")[0]
-    return (CAUSES.index(first) if first in CAUSES else len(CAUSES), cause)

@@ -265,6 +265,8 @@ def run_case(
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
             laid, control = pinned, "equal"
     refusal = "" if control == "equal" else "nondeterministic"
+    shown = "the same shape, run again, gives different bits"
+    shown += " if its operands have a different memory address" * (control == ALIGNMENT)
     return CaseRun(
         session.target,
         laid,
@@ -273,7 +275,7 @@ def run_case(
         replays=np.zeros(y.shape, bool),
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
-        evidence=_unsteady(control) if refusal else "",
+        evidence=shown if refusal else "",
         windows=read_windows(session, case) if windows else None,
     )
 
@@ -284,12 +286,6 @@ def _pinned(session: AnySession, case: Case, given: Arrays) -> Case | None:
     name = session.target.name
     known = name in backends.names() and layout.keeps_layout(PINNED, backends.get(name).layouts)
     return case.with_(layout=PINNED) if known and case.layout == CONTIGUOUS else None
-
-
-def _unsteady(control: str) -> str:
-    """Returns what a control showed."""
-    found = "the same shape, run again, gives different bits"
-    return found + " if its operands have a different memory address" * (control == ALIGNMENT)
 
 
 def run_and_reveal(

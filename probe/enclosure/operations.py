@@ -101,7 +101,10 @@ def _enclosed_meaning(
         for step in meaning.steps:
             given = [values[n] for n in step.reads]
             values.append(_enclosed_meaning(step.meaning, given, [step.shape, *step.more], dtype))
-            values += [_nothing(more) for more in step.more]
+            # a further result of a step is taken for any number
+            values += [
+                Interval(np.full(more, -np.inf), np.full(more, np.inf)) for more in step.more
+            ]
         return values[meaning.gives[0] if meaning.gives else -1]
     if isinstance(meaning, Each):
         return _elementwise(meaning, reads, dtype)
@@ -126,11 +129,6 @@ def _enclosed_meaning(
         both = zip(yes, no, strict=True)
         return Interval(*(np.where(mask.low != 0, one, two) for one, two in both))
     return _moved_elements(meaning, reads, shapes)
-
-
-def _nothing(shape: tuple[int, ...]) -> Interval:
-    """Returns what a further result of a step is taken for: any number."""
-    return Interval(np.full(shape, -np.inf), np.full(shape, np.inf))
 
 
 def _exact_number(value: Any) -> Interval:
@@ -262,12 +260,8 @@ def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: st
         total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
         logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
         near = _sum_of_two(logged, top, dtype)  # with the largest number taken out, or without
-        return _widened_by(near, np.maximum(near.size, 1) * ULPS * _unit(dtype), dtype)
+        return _widened_by(near, np.maximum(near.size, 1) * ULPS * floats.eps(dtype), dtype)
     raise NotEnclosed
-
-
-def _unit(dtype: str) -> float:
-    return 2.0 ** (1 - floats.format_of(dtype).precision)
 
 
 def _mean_square_about(
@@ -647,7 +641,7 @@ def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
         keys, values = (
             one.map(lambda end: np.repeat(end, times, axis=-3)) for one in (keys, values)
         )
-    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], _unit(dtype)
+    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], floats.eps(dtype)
     equation = f"{letters}le,{letters}se->{letters}ls"
     scores = enclosed_einsum(queries, keys, queries.shape[-1], dtype, equation)
     for scale in meaning.numbers:

@@ -205,16 +205,14 @@ def _nonfinite_result(x: Doubles, w: Doubles, bias: Doubles | None) -> np.ndarra
     products = x * w
     terms = products if bias is None else np.concatenate([products, bias[None]])
     # a product of finite numbers that is too large for float64 is no infinite operand
-    terms = np.where(np.isinf(terms) & ~_infinite_operand(x, w, bias), 0.0, terms)
+    given = np.isinf(x) | np.isinf(w)
+    if bias is not None:
+        given = np.concatenate([given, np.isinf(bias)[None]])
+    terms = np.where(np.isinf(terms) & ~given, 0.0, terms)
     nan = np.isnan(terms).any(axis=0)
     up, down = (terms == np.inf).any(axis=0), (terms == -np.inf).any(axis=0)
     found = np.where(up, np.inf, np.where(down, -np.inf, 0.0))
     return np.where(nan | (up & down), np.nan, found)
-
-
-def _infinite_operand(x: Doubles, w: Doubles, bias: Doubles | None) -> np.ndarray:
-    found = np.isinf(x) | np.isinf(w)
-    return found if bias is None else np.concatenate([found, np.isinf(bias)[None]])
 
 
 def _rounded_inwards(values: Doubles, dtype: str, up: bool) -> Doubles:

@@ -202,7 +202,14 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     """
     if not len(explanation.differing):
         return None
-    number = _smallest(explanation) if number is None else number
+    if number is None:
+        places = explanation.pairs.left[explanation.differing]
+        classes, leaves = classes_of(explanation.left.case)
+        read = np.array([len(some) for some in leaves])[classes[places[:, 0]]]
+        flat = places @ np.array([explanation.left.case.filters, 1])
+        # last key first: those that replay, of these the fewest inputs, then the output's order
+        replayed = explanation.proved(explanation.differing)
+        number = int(np.lexsort((flat, read, ~replayed))[0])
     pair = int(explanation.differing[number])
     one, two = explanation.pairs.left[pair], explanation.pairs.right[pair]
     left = _how_added(explanation.left, (int(one[0]), int(one[1])))
@@ -214,16 +221,6 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     distance = int(explanation.ulps[number])
     told = None if distance == ulp.NAN else distance
     return Evidence(cause, told, left, right)
-
-
-def _smallest(found: Comparison) -> int:
-    """Returns which of the differing outputs to show."""
-    left = found.pairs.left[found.differing]
-    classes, leaves = classes_of(found.left.case)
-    read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
-    # last key first: those that replay, of these the fewest inputs, then the order of the output
-    flat = left @ np.array([found.left.case.filters, 1])
-    return int(np.lexsort((flat, read, ~found.proved(found.differing)))[0])
 
 
 def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:

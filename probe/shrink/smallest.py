@@ -74,7 +74,12 @@ def smallest_finding(
             search.best = start.drawn_as(drawn)
         steps = shapes.shape_steps(lambda one: one.drawn_as(drawn) if drawn else one)
         search.exhaust(steps)
-        found.near = _nearest(search.near(steps))
+        # the same shapes at another size say most: there the library takes another way
+        found.near = max(
+            search.near(steps),
+            key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size),
+            default=None,
+        )
         found.shown = _report_step(search, start, shows, drawn)
         if found.shown:
             search.exhaust(number_steps(search.best.case.weighted))
@@ -106,14 +111,6 @@ def _report_step(
             search.best = one
             return True
     return False
-
-
-def _nearest(passed: list[Passed[Finding]]) -> Passed[Finding] | None:
-    """Of what passed beside the smallest case: another value of the axis, else the largest."""
-    if not passed:
-        return None
-    # the same shapes at another size say most: there the library takes another way
-    return max(passed, key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size))
 
 
 Tensors = dict[str, np.ndarray]
@@ -242,17 +239,13 @@ def complexity(value: float, dtype: str) -> float:
     exact = Fraction(value)
     numerator, power = abs(exact.numerator), exact.denominator.bit_length() - 1
     tail = (numerator & -numerator).bit_length() - 1
-    digits = len(_decimal(value, dtype).partition("e")[0].replace(".", "").strip("0-")) or 1
+    form = np.float16 if dtype == "float16" else np.float32
+    shortest = repr(value)
+    if dtype != "float64":
+        shortest = np.format_float_scientific(form(value), unique=True)
+    digits = len(shortest.partition("e")[0].replace(".", "").strip("0-")) or 1
     far = abs(numerator.bit_length() - 1 - power)
     return min(numerator.bit_length() - tail, DIGIT * digits) + FAR * far
-
-
-def _decimal(value: float, dtype: str) -> str:
-    """Returns the shortest decimal that gives this number of ``dtype``."""
-    if dtype == "float64":
-        return repr(value)
-    form = np.float16 if dtype == "float16" else np.float32
-    return np.format_float_scientific(form(value), unique=True)
 
 
 def _as_float64(finding: Finding, values: np.ndarray) -> np.ndarray:

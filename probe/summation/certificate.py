@@ -186,7 +186,13 @@ class _Questions:
         self.flushes = bool(set_ & FLUSHING)
         if self.flushes and summation.rounding.flushed_sums != EVERYWHERE and summation.tree.nodes:
             raise Uncertifiable("only some subnormal sums become zero, and not each was tested")
-        self.tree = _as_masks_number(summation.tree, summands)
+        # the questions number the bias as masks do: behind the weights
+        nodes = [
+            tuple(summands if child == BIAS else child for child in node)
+            for node in summation.tree.nodes
+        ]
+        leaves = [summands if leaf == BIAS else leaf for leaf in summation.tree.leaves]
+        self.tree = Tree(tuple(leaves), tuple(nodes))
         self.rows = [one for one in self._of_products() if len(one.rows)]
         self.weighted = list(self._of_sums())
         self.count = sum(len(one.rows) for one in self.rows)
@@ -305,9 +311,3 @@ class _Questions:
 
 
 _kept = lru_cache(maxsize=32)(_Questions)
-
-
-def _as_masks_number(tree: Tree, bias: int) -> Tree:
-    """Returns the tree with its bias, where it adds one, numbered as masks do."""
-    nodes = [tuple(bias if child == BIAS else child for child in node) for node in tree.nodes]
-    return Tree(tuple(bias if leaf == BIAS else leaf for leaf in tree.leaves), tuple(nodes))

@@ -279,13 +279,16 @@ def _reveal_flushed_sums(
     wanted = [piece.rows(some) for piece, some in zip(pieces, few, strict=True)]
     sampled = ask(masks, _sum_is_flushed, wanted)
     roots, chains, bottoms = [], [], []
+    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
     for piece, trace in zip(pieces, traces, strict=True):
         # a tree of one leaf adds nothing
         tree, added = piece.found.tree, bool(piece.found.tree.nodes)
         roots.append(trace.ends[: int(added)])
         firsts = (0, 1) if added else ()
         chains.append([_chain_pattern(tree, first, trace.bias) for first in firsts])
-        bottoms.append([_bottom_pairs(masks, trace)] if added else [])
+        # pairs that meet in nodes without inner children, as many as stay subnormal together
+        pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
+        bottoms.append([pairs[:most]] if added else [])
     wanted = [piece.rows(some) for piece, some in zip(pieces, roots, strict=True)]
     results = ask(masks, _root_is_flushed, wanted)
     flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
@@ -350,14 +353,6 @@ def _chain_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     more = (leaves[:, :, :most] >= 0).sum(axis=2) - (leaves[:, :, most:] >= 0).sum(axis=2)
     result: np.ndarray = answer == 1.5 * least * more[:, None, :]
     return result.astype(np.int32)
-
-
-def _bottom_pairs(masks: Masks, trace: Traces) -> np.ndarray:
-    """Returns the pairs that meet in nodes without inner children, as many as stay subnormal
-    together."""
-    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
-    pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
-    return pairs[:most]
 
 
 def _bottom_is_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:

@@ -250,7 +250,12 @@ class LeafAnswers:
         self._ask(np.array([line[-1] for line in lines]))
         waiting = [part for line in lines for part in self._gaps(line)]
         while waiting:
-            self._ask(np.concatenate([_places_between(line) for line in waiting]))
+            # of each gap the middle, and two places more: at even distances they could all lie on
+            # a line by chance
+            inner = [len(line) - 2 for line in waiting]
+            picks = [np.unique([n // 2, n * 5 // 7, n // 5]) for n in inner]
+            asked = [line[1 + pick] for line, pick in zip(waiting, picks, strict=True)]
+            self._ask(np.concatenate(asked))
             waiting = [part for line in waiting for part in self._resolve(line)]
         return self.found
 
@@ -298,12 +303,6 @@ class LeafAnswers:
             self.found[line] = even
             return []
         return self._gaps(line)
-
-
-def _places_between(line: np.ndarray) -> np.ndarray:
-    """Returns places of a gap that are asked: its middle, and one more, at no even distance."""
-    inner = len(line) - 2
-    return line[1 + np.unique([inner // 2, inner * 5 // 7, inner // 5])]
 
 
 LONG = 40  # speed alone: leaves for each filter, from which on guess and proof take fewer calls

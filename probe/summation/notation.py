@@ -103,7 +103,11 @@ def _leaves_below(item: Item) -> int:
 def _sum_text(total: NotationSum, depth: int) -> str:
     if depth > NESTED:
         return "..."
-    runs = _runs_of_form(_in_order(total.items))
+    items, leaves = total.items, [item for item in total.items[:3] if isinstance(item, int)]
+    # neither of the first two leaves is added first: they stand in the order of the others
+    if len(leaves) == 3 and 2 * leaves[0] == leaves[1] + leaves[2]:
+        items = [items[1], items[0], *items[2:]]
+    runs = _runs_of_form(items)
     words: list[str] = []
     while runs:
         alike = _count_shifted_runs(runs)
@@ -114,14 +118,6 @@ def _sum_text(total: NotationSum, depth: int) -> str:
                 words.append("...")
         del runs[:alike]
     return "+".join(words)
-
-
-def _in_order(items: list[Item]) -> list[Item]:
-    """Returns the first two leaves, of which neither is added first, in the order of the others."""
-    leaves = [item for item in items[:3] if isinstance(item, int)]
-    if len(leaves) == 3 and 2 * leaves[0] == leaves[1] + leaves[2]:
-        return [items[1], items[0], *items[2:]]
-    return items
 
 
 def _run_words(run: list[Item], depth: int) -> list[str]:

@@ -182,19 +182,11 @@ class Average:
         return {name: way for name, way in found.items() if way != self}
 
 
-def _later(best: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.where(best > value, best, value)
-
-
-def _earlier(best: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.where(value > best, value, best)
-
-
 CHOOSE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "NaN gives NaN": np.maximum,
     "NaN is passed over": np.fmax,
-    "NaN is never larger": _earlier,
-    "NaN gives way to the next number": _later,
+    "NaN is never larger": lambda best, value: np.where(value > best, value, best),
+    "NaN gives way to the next number": lambda best, value: np.where(best > value, best, value),
 }
 STARTS = ("its first number", "minus infinity", "the smallest finite number")
 

@@ -127,11 +127,18 @@ def separation(
 def _laid_out(
     rounds: list[list[list[np.ndarray]]], layout: _Layout, size: int
 ) -> Iterator[tuple[np.ndarray, float]]:
-    for jobs in (call for paths in rounds for call in _calls_of_round(paths, layout)):
-        row = np.zeros(size)
-        for leaves, factor, scale in (part for job in jobs for part in job.parts):
-            row[leaves] = math.ldexp(factor, layout.unit + scale * layout.drop)
-        yield row, math.ldexp(sum(job.units for job in jobs), layout.unit)
+    for paths in rounds:
+        # the jobs of paths beside each other share calls; those of branches come when the nodes
+        # of the paths are known
+        by_step = itertools.zip_longest(*(_path_jobs(path, layout) for path in paths))
+        steps = ([job for job in jobs if job] for jobs in by_step)
+        branches = [job for path in paths for job in _branch_jobs(path)]
+        every = itertools.chain(steps, [branches])
+        for jobs in (call for step in every for call in _calls_of_jobs(step, layout)):
+            row = np.zeros(size)
+            for leaves, factor, scale in (part for job in jobs for part in job.parts):
+                row[leaves] = math.ldexp(factor, layout.unit + scale * layout.drop)
+            yield row, math.ldexp(sum(job.units for job in jobs), layout.unit)
 
 
 def _cost(rounds: list[list[list[np.ndarray]]], layout: _Layout) -> int:
@@ -177,13 +184,6 @@ def _rounds(tree: Tree) -> Iterator[list[list[np.ndarray]]]:
             paths.append(items[::-1])
         yield paths
         tops = branches
-
-
-def _calls_of_round(paths: list[list[np.ndarray]], layout: _Layout) -> Iterator[list[_Job]]:
-    """Yields calls of one round: the paths' jobs side by side, as many units as can be counted."""
-    for jobs in itertools.zip_longest(*(_path_jobs(path, layout) for path in paths)):
-        yield from _calls_of_jobs([job for job in jobs if job], layout)
-    yield from _calls_of_jobs([job for path in paths for job in _branch_jobs(path)], layout)
 
 
 def _calls_of_jobs(jobs: Sequence[_Job], layout: _Layout) -> Iterator[list[_Job]]:

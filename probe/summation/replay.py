@@ -270,7 +270,11 @@ class _Evaluation:
         self.product_format = self.rounding.product_format or self.accumulator_format
         self._check(bias)
         count = self.x.shape[1]
-        self.bias = None if bias is None else np.broadcast_to(_container(bias, dtype), (count,))
+        if isinstance(bias, int | float):
+            bias = floats.round_to(np.asarray(bias, dtype=np.float64), dtype)
+        self.bias = None
+        if bias is not None:
+            self.bias = np.broadcast_to(floats.to_container(bias, dtype), (count,))
         rounding = self.rounding
         sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
         self.plan = _plan(tree, rounding.fused, *sets)
@@ -460,9 +464,3 @@ class _Evaluation:
         x = self.x.read(part.sources, block, out)
         space = self._rows(4, part.count, block.stop - block.start)
         return x, self.w.read(part.sources, block, space)
-
-
-def _container(bias: np.ndarray | float, dtype: str) -> np.ndarray:
-    if isinstance(bias, int | float):
-        return floats.round_to(np.asarray(bias, dtype=np.float64), dtype)
-    return floats.to_container(bias, dtype)

@@ -286,18 +286,21 @@ class Answers:
         """Returns which outputs gave the answers of this tree; leaves not read tell nothing."""
         fits = np.ones(len(positions), bool)
         numbers = np.array([self._number(leaf) for leaf in tree.leaves])
+        place = {number: at for at, number in enumerate(numbers.tolist())}
         classes = self.classes[positions]
-        read = {number: np.isin(numbers, self.leaves[number]) for number in np.unique(classes)}
+        kinds = [
+            (np.isin(numbers, self.leaves[kind]), np.flatnonzero(classes == kind))
+            for kind in np.unique(classes)
+        ]
         for (i, j), survivors in zip(pairs, answers, strict=True):
-            if not np.isin((i, j), numbers).all():
+            if i not in place or j not in place:
                 continue
-            sizes = tree.lca_sizes(tree.leaves[int(np.flatnonzero(numbers == i)[0])])
-            under = sizes <= sizes[numbers == j]
-            for number, here in read.items():
-                if here[(numbers == i) | (numbers == j)].all():
-                    mine = np.flatnonzero(classes == number)
+            sizes = tree.lca_sizes(tree.leaves[place[i]])
+            above = sizes > sizes[place[j]]
+            for here, mine in kinds:
+                if here[place[i]] and here[place[j]]:
                     left = survivors[positions[mine], filters[mine]]
-                    fits[mine] &= left == (here & ~under).sum()
+                    fits[mine] &= left == (here & above).sum()
         return fits
 
     def _number(self, leaf: int) -> int:

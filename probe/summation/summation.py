@@ -154,7 +154,11 @@ class Rounding:
         if unknown := set(given) - set(names):
             raise ValueError(f"rounding={sorted(unknown)}: unknown; known are {sorted(names)}")
         values = {
-            names[key][0]: _set_of_json(value) if isinstance(names[key][1], frozenset) else value
+            names[key][0]: (
+                frozenset([EVERY] if value == "all" else value)
+                if isinstance(names[key][1], frozenset)
+                else value
+            )
             for key, value in given.items()
         }
         return cls(**values)  # type: ignore[arg-type]
@@ -487,11 +491,6 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, frozenset):
         return "all" if EVERY in value else sorted(value)
     return value
-
-
-def _set_of_json(value: Any) -> frozenset[int]:
-    """Returns the inverse of ``_json_value`` for a set."""
-    return frozenset([EVERY] if value == "all" else value)
 
 
 def _numbers_text(leaves: Sequence[int]) -> str:

@@ -153,7 +153,10 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     if case.pool == "max":
         return PoolWindows(reads, np.ones(len(reads)), _padding_of_max(session, case, reads))
     counted = np.rint(reads.sum(axis=1) / mean)
-    return PoolWindows(reads, counted, _padding_of_mean(case, reads, counted))
+    pad_with = "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
+    if (reads.sum(axis=1) == math.prod(case.kernel)).all():  # no window meets padding
+        pad_with = ""
+    return PoolWindows(reads, counted, pad_with)
 
 
 def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) -> np.ndarray:
@@ -180,13 +183,6 @@ def _padding_of_max(session: AnySession, case: Case, reads: np.ndarray) -> str:
     }
     _, found = session.request({"do": "run", "spec": case.spec()}, arrays)
     return "zeros" if (floats.widen(found["y"], case.dtype) == 0).any() else "nothing"
-
-
-def _padding_of_mean(case: Case, reads: np.ndarray, counted: np.ndarray) -> str:
-    """Returns whether an average divides by more than it reads."""
-    if (reads.sum(axis=1) == math.prod(case.kernel)).all():
-        return ""
-    return "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
 
 
 def as_windows(case: Case, found: PoolWindows) -> np.ndarray:

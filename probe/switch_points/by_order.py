@@ -138,7 +138,14 @@ class ByOrder:
             "certified": self.certified,
             "uncertified": self.uncertified or None,
             "lengths": [
-                _entry_of_value(found, self.vary) for found in self.values if found.outputs
+                {
+                    self.vary: window.shown_axis_value(self.vary, found.at),
+                    "outputs": found.outputs,
+                    "causes": dict(sorted(found.causes.items())),
+                    "first": found.first,
+                }
+                for found in self.values
+                if found.outputs
             ],
             "refused": [
                 {self.vary: window.shown_axis_value(self.vary, one.at), "why": one.refusal}
@@ -178,12 +185,6 @@ class ByOrder:
             "orders": [each.order_row() for each in self.summations],
             "roundings": [each.rounding_row() for each in self.summations],
         }
-
-
-def _entry_of_value(found: AtValue, vary: str) -> Row:
-    causes = dict(sorted(found.causes.items()))
-    at = window.shown_axis_value(vary, found.at)
-    return {vary: at, "outputs": found.outputs, "causes": causes, "first": found.first}
 
 
 def sweep_by_order(
@@ -285,22 +286,16 @@ def measure_by_order(
         if one.comparisons and not found.interrupted:
             for case, values in revealed.items():
                 try:
-                    _reveal(session, case, values, str(one.run_id), store)
+                    session.revive()
+                    revealed_rows = sweep_by_order(session, case, values).rows(str(one.run_id))
+                    for table, rows in revealed_rows.items():
+                        store.append(table, rows)
                 except TargetError as error:
                     one.failures.append(Failure(error.kind, error.why, case.id))
         store.flush()
         return found
     finally:
         session.close()
-
-
-def _reveal(
-    session: AnySession, case: Case, lengths: Sequence[int], run_id: str, store: Store
-) -> None:
-    """Adds how every output of every length is added."""
-    session.revive()
-    for table, rows in sweep_by_order(session, case, lengths).rows(run_id).items():
-        store.append(table, rows)
 
 
 def measured(store: Store) -> set[str]:

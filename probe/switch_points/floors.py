@@ -217,8 +217,12 @@ def floor(found: Thresholds) -> Floor:
     run = sum(n in found.patterns for n in multiples)
     pieces = _pieces(classes(found), kind, size)
     to = multiples[-1] if missing is None else missing - step
-    text = _floor_text(found, top, below, pieces) + _seen(run, len(multiples), to)
-    text += _sure(certified, sides)
+    text = _floor_text(found, top, below, pieces)
+    if run < len(multiples):
+        text += f"; {run:,} of these {len(multiples):,} sizes were run, all up to {to:,}"
+        text += ", the others are expected"
+    only = "certified on both sides of the floor only" if sides else "not certified"
+    text += f"; {'certified' if certified else only}"
     return Floor(*(size, step, kind, pieces, certified, sides, text), run, len(multiples), to)
 
 
@@ -301,7 +305,9 @@ def _floor_text(
             found, other := int(kinds[below - found.shortest]), kind
         )
         among = f" ({share:.0%} of the outputs)" * (share < 1)
-        sizes = _sizes_below(found, kinds, below)
+        unlike = np.flatnonzero(kinds[: below - found.shortest + 1] != other)
+        first_alike = found.shortest + (int(unlike[-1]) + 1 if len(unlike) else 0)
+        sizes = SizeRange(first_alike, below).text
         text = f"{first}{sizes}, {noun} are added {_order_text(found, one, two)}"
         text += f"{among}, from {size:,} on {_order_text(found, two, one)}"
         text += f" ({'+'.join(found.recogniser.causes(other, kind))})"
@@ -313,32 +319,11 @@ def _floor_text(
     return text
 
 
-def _seen(run: int, count: int, to: int) -> str:
-    """Returns at how many of the floor's sizes that was seen; empty if all were run."""
-    if run == count:
-        return ""
-    return f"; {run:,} of these {count:,} sizes were run, all up to {to:,}, the others are expected"
-
-
-def _sure(certified: bool, sides: bool) -> str:
-    if certified:
-        return "; certified"
-    return "; certified on both sides of the floor only" if sides else "; not certified"
-
-
 def _size_text(found: Thresholds, size: int) -> str:
     """Returns a size with what it is of."""
     if found.case.op == "dense":
         return f"{size:,} row{'s' * (size > 1)}"
     return f"{found.vary} {size:,}"
-
-
-def _sizes_below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
-    """Returns the sizes up to ``last`` that were run and are of one kind."""
-    at = last - found.shortest
-    other = np.flatnonzero(kinds[: at + 1] != kinds[at])
-    first = found.shortest + (int(other[-1]) + 1 if len(other) else 0)
-    return SizeRange(first, last).text
 
 
 def _mixed(found: Thresholds, size: int) -> str:

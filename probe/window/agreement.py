@@ -101,7 +101,11 @@ def case_at(case: Case, vary: str, value: int) -> Case:
     if vary == "layout":
         return case.with_(layout=named_layout(value))
     if vary == "channels":
-        return _split_at(case, count("channels", value))
+        value = count("channels", value)
+        if value > case.in_channels:
+            why = f"the case has {case.in_channels} channels to split"
+            raise InputError("channels", value, why, f"use {case.in_channels} or fewer")
+        return case.with_(split=None if value == case.in_channels else value)
     if vary != "filters":
         return case.with_(**{vary: value})
     value = count("filters", value)
@@ -154,13 +158,6 @@ def named_layout(value: int) -> str:
         raise InputError("layout", value, str(error), layout.HOW) from None
 
 
-def _split_at(case: Case, value: int) -> Case:
-    if value > case.in_channels:
-        why = f"the case has {case.in_channels} channels to split"
-        raise InputError("channels", value, why, f"use {case.in_channels} or fewer")
-    return case.with_(split=None if value == case.in_channels else value)
-
-
 def agreement(
     case: Case, vary: str, at: int, against: int, against_padding: object | None = None
 ) -> Agreement:
@@ -206,7 +203,10 @@ def _agreement_of(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agree
     """Blocks of partners: the product of the runs along every axis, the largest one first."""
     axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
     axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
-    axes += [_filters_alike(left.windows, right.windows)]
+    # filters read the same channels where they are in groups of the same number
+    number = np.arange(min(left.filters, right.filters))
+    groups = [number // (side.filters // side.windows.groups) for side in (left, right)]
+    axes += [[(run, run) for run in _runs_of_true(groups[0] == groups[1])]]
     blocks = []
     for runs in itertools.product(*axes):
         ours, theirs = zip(*runs, strict=True)
@@ -228,13 +228,6 @@ def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     partner = np.arange(left.outputs[axis]) + offset
     same &= (partner >= 0) & (partner < right.outputs[axis])
     return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs_of_true(same)]
-
-
-def _filters_alike(left: Geometry, right: Geometry) -> list[Run]:
-    """Runs of filters that read the same channels on both sides."""
-    number = np.arange(min(left.filters, right.filters))
-    ours, theirs = left.filters // left.groups, right.filters // right.groups
-    return [(run, run) for run in _runs_of_true(number // ours == number // theirs)]
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:
