@@ -166,6 +166,8 @@ def cut_to(values: np.ndarray, name: str) -> np.ndarray:
     found = round_to(values, name)
     bits = to_bits(found, name)
     with np.errstate(invalid="ignore"):
+        # rounding went away from zero: one step back, since patterns of one sign rise with their
+        # size
         beyond = np.abs(widen(found, name)) > np.abs(values)
     return from_bits(bits - beyond.astype(bits.dtype), name)
 
@@ -179,6 +181,7 @@ def round_float32_to(values: np.ndarray, name: str) -> np.ndarray:
     odd = (bits >> np.uint32(16)) & np.uint32(1)
     with np.errstate(over="ignore"):
         rounded = (bits + (np.uint32(0x7FFF) + odd)) >> np.uint32(16)
+    # a NaN whose payload lies in the lower half would become an infinity
     quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
 

@@ -105,6 +105,7 @@ def normal(seed: int, tensor: str, shape: tuple[int, ...]) -> np.ndarray:
     """Nearly normal numbers (Irwin-Hall: the sum of 12 uniforms, less 6), exact in float64."""
     total = np.zeros(shape, dtype=np.int64)
     for draws in [range(6)] if total.size <= _AT_ONCE else [[draw] for draw in range(6)]:
+        # both halves of a hash are a uniform each
         pairs = _hashes_of_draws(seed, tensor, draws, shape)
         total += (pairs >> np.uint64(32)).astype(np.int64).sum(axis=0)
         total += (pairs & np.uint64(2**32 - 1)).astype(np.int64).sum(axis=0)

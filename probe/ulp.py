@@ -238,6 +238,7 @@ def _signed(bits: np.ndarray, form) -> np.ndarray:
     whole = bits.view(np.dtype(form.unit).str.replace("u", "i"))
     sign = whole >> np.array(form.bits - 1, dtype=whole.dtype)
     rest = np.array((1 << (form.bits - 1)) - 1, dtype=whole.dtype)
+    # of negative numbers the bits rise as the values fall: their magnitude is negated
     return (whole ^ (sign & rest)) - sign
 
 

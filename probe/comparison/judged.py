@@ -147,6 +147,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     if not len(mine):
         return
     filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    # weights and bias are the same at every place: they are held against each other once
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
@@ -299,6 +300,7 @@ class Comparison:
         for place in np.flatnonzero(told)[self._unflushed(which[told])]:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
+        # a sum takes another order where its operands begin elsewhere: the address is the cause
         if self.by_address:  # what the sums show follows from it, and stays the proof
             found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
         return found.tolist()  # type: ignore[no-any-return]

@@ -260,6 +260,7 @@ def run_case(
     y = found["y"].reshape(-1, case.filters)
     behind, control, laid = getattr(session, "behind", None), header["control"], case
     pinned = _pinned(session, case, (x, w, b)) if control == ALIGNMENT else None
+    # the bits go with the address: at a fixed one the target may repeat them
     if pinned is not None:
         header, found = _run_request(session, pinned, (x, w, b), True)
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
@@ -326,6 +327,7 @@ def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRu
     given, dtype = run.operands, run.case.dtype
     if overflow.possible(given.x, given.w, dtype):
         run = _overflow(run, session, orders)
+    # finite operands times a zero weight add nothing, whatever the kernel reads
     if given.finite:
         return run
     reach = run.reach or reached_by(session, run.case, given.x, given.w, given.b)

@@ -304,6 +304,7 @@ def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
     """Returns the first node on the left that the right sums to different bits, and the right's
     node."""
     assert left.summation is not None and right.summation is not None
+    # sets of leaves are compared by xored random numbers: 64 bits tell thousands of them apart
     theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
     for node, leaves in enumerate(_leaf_sets(left.summation.tree)):
         other = theirs.get(leaves)

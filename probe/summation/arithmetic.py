@@ -143,6 +143,7 @@ def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
     Terms are added without error to a pair of float64; the few sums that need more digits are
     done with ``fractions``. The error is 0 exactly where the sum is exact.
     """
+    # a pair of float64 holds the sum as long as the error of the error is zero
     total, error = np.array(terms[0], dtype=np.float64), np.zeros(np.shape(terms[0]))
     lost = np.zeros(total.shape, dtype=bool)
     for term in terms[1:]:
@@ -183,6 +184,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     total, rest = two_sum(high, above)
     result = total + to_odd(*two_sum(below, rest))
     size = np.abs(high)
+    # within these sizes no step above can under- or overflow; the few others are exact fractions
     safe = (size >= 2.0**-960) & (size <= 2.0**1010) & (np.abs(c) <= 2.0**1010)
     safe &= (np.abs(a) <= 2.0**990) & (np.abs(b) <= 2.0**990)
     if not safe.all():

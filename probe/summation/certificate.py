@@ -142,6 +142,7 @@ def certify(
                 holds &= fits(each.question(masks, leaves), each.expected[part])
         for weights, ideal in asked.weighted:
             for part in _counted_chunks(len(weights), chunk, count):
+                # once every output is refuted the rest of the questions tells nothing
                 if holds.any():
                     holds &= fits(masks.each(weights[part]), ideal[part])
     return Certified(holds)

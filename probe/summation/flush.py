@@ -377,6 +377,9 @@ def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
         np.array([] if whole else some, int).reshape(-1, 1)
         for some, whole in zip(leaf, exact, strict=True)
     ]
+    # 2^emin (1 - 2^-(p+1)) rounds up to 2^emin in p digits: it is flushed only by who looks before
+    # rounding. 2^emin (1 - 2^-p) has p digits, so it is flushed by who rounds as if exponents had
+    # no end; the subnormal grid has one digit less there, and rounds it up.
     for number in (0, 1):
         wanted = [piece.rows(some) for piece, some in zip(pieces, rows, strict=True)]
 
@@ -396,6 +399,7 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, trace: Traces, column:
     """Returns the rounding with what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
+    # the smallest numbers of float32 are asked about
     if rounding.short_format == "float16":  # which has no numbers as small as those asked about
         return rounding
     tree = piece.found.tree

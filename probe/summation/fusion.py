@@ -228,6 +228,7 @@ class FusionPiece:
         """
         pairs, counts = part
         rounds = len(self.found.filters) * math.log2(len(pairs))
+        # a count that fits none can not be halved
         if self.alone or (counts < 0).any() or len(pairs) <= rounds:
             return [[pair] for pair in pairs]
         return [pairs[: len(pairs) // 2]]
@@ -292,4 +293,5 @@ def operand_format(masks: Masks, piece: FusionPiece, column: int) -> str | None:
         if classify(answer, 0.0, 2.0**-bits)[0, position, filters[0]] != 1:
             break
         kept = bits
+    # fraction bits of the two formats that matrix units read float32 operands in
     return {7: "bfloat16", 10: "tf32"}.get(kept)

@@ -277,6 +277,8 @@ class LeafAnswers:
             for step in range(1, window // 4 + 1):
                 rises = row[step:] - row[:-step]
                 breaks = (rises[step:] != rises[:-step])[window // 2 - step :]
+                # a lane costs its ends; each place where its answers stop rising evenly, as counted
+                # in the second half of the window, costs some more
                 costs[step] = 4 * step + PIECE * breaks.mean() * count
             step = min(costs, key=lambda one: (costs[one], one))
             if costs[step] <= 2 * window:
@@ -354,6 +356,7 @@ def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -
     Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
     garble, then in parts.
     """
+    # no more than half of what lanes cost that are asked for all
     most = len(read) * len(read).bit_length() // 2
     for digits in [True, False] if masks.size > masks.scale.limit else [False]:
         try:

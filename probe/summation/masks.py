@@ -123,6 +123,7 @@ class Masks:
 
     def _of_units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
         """Counts the units that survive, a few of them in a call, so that the count is exact."""
+        # more units than the dtype has whole numbers would be rounded: they are spread over calls
         parts = -(-self.size // self.scale.limit)
         total: np.ndarray | None = None
         for part in range(parts):
@@ -331,6 +332,7 @@ class SessionOperator:
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> tuple[str, dict[str, np.ndarray]]:
         """Returns the arrays of a ``masks`` request that edits the weights, and the bias."""
+        # in the weights of a case the filters of one leaf are neighbours
         weights = np.repeat(template[: self.summands], self.filters)
         arrays = {
             "x": self._container(x),

@@ -37,7 +37,7 @@ ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than t
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Orders:
     """How one call adds: ``index`` (positions, filters) numbers each output's summation.
 
@@ -271,10 +271,19 @@ def reveal(
     work.judge()
     if budget:
         work.certify(budget)
-    result = work.result
-    result.calls, result.checks = work.masks.calls, work.checks
-    result.seconds = time.perf_counter() - started
-    return result
+    return Orders(
+        case,
+        work.summations,
+        work.index,
+        work.replayed,
+        work.not_a_sum,
+        evidence=work.evidence,
+        calls=work.masks.calls,
+        checks=work.checks,
+        seconds=time.perf_counter() - started,
+        certified=work.certified,
+        uncertified=work.uncertified,
+    )
 
 
 def check_sets(summands: int) -> list[str]:
@@ -313,13 +322,16 @@ class _OpenOutputs:
         self.open = np.ones(shape, bool) if wanted is None else wanted.copy()
         self.wanted = self.open.copy()
         self.apart = np.zeros(shape, bool)  # no tree fits where filters were taken to be alike
-        self.result = Orders(
-            self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
-        )
+        self.summations: list[Summation] = []
+        self.index = np.full(shape, -1)
+        self.replayed, self.not_a_sum = np.zeros(shape, bool), np.zeros(shape, bool)
+        self.evidence = self.uncertified = ""
+        self.certified: np.ndarray | None = None
         self.numbers: dict[Summation, int] = {}
         self.doubted: set[Tree] = set()  # they did not replay where outputs answered for them
         self.sizes = np.array([len(read) for read in self.leaves])
         self.answers = Answers(self.masks, self.classes, self.leaves)
+        # the shortest window agrees by luck most often
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
         self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
         # what becomes of subnormal numbers is asked, or tried: of float64 that is slow work
@@ -363,6 +375,7 @@ class _OpenOutputs:
             if len(found.index):
                 raise Nondeterministic(self._example("the same call again", found))
         dtype, first = self.case.dtype, self.sets[0]
+        # half of a float16 operand is soon subnormal, and rounded
         scales = {"-f(-x)": -1.0} if dtype == "float16" else {"-f(-x)": -1.0, "2 f(x/2)": 0.5}
         if self.operator.behind is not None and not self.operator.behind.linear:
             scales = {}
@@ -375,7 +388,7 @@ class _OpenOutputs:
                 raise NotASum(self._example(name, found))
 
     def _example(self, what: str, found: ulp.Differences) -> str:
-        place = np.unravel_index(int(found.index[0]), self.result.shape)
+        place = np.unravel_index(int(found.index[0]), self.case.output_shape())
         name = f"out[{', '.join(str(int(i)) for i in place)}]"
         sides = [floats.bits_text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
         return f"{name}={sides[0]}, and {what} gives {sides[1]}"
@@ -395,8 +408,8 @@ class _OpenOutputs:
             self._refuse(wrong, told)
 
     def _refuse(self, which: np.ndarray, evidence: str) -> None:
-        self.result.not_a_sum |= which
-        self.result.evidence = self.result.evidence or evidence
+        self.not_a_sum |= which
+        self.evidence = self.evidence or evidence
         self.open &= ~which
 
     def settle(self, summation: Summation, which: np.ndarray, asked: bool = False) -> None:
@@ -427,10 +440,10 @@ class _OpenOutputs:
             positions, filters = positions[fits_answers], filters[fits_answers]
         if len(positions):
             if summation not in self.numbers:
-                self.numbers[summation] = len(self.result.summations)
-                self.result.summations.append(summation)
-            self.result.index[positions, filters] = self.numbers[summation]
-            self.result.replayed[positions, filters] = True
+                self.numbers[summation] = len(self.summations)
+                self.summations.append(summation)
+            self.index[positions, filters] = self.numbers[summation]
+            self.replayed[positions, filters] = True
             self.open[positions, filters] = False
 
     def reveal_next(self) -> None:
@@ -450,7 +463,7 @@ class _OpenOutputs:
                 self.apart |= _outputs_of_piece(piece, wanted)
         if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
-            self.result.replayed |= wanted
+            self.replayed |= wanted
         for each in reveal_roundings(self.masks, found, alone=apart):
             mine = _outputs_of_piece(each, wanted) & self.open
             self.settle(each.summation, mine, asked=True)
@@ -468,17 +481,17 @@ class _OpenOutputs:
 
         A sum that rounds in a way that no question shows gives many of its outputs on a few sets.
         """
-        doubted = [n for n, one in enumerate(self.result.summations) if one.tree in self.doubted]
-        left = np.isin(self.result.index, doubted)
+        doubted = [n for n, one in enumerate(self.summations) if one.tree in self.doubted]
+        left = np.isin(self.index, doubted)
         size = int(np.prod(self.case.input_shape()))
         for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
             each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
-            for number in np.unique(self.result.index[left]):
-                positions, filters = np.nonzero(left & (self.result.index == number))
-                summation = self.result.summations[number]
+            for number in np.unique(self.index[left]):
+                positions, filters = np.nonzero(left & (self.index == number))
+                summation = self.summations[number]
                 wrong = ~each.agrees(summation, positions, filters)
                 places = positions[wrong], filters[wrong]
-                self.result.index[places], self.result.replayed[places] = -1, False
+                self.index[places], self.replayed[places] = -1, False
                 left[places] = False
             if not left.any():
                 return
@@ -489,7 +502,7 @@ class _OpenOutputs:
         for _ in range(ROUNDS):
             if not refuted.any():
                 return
-            self.result.index[refuted], self.result.replayed[refuted] = -1, False
+            self.index[refuted], self.replayed[refuted] = -1, False
             self.open |= refuted
             self.apart |= refuted
             while self.open.any():
@@ -497,30 +510,26 @@ class _OpenOutputs:
             self.judge()
             refuted = self._certify(budget, refuted)
         if refuted.any():
-            self.result.uncertified = (
-                "an output gives results that do not fit the tree found for it"
-            )
+            self.uncertified = "an output gives results that do not fit the tree found for it"
 
     def _certify(self, budget: int, which: np.ndarray) -> np.ndarray:
         """Notes which of these outputs are certified; those that were asked and are not."""
-        result, sums = self.result, self.result.index >= 0
-        if result.certified is None:  # what reads nothing adds nothing
-            result.certified = result.replayed & ~sums
+        sums = self.index >= 0
+        if self.certified is None:  # what reads nothing adds nothing
+            self.certified = self.replayed & ~sums
         refuted, left = np.zeros_like(which), budget
-        for number, kind in itertools.product(
-            range(len(result.summations)), range(len(self.leaves))
-        ):
-            mine = which & (result.index == number) & (self.classes == kind)[:, None]
+        for number, kind in itertools.product(range(len(self.summations)), range(len(self.leaves))):
+            mine = which & (self.index == number) & (self.classes == kind)[:, None]
             if not mine.any():
                 continue
             read = [BIAS if leaf == self.case.summands else int(leaf) for leaf in self.leaves[kind]]
             places = np.nonzero(mine)
             calls = self.masks.calls
-            told = certify(self.masks, result.summations[number].restricted(read), places, left)
+            told = certify(self.masks, self.summations[number].restricted(read), places, left)
             left = max(0, left - (self.masks.calls - calls))
-            result.certified[places] = told.holds
+            self.certified[places] = told.holds
             if told.why:
-                result.uncertified = result.uncertified or told.why
+                self.uncertified = self.uncertified or told.why
             else:
                 refuted[places] = ~told.holds
         return refuted
@@ -536,8 +545,9 @@ class _OpenOutputs:
         Where all weights but one are zero, an output must be that one product, whatever else the
         window holds. Winograd's and FFT's are not: they mix the inputs before they multiply.
         """
-        doubtful = self.wanted & ~self.result.replayed & ~self.result.not_a_sum
-        self.result.index[doubtful] = -1
+        # a tree may fit the answers of what is no sum: it counts for nothing unless it replays
+        doubtful = self.wanted & ~self.replayed & ~self.not_a_sum
+        self.index[doubtful] = -1
         for number in range(PROBES):
             if not doubtful.any():
                 return
@@ -548,8 +558,8 @@ class _OpenOutputs:
                 )
                 doubtful &= ~wrong
         unproved = int(doubtful.sum())
-        if unproved and not self.result.evidence:
-            self.result.evidence = (
+        if unproved and not self.evidence:
+            self.evidence = (
                 f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its "
                 "replay gives different bits"
             )
@@ -558,6 +568,7 @@ class _OpenOutputs:
         """Outputs that are not the one product whose weight isn't zero: (positions, filters)."""
         dense, case = self.sets[number % len(self.sets)], self.case
         filters = np.arange(case.filters)
+        # steps of a large prime: calls and filters test leaves all over the window
         leaf = (number + filters) * 7919 % case.summands
         weights = np.zeros_like(dense.weights)
         weights[leaf, filters] = dense.weights[leaf, filters]

@@ -307,6 +307,8 @@ class _ReachQuestions:
     ) -> list[np.ndarray]:
         case = self.case
         flat = np.concatenate(some)
+        # so that sums of finite products stay below 1 and can not overflow into an infinity of
+        # their own
         small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
         arrays = {
             "x": floats.round_to(np.ones(case.input_shape()), case.dtype),
@@ -363,6 +365,7 @@ class _Names:
         at = tuple(self.rows.T)
         self.left = [np.ones((len(self.rows), axis.size), bool) for axis in asked.axes]
         for axis, members, wanted, nan in asked.hits():
+            # an output that was asked and is a number shows that nothing of the set reaches it
             clean = _groups_with_some(wanted)[at] & ~_groups_with_some(nan)[at]
             self.left[axis][clean] &= ~members
         self.group = self.rows[:, -1]

@@ -281,6 +281,7 @@ class _Evaluation:
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
         self.size = max(1, min(count, max(64, arithmetic.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
+        # else sums whose float64 value is a midpoint are repaired, which costs a look at every sum
         self.innocuous = self._innocuous()
         tiny = dtype != "float16"  # of float16 operands even the smallest product is large
         self.sum_rounder = Rounder(self.step, width * self.size, tiny)
@@ -400,6 +401,7 @@ class _Evaluation:
         factors = []
         for (part,) in group.operands[plain:]:
             x, w = self._factors(part, block, self._rows(3, part.count, block.stop - block.start))
+            # copies, because flushing works in place and the rows are used again
             w = np.broadcast_to(w, x.shape).copy()
             factors.append(self.flush.factors(x.copy(), w, part.sources))
         if len(terms) == len(factors) == 1:

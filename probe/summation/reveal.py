@@ -211,6 +211,8 @@ def _distribute(group: _Alike, table: np.ndarray, rows: np.ndarray) -> Iterator[
 
 def column_labels(table: np.ndarray) -> np.ndarray:
     """Numbers equal columns alike, by a 64-bit hash of their bits."""
+    # to sort the columns themselves costs rows times as much; that two of a million different ones
+    # get one number has a chance of 3 in 10^8
     bits = np.ascontiguousarray(table, np.float64).view(np.uint64)
     factors = np.random.default_rng(0x5EED).integers(1, 2**63, len(bits), np.uint64) * 2 + 1
     mixed = (bits ^ (bits >> np.uint64(29))) * factors[:, None]
@@ -268,6 +270,7 @@ class Answers:
         row = np.array([self._number(leaf) for leaf in tree.written])
         reads = [row[np.isin(row, self.leaves[n])].tolist() for n in np.unique(classes[edge])]
         pairs = sorted({pair for read in reads for pair in itertools.pairwise(read)})
+        # evenly from all of the tree: a block that is added differently may stand anywhere
         pairs = pairs[:: -(-len(pairs) // EDGES) or 1]
         chunk = max(1, ANSWERS_AT_ONCE // (self.operator.positions * self.operator.filters))
         for first in range(0, len(pairs), chunk):

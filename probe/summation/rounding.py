@@ -75,6 +75,7 @@ def reveal_roundings(
         if seen or alone:
             piece.wide = seen or bool((piece.answers["triples"] == 1).any())
         else:
+            # these are read as answers about every node, and only a few were asked
             del piece.answers["triples"]
     for each in QUESTIONS:
         if each.asked(masks.operator.dtype, seen, alone):
@@ -371,6 +372,7 @@ def _read_operands(
 ) -> Rounding:
     """One operand of the two is shortened: what was asked of both at once said otherwise."""
     w, x = divmod(int(piece.answers["operands"][0, column]), 3)
+    # where neither or both lose bits, the question about both at once has the answer
     if bool(x) == bool(w):
         return rounding
     forms = {1: "bfloat16", 2: "tf32"}

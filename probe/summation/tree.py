@@ -39,6 +39,7 @@ class Tree:
     nodes: tuple[tuple[int, ...], ...]
 
     def __hash__(self) -> int:
+        # trees are keys of caches and tables, and have thousands of nodes: the id is made once
         return hash(self.id)
 
     @classmethod
@@ -62,6 +63,7 @@ class Tree:
         while place < len(text.rstrip()):
             token = _TOKEN.match(text, place)
             word = token.group(1) if token else ""
+            # what starts a summand has to follow a plus or an opening bracket, and nothing else may
             starts = word not in ("", ")", "+")
             if not word or starts == (before not in ("(", "+")):
                 raise _tree_error(

@@ -137,6 +137,8 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     """
     size, lanes = math.prod(case.spatial()), case.batch * case.in_channels
     element = np.arange(-(-size // lanes) * lanes).reshape(-1, lanes)
+    # channels and batch entries are pooled apart: each of them tests another element in the same
+    # call
     entry, channel = np.divmod(np.arange(lanes), case.in_channels)
     flat = (entry * size + element) * case.in_channels + channel
     answers = _outputs_of_ones(

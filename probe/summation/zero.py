@@ -26,6 +26,8 @@ def signs(masks: Masks) -> np.ndarray:
     """Returns where both questions give a negative output: int8 (2, positions, filters).
     Asked once."""
     if masks.zeros is None:
+        # the square of this is below half of the smallest subnormal number, so that it rounds to
+        # zero
         small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
         none = np.full((1, masks.operator.filters, 1), -1)
         found = []

@@ -184,6 +184,7 @@ def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     """Returns sizes as spans: from the smallest on the longest of neighbours, or by the period."""
     if not len(sizes):
         return ()
+    # behind the last size every span has ended
     gone = np.ones(int(sizes[-1]) + period + 1, bool)  # behind the last one every span has ended
     gone[sizes] = False
     spans = []

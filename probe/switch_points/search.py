@@ -221,6 +221,7 @@ class _Search:
     def far(self, checks: int, rng: np.random.Generator) -> None:
         """Lengths beyond the scan: a grid of doubled ones, bisected where its ends differ."""
         step = self.result.period or 1
+        # neighbours of the grid have one remainder by the period, so that their tails can be alike
         grid = [self.end]
         while grid[-1] + step <= self.reach:
             double = min(2 * grid[-1], self.reach)
@@ -246,6 +247,8 @@ class _Search:
             elif after - before <= step:
                 waiting += [(one, one + 1) for one in range(before, after)]
             else:
+                # steps of the period keep the remainder; between two sizes less than that apart all
+                # are run
                 middle = before + max(1, (after - before) // (2 * step)) * step
                 between = self.run(middle)
                 waiting += [(middle, after), (before, middle)]

@@ -219,6 +219,7 @@ def _agreement_of(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agree
 def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     """Runs of outputs along one spatial axis whose windows are the same on both sides."""
     shift = right.around[axis][0] - left.around[axis][0]
+    # windows of the two sides start between each other: none are the same
     if shift % left.windows.stride[axis]:
         return []
     offset = shift // left.windows.stride[axis]

@@ -107,8 +107,11 @@ class Partly(Known):
         return replay(Summation(tree, rounding), *given, self.dtype, bias)
 
 
-@pytest.mark.parametrize("flushed", [{3}, {18}, {5, 6, 7, 8}, set(range(19)) - {2}])
+@pytest.mark.parametrize(
+    "flushed", [{3}, {18}, {0, 9, 18}, {0, 9}, {5, 6, 7, 8}, set(range(19)) - {2}]
+)
 def test_nodes_that_flush_where_others_do_not_are_named(flushed):
+    """Nodes 0 and 9 are the sampled ones, 18 is the root: they say nothing of the others."""
     tree = Tree.lanes(20, 4)
     orders, _ = revealed(Partly(everywhere(tree, 2, 3), 20, flushed=flushed))
     assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}

@@ -17,6 +17,7 @@ from probe.errors import TargetError
 from probe.explaining import explain_case
 from probe.explaining.evidence import differing_example
 from probe.launch import open_session
+from probe.summation import reach
 from probe.summation.reach import NAMED, Axis, reveal_reach
 from probe.switch_points import by_order
 from probe.target import Target, unavailable
@@ -55,9 +56,9 @@ def one_by_one(session, case):
     return found
 
 
-def named(reach):
-    assert all(one.exact for one in reach.named)
-    return {(one.position, one.group): one.inputs.tolist() for one in reach.named}
+def named(found):
+    assert all(one.exact for one in found.named)
+    return {(one.position, one.group): one.inputs.tolist() for one in found.named}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -184,6 +185,18 @@ def test_by_order_says_where_infinities_get_in():
     assert found["differing"] == 0 and found["reached"] == [{"length": 12, "outputs": 33}]
     with open_session(PLAIN, inline=True) as session:
         assert "reached" not in by_order.sweep_by_order(session, case, [4, 12]).to_json()
+
+
+def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(monkeypatch):
+    monkeypatch.setattr(reach, "EDITS", 10)
+    parts = reach._parts_by_edits([0, 2, 3, 4], [4, 99, 6, 1, 30])
+    assert list(parts) == [[0, 2], [3], [4]]
+    with open_session(NEIGHBOUR, inline=True) as session:
+        parted = reveal_reach(session, SHAPES["groups"])
+        monkeypatch.undo()
+        whole = reveal_reach(session, SHAPES["groups"])
+    assert named(parted) == named(whole) and named(whole)
+    assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls
 
 
 ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]
