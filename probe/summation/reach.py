@@ -307,8 +307,7 @@ class _ReachQuestions:
     ) -> list[np.ndarray]:
         case = self.case
         flat = np.concatenate(some)
-        # so that sums of finite products stay below 1 and can not overflow into an infinity of
-        # their own
+        # so small that sums of finite products can not overflow into an infinity of their own
         small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
         arrays = {
             "x": floats.round_to(np.ones(case.input_shape()), case.dtype),

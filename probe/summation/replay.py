@@ -401,7 +401,7 @@ class _Evaluation:
         factors = []
         for (part,) in group.operands[plain:]:
             x, w = self._factors(part, block, self._rows(3, part.count, block.stop - block.start))
-            # copies, because flushing works in place and the rows are used again
+            # copies: the next product is read into the same rows
             w = np.broadcast_to(w, x.shape).copy()
             factors.append(self.flush.factors(x.copy(), w, part.sources))
         if len(terms) == len(factors) == 1:
