@@ -117,6 +117,16 @@ def test_nodes_that_flush_where_others_do_not_are_named(flushed):
     assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}
 
 
+@pytest.mark.parametrize(("flushed", "kept"), [(ALL, 0.0), (frozenset(), 2.0**-15)])
+def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
+    """1.5 and -1 times the smallest normal number, and that again: the first sum is subnormal."""
+    rounding = Rounding(intermediate_format="float32", flushed_sums=flushed)
+    w = np.array([[1.5], [-1.0], [1.0]]) * 2.0**-14
+    given = (floats.round_to(one, "float16") for one in (np.ones((3, 1)), w))
+    y = replay(Summation(Tree.sequential(3), rounding), *given, "float16")
+    assert floats.widen(y, "float16").tolist() == [kept + 2.0**-14]
+
+
 @pytest.mark.parametrize("positions", [1, 2])
 def test_every_node_of_any_tree_is_all_of_them(positions):
     for tree in (Tree.sequential(40), Tree.pairwise(33), Tree.lanes(30, 8)):
