@@ -38,7 +38,7 @@ from probe.recorders.jax_programs import (
 from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, only
 from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
-from probe.recording.recording import SMALL, digest
+from probe.recording.recording import SMALL, array_digest
 from probe.semantics import Each, Meaning, Passes, Unknown
 
 try:
@@ -159,7 +159,7 @@ class _RunValues:
         """Returns the same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
             array = _bits(value)
-            return ("content", array.dtype.str, array.shape, digest(array))
+            return ("content", array.dtype.str, array.shape, array_digest(array))
         known = self.live.get(id(value))
         if known is None or known[0]() is not value:
             self.count += 1
@@ -302,7 +302,7 @@ class _Trace(Base):  # type: ignore[misc]
         found = self.recorder.composed.get(call)
         if found is None:
             source = _EquationSource(self.recorder, primitive, params, args)
-            made = composed.of_source(source, self._known(reads))
+            made = composed.steps_of_source(source, self._known(reads))
             found = Unknown(MANY)
             if made is not None:
                 found = EquationProgram(made.steps, made.gives, (primitive, params))
@@ -462,7 +462,8 @@ def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     except Exception:  # whatever a program's equations can't do apart
         return False
     return found is not None and all(
-        digest(_bits(one)) == digest(_bits(two)) for one, two in zip(found, gives, strict=True)
+        array_digest(_bits(one)) == array_digest(_bits(two))
+        for one, two in zip(found, gives, strict=True)
     )
 
 

@@ -22,12 +22,12 @@ import numpy as np
 
 from probe.recording.contract import Seen, Visit
 from probe.recording.difference import Aligned
-from probe.recording.matching import computes, exact, named
-from probe.recording.recording import Operation, Run, between, recorded
+from probe.recording.matching import computes, is_exact_content, region_text
+from probe.recording.recording import Operation, Run, operations_between, record_run
 from probe.semantics import Compiled, Holds, Meaning, Step, Steps, Unknown
 
 
-def grouped(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
+def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     """Returns a run with a group of its operations as a last operation more.
 
     ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
@@ -39,9 +39,11 @@ def grouped(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     last, ends = inside[-1], (read, tuple(gives))
     able = len(gives) == 1 and all(one.lines is not None for one in inside)
     made = Operation(
-        *(named(run, group), last.path, *ends, _meaning(run, inside, *ends), {}),
-        partial(_chain, inside, *ends) if all(one.again is not None for one in inside) else None,
-        partial(_lines, inside, *ends) if able else None,
+        *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
+        partial(_run_chain, inside, *ends)
+        if all(one.again is not None for one in inside)
+        else None,
+        partial(_chain_lines, inside, *ends) if able else None,
         tuple(dict.fromkeys(line for one in inside for line in one.imports)),
         name=last.name,
         number=len(run.operations),
@@ -49,7 +51,7 @@ def grouped(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
     return replace(run, operations=[*run.operations, made])
 
 
-def _chain(
+def _run_chain(
     inside: Sequence[Operation],
     reads: tuple[int, ...],
     gives: tuple[int, ...],
@@ -64,7 +66,7 @@ def _chain(
     return [values[n] for n in gives]
 
 
-def _lines(
+def _chain_lines(
     inside: Sequence[Operation],
     reads: tuple[int, ...],
     gives: tuple[int, ...],
@@ -96,7 +98,7 @@ def _without_moved_inputs(run: Run, group: Sequence[int]) -> list[int]:
     return [n for n in group if n == last or not settled.issuperset(run.operations[n].gives)]
 
 
-def _meaning(
+def _joint_meaning(
     run: Run, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
 ) -> Meaning:
     """Returns the steps of a group that what it gives needs, those of each of its operations."""
@@ -129,7 +131,7 @@ def _meaning(
         if needed.intersection(entry[2]):
             kept.insert(0, entry)
             needed.update(entry[1])
-    found = _numbered(kept, {value: n for n, value in enumerate(read)}, len(read), gives)
+    found = _number_steps(kept, {value: n for n, value in enumerate(read)}, len(read), gives)
     last = len(read) + sum(len(entry[2]) for entry in kept) - 1
     return replace(found, gives=()) if found.gives == (last,) else found
 
@@ -138,7 +140,7 @@ Entry = tuple[Step, Sequence[Any], Sequence[Any]]
 """A step that has no numbers yet, and names of what it reads and gives."""
 
 
-def _numbered(
+def _number_steps(
     entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
 ) -> Steps:
     """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
@@ -151,7 +153,7 @@ def _numbered(
     return Steps(tuple(made), tuple(numbers[one] for one in wanted))
 
 
-def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
+def joint_operations(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
     """Returns both sides with each group as one operation, and these two as a pair.
 
     Of what is given the first value that differs is looked at, with the operations that it comes
@@ -161,7 +163,7 @@ def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
     sides = list[Run]()
     for side, value, group in zip((left, right), (pair.left, pair.right), one.inside, strict=True):
         outside = {n for n, v in enumerate(side.values) if v.given not in group}
-        sides.append(grouped(side, between(side, [value], outside)[0], [value]))
+        sides.append(as_one_operation(side, operations_between(side, [value], outside)[0], [value]))
     last = [side.operations[-1] for side in sides]
     reads = [each.reads for each in last]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
@@ -169,7 +171,7 @@ def of(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
     return sides[0], sides[1], made
 
 
-def meaning(one: Operation, run: Run, plain: Run) -> Meaning:
+def compiled_meaning(one: Operation, run: Run, plain: Run) -> Meaning:
     """Returns what a compiled operation of ``run`` computes. ``plain``: the same, uncompiled.
 
     Its operands are found by their bits among the values of the other run, its results by which
@@ -190,7 +192,7 @@ def meaning(one: Operation, run: Run, plain: Run) -> Meaning:
         known = held.get(value.key)
         if known is not None and (value.given < 0 or known not in operands.values()):
             operands[number] = known
-    return steps(plain, operands, len(one.reads), wanted) or one.meaning
+    return steps_between(plain, operands, len(one.reads), wanted) or one.meaning
 
 
 class UncompiledSource(ABC):
@@ -209,18 +211,18 @@ class UncompiledSource(ABC):
         """As of ``Recorder``."""
 
 
-def of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
+def steps_of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
     """Returns the steps of a function that runs compiled, as its source is recorded once; None
     where they aren't known. ``known``: as of ``steps``."""
-    plain = recorded(source, keep=False)
+    plain = record_run(source, keep=False)
     operands = dict[int, int]()
     for number, key in enumerate(source.keys):
         if key in plain.keys:
             operands.setdefault(plain.keys[key], number)
-    return steps(plain, operands, len(source.keys), plain.outputs, known)
+    return steps_between(plain, operands, len(source.keys), plain.outputs, known)
 
 
-def steps(
+def steps_between(
     plain: Run,
     operands: Mapping[int, int],
     count: int,
@@ -246,7 +248,7 @@ def steps(
         met.add(number)
         value = plain.values[number]
         content = None if number in loose else value.content
-        if content is not None and (value.given < 0 or exact(content, value.dtype)):
+        if content is not None and (value.given < 0 or is_exact_content(content, value.dtype)):
             entries.append((Step(Holds(content), (), value.shape), (), (number,)))
             continue  # labels know it by its content
         if value.given < 0 or isinstance(plain.operations[value.given].meaning, Compiled):
@@ -261,4 +263,4 @@ def steps(
         shapes = tuple(each.shape for each in more)
         step = Step(one.meaning, (), first.shape, shapes, op, first.zeros)
         entries.append((step, one.reads, one.gives))
-    return _numbered(entries, operands, count, wanted)
+    return _number_steps(entries, operands, count, wanted)

@@ -18,10 +18,18 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.enclosure import RoundingVerdict
-from probe.recording import arguments, matching
-from probe.recording.arguments import Argued
-from probe.recording.matching import Both, Known, Runs, known, matched_labels
-from probe.recording.recording import Run, between
+from probe.recording import matching
+from probe.recording.matching import (
+    Argued,
+    Both,
+    Known,
+    Runs,
+    all_differing_arguments,
+    differing_arguments,
+    initial_labels,
+    matched_labels,
+)
+from probe.recording.recording import Run, operations_between
 from probe.semantics import MOVING, Passes
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
@@ -241,7 +249,7 @@ class Difference:
         return found
 
 
-def near(one: Pair, dtype: str) -> bool:
+def is_near(one: Pair, dtype: str) -> bool:
     """Returns whether all compared elements agree in so much of their digits."""
     if one.equal or dtype not in floats.FORMATS:
         return one.equal
@@ -249,17 +257,17 @@ def near(one: Pair, dtype: str) -> bool:
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
 
-def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
+def compare_runs(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
     labels do not say that these are the same, they are taken for the same.
     """
     runs = left, right
-    given = known(left, right)
+    given = initial_labels(left, right)
     found = _Regions(runs, given, close or {}, {}).difference()
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
-    argued = arguments.every(left, right, aligned)
+    argued = all_differing_arguments(left, right, aligned)
     alike = {  # labels say the same of both, as of another momentum
         (one.left, one.right)
         for one in found.operations
@@ -268,7 +276,7 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
     if argued.keys() - alike:
         found = _Regions(runs, given, close or {}, argued).difference()
     every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
-    judge(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
+    measure_pairs(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
     for one in found.operations:
@@ -284,7 +292,7 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
         told = argued.get((one.left, one.right))
         if one.joint:  # operations of one kind that are assumed to be the same, as they are close
             single = one.assumed and one.inside == ((one.left,), (one.right,))
-            told = arguments.between(left, right, one.left, one.right) if single else None
+            told = differing_arguments(left, right, one.left, one.right) if single else None
         one.arguments = "" if told is None else told.text
     return found
 
@@ -383,7 +391,7 @@ class _Regions:
             {m for m, n in values[1].items() if whole(n, m)},
         )
         (one, mine), (two, others) = (
-            between(run, run.operations[last].reads, some)
+            operations_between(run, run.operations[last].reads, some)
             for run, last, some in zip(self.runs, (made.left, made.right), bounds, strict=True)
         )
         reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
@@ -394,7 +402,7 @@ class _Regions:
         self._named(made)
 
     def _named(self, made: Aligned) -> None:
-        texts = [matching.named(*one) for one in zip(self.runs, made.inside, strict=True)]
+        texts = [matching.region_text(*one) for one in zip(self.runs, made.inside, strict=True)]
         made.op = " against ".join(dict.fromkeys(texts))
         made.note = (
             f"the right run's {texts[1]} is taken for the same, as the results are close"
@@ -432,7 +440,7 @@ class _Regions:
         self._named(before)
 
 
-def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
+def measure_pairs(left: Run, right: Run, pairs: list[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.values, right.values
     for one in pairs:
@@ -450,7 +458,7 @@ def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
             one.known, one.compared, one.equal = False, 0, True
 
 
-def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+def measure_pair(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
     """Counts differences of two values; of either the selected elements alone."""
     both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
     _measured(one, *both, dtype, mine.shape)

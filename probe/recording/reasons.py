@@ -42,9 +42,9 @@ class Reason:
         return f"{self.op}{on}: {self.why}" if self.op else self.why
 
 
-def fill(found: Difference) -> None:
+def fill_reasons(found: Difference) -> None:
     """Fills in ``reason`` of all operations of which nothing could be compared."""
-    roots = _roots(found.left), _roots(found.right)
+    roots = _unknown_roots(found.left), _unknown_roots(found.right)
     for one in found.operations:
         if one.verdict == "unknown" and one.note:  # said where it was found out
             one.reason = Reason(one.note, one.name, one.op)
@@ -52,13 +52,15 @@ def fill(found: Difference) -> None:
             ends = [
                 (side, n) for pair in one.gives for side, n in enumerate((pair.left, pair.right))
             ]
-            why = _plain(one.gives[0], found) if one.gives else "it gives nothing"
-            one.reason = _told(roots, ends) or Reason(why)
+            why = _why_not_compared(one.gives[0], found) if one.gives else "it gives nothing"
+            one.reason = _common_reason(roots, ends) or Reason(why)
         elif one.verdict in NAMES and not one.compared:
             side = NAMES.index(one.verdict)
             op = (found.left, found.right)[side].operations[(one.left, one.right)[side] or 0]
             if computes(op):
-                one.reason = _told(roots, [(side, n) for n in op.gives]) or Reason(ONE_SIDE)
+                one.reason = _common_reason(roots, [(side, n) for n in op.gives]) or Reason(
+                    ONE_SIDE
+                )
 
 
 def of_outputs(found: Difference) -> Reason | None:
@@ -66,12 +68,12 @@ def of_outputs(found: Difference) -> Reason | None:
     some = [one for one in found.outputs if not one.compared and not one.hollow]
     if not some:
         return None
-    roots = _roots(found.left), _roots(found.right)
+    roots = _unknown_roots(found.left), _unknown_roots(found.right)
     ends = [(side, n) for one in some for side, n in enumerate((one.left, one.right))]
-    return _told(roots, ends) or Reason(_plain(some[0], found))
+    return _common_reason(roots, ends) or Reason(_why_not_compared(some[0], found))
 
 
-def groups(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
+def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
     some: dict[Reason, list[Aligned]] = {}
     for one in found.operations:
@@ -80,7 +82,7 @@ def groups(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
     return list(some.items())
 
 
-def _plain(pair: Pair, found: Difference) -> str:
+def _why_not_compared(pair: Pair, found: Difference) -> str:
     values = found.left.values[pair.left], found.right.values[pair.right]
     if values[0].dtype != values[1].dtype:
         return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
@@ -89,7 +91,9 @@ def _plain(pair: Pair, found: Difference) -> str:
     return NO_FORMULA if pair.known else PARTLY
 
 
-def _told(roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]) -> Reason | None:
+def _common_reason(
+    roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]
+) -> Reason | None:
     """Returns the reason behind values (side, number): an unknown meaning before a limit, and of
     both sides where it is the same on both."""
     some = [(side, told) for side, n in ends if (told := roots[side].get(n)) is not None]
@@ -104,7 +108,7 @@ def _told(roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]) -> 
 LIMIT = "it has"
 
 
-def _roots(run: Run) -> dict[int, Reason]:
+def _unknown_roots(run: Run) -> dict[int, Reason]:
     """Returns of each value that is not understood where that begins, by number."""
     found: dict[int, Reason] = {}
     integers: set[int] = set()  # what comes from integers and single numbers alone
@@ -112,9 +116,9 @@ def _roots(run: Run) -> dict[int, Reason]:
         if value.given < 0 and (not value.floating or value.shape == ()):
             integers.add(number)
             if value.content is None:
-                found[number] = _large(value.shape, value.name or "an input", "")
+                found[number] = _too_many_elements(value.shape, value.name or "an input", "")
     for one in run.operations:
-        told = _why(one.meaning)
+        told = _why_unknown(one.meaning)
         before = [found[n] for n in one.reads if n in found]
         plain = bool(one.reads) and integers.issuperset(one.reads)
         for n in one.gives:
@@ -128,21 +132,21 @@ def _roots(run: Run) -> dict[int, Reason]:
             elif before:
                 found[n] = before[0]
             elif n in integers and prod(value.shape) > recording.SMALL:
-                found[n] = _large(value.shape, one.name, one.op)
+                found[n] = _too_many_elements(value.shape, one.name, one.op)
     return found
 
 
-def _large(shape: tuple[int, ...], name: str, op: str) -> Reason:
+def _too_many_elements(shape: tuple[int, ...], name: str, op: str) -> Reason:
     limits = f"at most {recording.LARGE:,} of a value, and {recording.LARGE_BYTES:,} bytes of all"
     why = f"{LIMIT} {counted(prod(shape), 'element')}; {limits}, are kept"
     return Reason(why, name, op or name)
 
 
-def _why(meaning: Meaning) -> str | None:
+def _why_unknown(meaning: Meaning) -> str | None:
     """Returns why a meaning, or a step of it, is unknown; None where it isn't."""
     if isinstance(meaning, Unknown):
         return meaning.why or "it is not described in probe"
-    told = (_why(step.meaning) for step in getattr(meaning, "steps", ()))
+    told = (_why_unknown(step.meaning) for step in getattr(meaning, "steps", ()))
     return next((one for one in told if one is not None), None)
 
 

@@ -22,14 +22,13 @@ from probe.errors import InputError, Nondeterministic
 from probe.recording.contract import (
     CONSTANT,
     INPUT,
-    WEIGHT,
     Again,
     Isolated,
     Operation,
     Recorder,
     Seen,
 )
-from probe.recording.store import ProcessStore, RunStore, digest
+from probe.recording.store import ProcessStore, RunStore, array_digest
 from probe.semantics import Compiled, of_complex
 from probe.semantics.labels import Selection
 
@@ -91,17 +90,17 @@ class Value:
         return self.given >= 0 or not self.floating or self.shape == ()
 
 
-def name_of(run: Run, number: int) -> str:
+def value_name(run: Run, number: int) -> str:
     """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
     the weight's. Empty if there is none."""
     value = run.values[number]
     if value.name or value.given < 0:
         return value.name
     op = run.operations[value.given]
-    return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
+    return value_name(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
 
 
-def between(
+def operations_between(
     run: Run, ends: Iterable[int], bounds: Container[int]
 ) -> tuple[tuple[int, ...], list[int]]:
     """Returns the operations that values come from, in order, back to values of ``bounds`` or those
@@ -174,7 +173,7 @@ class Run:
         """Returns a value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""
         value = self.values[number]
-        kind = self.kinds.get(value.dtype) or container(value.dtype)
+        kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
         bits = self.store.bits(value.digest) if prod(value.shape) else np.zeros(0, np.uint8)
         if bits is None:
             return None
@@ -217,7 +216,7 @@ class Run:
         return replace(self, values=values, store=store)
 
 
-def container(dtype: str) -> np.dtype:
+def container_dtype(dtype: str) -> np.dtype:
     """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
         return floats.container(dtype)
@@ -227,7 +226,7 @@ def container(dtype: str) -> np.dtype:
     return found
 
 
-def numbers(seen: Seen) -> Callable[[], np.ndarray]:
+def exact_numbers(seen: Seen) -> Callable[[], np.ndarray]:
     """Returns a function that gives a value's exact numbers; integers and complex as they are."""
 
     def given() -> np.ndarray:
@@ -312,7 +311,8 @@ class _Recorded(Watch):
             content = self._content(name, array) if self._fits(array) else None
         if self.meaning.notices and content is None and seen is one.gives[0]:
             zeros = self.meaning.noticed(
-                [numbers(each) for each in one.reads], [numbers(each) for each in one.gives]
+                [exact_numbers(each) for each in one.reads],
+                [exact_numbers(each) for each in one.gives],
             )
         self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
 
@@ -335,7 +335,7 @@ class _Recorded(Watch):
 
     def _kept(self, seen: Seen, array: np.ndarray) -> str:
         self.kinds.setdefault(seen.dtype, array.dtype)
-        return self.store.put(array) if self.keep else digest(array)
+        return self.store.put(array) if self.keep else array_digest(array)
 
     def _content(self, name: str, array: np.ndarray) -> np.ndarray:
         held = isinstance(self.store, ProcessStore) or array.nbytes > MAPPED
@@ -352,7 +352,7 @@ class _Recorded(Watch):
         return True
 
 
-def recorded(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
+def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
     """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
     ``store``: where, in one of its own if not given."""
     store = (store or ProcessStore()) if keep else None
@@ -360,7 +360,7 @@ def recorded(recorder: Recorder, keep: bool = True, store: RunStore | None = Non
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     except Again:
-        return recorded(recorder, keep, store)
+        return record_run(recorder, keep, store)
     # its target and note are known by now
     found = Run(
         *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
@@ -377,10 +377,10 @@ def _inlined(recorder: Recorder, found: Run) -> Run:
     if not some or other is None or (uncompiled := other()) is None:
         return found
     try:
-        plain = recorded(uncompiled, keep=False)
+        plain = record_run(uncompiled, keep=False)
     except Exception:  # what runs compiled alone: the operation stays unknown
         return found
-    meaning = import_module("probe.recording.composed").meaning
+    meaning = import_module("probe.recording.composed").compiled_meaning
     operations = list(found.operations)
     for one in some:
         operations[one.number] = replace(one, meaning=meaning(one, found, plain))
@@ -400,11 +400,11 @@ class Repeat(Watch):
         ends = [(v.shape, v.dtype) for v in self.values[self.count : self.count + 1]]
         self.same = self.same and ends == [(seen.shape, seen.dtype)]
         if self.same:
-            self.digests.append(digest(seen.array()))
+            self.digests.append(array_digest(seen.array()))
             self.addresses.append(seen.address)
 
 
-def repeated(recorder: Recorder, run: Run) -> Repeat:
+def record_again(recorder: Recorder, run: Run) -> Repeat:
     """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
     found = Repeat(run.values)
     try:
@@ -416,6 +416,3 @@ def repeated(recorder: Recorder, run: Run) -> Repeat:
     if found.count != len(found.values):
         raise Nondeterministic(OTHER_OPERATIONS)
     return found
-
-
-__all__ = ["WEIGHT", "Operation", "Run", "Value", "Watch", "digest"]

@@ -12,7 +12,7 @@ from probe import layout
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from probe.recording.related import in_common
 from probe.semantics import Contracts, Each, Moves, Reshapes
 from tests.recording import causes
@@ -244,7 +244,7 @@ def test_other_operations_on_the_same_inputs_have_outputs_compared():
 
 
 def test_the_tape_itself_is_watched_without_a_change():
-    side = recorded(network(X))
+    side = record_run(network(X))
     assert side.results[0].tobytes() == network(X).plain()[0].tobytes()
     assert isinstance(network(X).program(Tape(None)), np.ndarray)
 
