@@ -24,9 +24,9 @@ from probe.comparison import decisions as comparison
 from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import enclosed, reasons
+from probe.recording import enclosed
 from probe.recording.apart import switch_lines
-from probe.recording.difference import Aligned, Difference, Pair
+from probe.recording.difference import Aligned, Difference, Pair, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
 from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
@@ -107,7 +107,7 @@ class Walked(Answer):
             "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
-                for why, some in reasons.grouped_reasons(found)
+                for why, some in grouped_reasons(found)
             ],
             "operations": [self._operation(n) for n in range(total)],
             "outputs": [self.report_output(one) for one in found.outputs],
@@ -316,7 +316,7 @@ class Walked(Answer):
         if self.verdict == "equal":
             zeros = " (zeros of different signs count as equal)" if self._zeros() else ""
             return f"equal: every compared operation whose inputs agree gives the same bits{zeros}"
-        if self.verdict == "unknown" and (why := reasons.of_outputs(self.found)):
+        if self.verdict == "unknown" and (why := of_outputs(self.found)):
             return f"unknown: {why}"
         if apart:
             return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
@@ -325,7 +325,7 @@ class Walked(Answer):
     def unknown(self) -> list[str]:
         """Returns why nothing is known of operations, in words: how many, from which one on."""
         told = []
-        for why, some in reasons.grouped_reasons(self.found):
+        for why, some in grouped_reasons(self.found):
             start = (
                 f", from {operation_text(some[0])} on"
                 if len(some) > 1
@@ -698,7 +698,7 @@ def of_stored(
     notes = [*ours.notes, *(one for one in theirs.notes if one not in ours.notes)]
     for name, one in (("left", ours), ("right", theirs)):
         if one.left_out["values"]:
-            notes.append(f"the {name} recording left out {left_out(one.left_out)}")
+            notes.append(f"the {name} recording left out {one.left_out_text}")
     notes += _environment_notes(left, right)
     try:
         found = compare_and_explain(left, right, explain, progress or silent, notes=notes)
@@ -719,12 +719,6 @@ def _lines_of_switches(left: Run, right: Run) -> tuple[Sequence[str], Sequence[s
     except InputError:
         return (), ()
     return switch_lines(where[0], where[1])
-
-
-def left_out(told: Any) -> str:
-    """Returns ``3 values (1,024 bytes), of which it has digests alone``."""
-    values = counted(told["values"], "value")
-    return f"{values} ({told['bytes']:,} bytes), of which it has digests alone"
 
 
 def _subject_text(left: Run, right: Run) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import Answer, target_of
-from probe.answers.first_difference import left_out
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
@@ -67,7 +66,7 @@ class Recorded(Answer):
         libraries = made.made["libraries"]
         where = ", ".join(f"{name} {version}" for name, version in libraries.items())
         kept = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"
-        kept += f"; left out: {left_out(made.left_out)}" if made.left_out["values"] else ""
+        kept += f"; left out: {made.left_out_text}" if made.left_out["values"] else ""
         subject = f"{made.subject}: " if made.subject else ""
         return (
             f"{subject}{counted(len(run.operations), 'operation')} on {run.target} ({where})",

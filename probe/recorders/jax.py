@@ -36,9 +36,8 @@ from probe.recorders.jax_programs import (
     unrolled,
 )
 from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, only
-from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
-from probe.recording.recording import SMALL, array_digest
+from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source
 from probe.semantics import Each, Meaning, Passes, Unknown
 
 try:
@@ -302,7 +301,7 @@ class _Trace(Base):  # type: ignore[misc]
         found = self.recorder.composed.get(call)
         if found is None:
             source = _EquationSource(self.recorder, primitive, params, args)
-            made = composed.steps_of_source(source, self._known(reads))
+            made = steps_of_source(source, self._known(reads))
             found = Unknown(MANY)
             if made is not None:
                 found = EquationProgram(made.steps, made.gives, (primitive, params))
@@ -423,7 +422,7 @@ class _Equations(_Trace):
 MANY = f"a loop of more than {MOST_STEPS} steps"
 
 
-class _EquationSource(composed.UncompiledSource):
+class _EquationSource(UncompiledSource):
     """A program or a loop as a recorder of its equations."""
 
     def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:

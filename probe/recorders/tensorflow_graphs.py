@@ -7,7 +7,7 @@ break a fusion and no more than a few values are held. Loops and branches are wr
 run; such a function is taken as it was traced. Either way the outputs must have the bits that the
 function itself gave, or it is one operation, as are functions compiled by XLA and those that change
 a state. Which outputs of one operation must agree is then said by the nodes that it was traced from
-(:mod:`probe.recording.composed`).
+(:mod:`probe.recording.recording`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from probe.recorders.tensorflow_values import (
     structure,
     tensor_of,
 )
-from probe.recording import composed
 from probe.recording.contract import (
     CONSTANT,
     INPUT,
@@ -49,7 +48,7 @@ from probe.recording.contract import (
     Seen,
     Visit,
 )
-from probe.recording.recording import array_digest
+from probe.recording.recording import UncompiledSource, array_digest, steps_of_source
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
 
@@ -503,15 +502,13 @@ class Watching:
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = composed.steps_of_source(
-                _NodeSource(self, traced(name, self.known.traced), inputs)
-            )
+            made = steps_of_source(_NodeSource(self, traced(name, self.known.traced), inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
         return made or Unknown("one of its nodes has values that labels can't describe")
 
 
-class _NodeSource(composed.UncompiledSource):
+class _NodeSource(UncompiledSource):
     """The nodes of a function as a recorder of its own."""
 
     def __init__(self, watch: Watching, graph: FunctionGraph, inputs: list[Any]) -> None:

@@ -23,7 +23,14 @@ import numpy as np
 
 from probe import floats
 from probe.recording.contract import WEIGHT
-from probe.recording.recording import Operation, Run, Value, array_digest
+from probe.recording.recording import (
+    Operation,
+    Run,
+    Value,
+    array_digest,
+    computes,
+    is_exact_content,
+)
 from probe.semantics import (
     Compiled,
     Each,
@@ -45,9 +52,6 @@ MOST, IN_ALL = 1 << 16, 1 << 22
 
 SAMPLED = 1 << 12
 """Labels of a value that are looked for on the other side."""
-
-NAMED = 4
-"""Operations of a region that are named one by one."""
 
 
 @dataclass
@@ -80,11 +84,6 @@ def align(left: Run, right: Run) -> list[Numbers]:
         else:
             found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
     return found
-
-
-def computes(one: Operation) -> bool:
-    """Returns whether an operation computes something that may be rounded in several ways."""
-    return not isinstance(one.meaning, Exact) or isinstance(one.meaning, Unknown)
 
 
 def matched(
@@ -266,13 +265,6 @@ def read_alike(
     return turned if meets == [False, True] else plain
 
 
-def region_text(side: Run, numbers: Sequence[int]) -> str:
-    """Returns the operations of a region in words, without those that only move elements."""
-    names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
-    names = names or [side.operations[n].op for n in numbers]
-    return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
-
-
 # labels
 
 
@@ -280,8 +272,6 @@ LARGE = 1 << 24
 """Elements up to which an input is known element by element, where one side takes a part of it: a
 batch of a hundred pictures. Their labels take eight bytes each."""
 
-PARTS = 16
-"""Into how many parts a number that came without rounding may be divided."""
 
 Known = Mapping[int, Labels]
 """Labels of values that are known before anything is computed, by number."""
@@ -433,19 +423,6 @@ def result_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> l
         zeros = run.values[one.gives[0]].zeros
         return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type, call-arg]
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
-
-
-def is_exact_content(content: np.ndarray, dtype: str) -> bool:
-    """Whether what is computed from integers came without rounding: whole numbers, halves and the
-    like (the scale of an attention of 64 features is an eighth), or infinite.
-
-    Other results, sines of positions say, are labelled by how they were computed, so that they are
-    compared.
-    """
-    if dtype not in floats.FORMATS:
-        return "complex" not in dtype
-    values = floats.widen(content, dtype) * PARTS
-    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
 
 
 def _digest_labels(one: Value) -> Labels:

@@ -22,8 +22,7 @@ import numpy as np
 
 from probe import floats
 from probe.operands import normal
-from probe.recording.alone import Alone, equal_bits
-from probe.recording.reasons import Cause
+from probe.recording.alone import Alone, Cause, equal_bits
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 

@@ -30,8 +30,8 @@ from probe.recording.difference import (
     is_near,
     measure_pairs,
 )
-from probe.recording.matching import align, computes
-from probe.recording.recording import Operation, Run, Value, array_digest
+from probe.recording.matching import align
+from probe.recording.recording import Operation, Run, Value, array_digest, computes
 from probe.semantics import (
     MOVED,
     MOVING,

@@ -21,10 +21,11 @@ from probe import floats
 from probe.comparison import Comparison
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
-from probe.recording import composed, place
+from probe.recording import place
 from probe.recording.alone import (
     Adds,
     Alone,
+    Cause,
     Known,
     as_comparison,
     as_source,
@@ -35,9 +36,14 @@ from probe.recording.alone import (
 )
 from probe.recording.difference import Aligned, Pair, is_near
 from probe.recording.enclosed import rounding_verdict
-from probe.recording.matching import region_text
-from probe.recording.reasons import Cause
-from probe.recording.recording import Operation, Run, operations_between, value_name
+from probe.recording.recording import (
+    Operation,
+    Run,
+    as_one_operation,
+    operations_between,
+    region_text,
+    value_name,
+)
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -82,7 +88,7 @@ class Region:
             return None
         pair = one.gives[output]
         if one.joint:
-            left, right, one = composed.joint_operations(left, right, one)
+            left, right, one = joint_operations(left, right, one)
             output = 0
         assert one.left is not None and one.right is not None
         ends = (left, one.left), (right, one.right)
@@ -778,3 +784,21 @@ def _add_terms(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
         return reads[tree]
     with np.errstate(all="ignore"):
         return np.asarray(_add_terms(tree[0], reads) + _add_terms(tree[1], reads))
+
+
+def joint_operations(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
+    """Returns both sides with each group as one operation, and these two as a pair.
+
+    Of what is given the first value that differs is looked at, with the operations that it comes
+    from. Only values that both groups read themselves stay among its ``reads``.
+    """
+    pair = next((each for each in one.gives if not each.equal), one.gives[0])
+    sides = list[Run]()
+    for side, value, group in zip((left, right), (pair.left, pair.right), one.inside, strict=True):
+        outside = {n for n, v in enumerate(side.values) if v.given not in group}
+        sides.append(as_one_operation(side, operations_between(side, [value], outside)[0], [value]))
+    last = [side.operations[-1] for side in sides]
+    reads = [each.reads for each in last]
+    kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
+    made = replace(one, left=last[0].number, right=last[1].number, reads=kept, gives=[pair])
+    return sides[0], sides[1], made

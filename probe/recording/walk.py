@@ -20,9 +20,9 @@ from probe import budget, floats
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, reasons, related
+from probe.recording import alone, related
 from probe.recording.contract import Recorder
-from probe.recording.difference import NAMES, Difference, compare_runs
+from probe.recording.difference import NAMES, Difference, compare_runs, fill_reasons
 from probe.recording.recording import (
     Operation,
     Repeat,
@@ -250,7 +250,7 @@ def compare_and_explain(
         _explain_sources(found, tell, seconds)
     _refute(found, seconds)
     _orphaned(found)
-    reasons.fill_reasons(found)
+    fill_reasons(found)
     return found
 
 

@@ -22,9 +22,8 @@ from probe import floats, machine
 from probe.errors import InputError, NotReproduced
 from probe.explaining.evidence import example
 from probe.printing import plain
-from probe.recording.alone import Alone, unequal_bits
+from probe.recording.alone import Alone, Cause, unequal_bits
 from probe.recording.difference import Aligned
-from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import Region, find_cause
 from probe.reproduction import content, emulate, proof
