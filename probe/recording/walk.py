@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from probe.recording.recording import (
     value_name,
 )
 from probe.recording.related import compare_by_index, part_taken
+from probe.recording.source import find_cause, why_no_source
 from probe.recording.store import RunStore
 
 SECONDS = 120.0
@@ -300,9 +300,7 @@ def _refute(found: Difference, seconds: float) -> None:
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
         try:
-            why = import_module("probe.recording.source").why_no_source(
-                found.left, found.right, one
-            )
+            why = why_no_source(found.left, found.right, one)
         except TimeOver:
             return
         if why:
@@ -314,7 +312,6 @@ def _explain_sources(found: Difference, tell: Callable[[str], None], seconds: fl
     every = list(enumerate(found.operations))
     asked = [(n, one) for n, one in every if one.verdict == "source"]
     behind = [(n, one) for n, one in every if one.own]
-    explaining = import_module("probe.recording.source").find_cause
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
     for number, one in asked + behind:
@@ -324,7 +321,7 @@ def _explain_sources(found: Difference, tell: Callable[[str], None], seconds: fl
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
         try:
-            cause = explaining(found.left, found.right, one, known=known)
+            cause = find_cause(found.left, found.right, one, known=known)
         except TimeOver:
             break
         if budget.spent():  # whoever asked last may have taken no answer for one

@@ -9,7 +9,7 @@ from probe.recording.difference import compare_runs, measure_pairs
 from probe.recording.recording import array_digest, record_run
 from probe.recording.walk import walk
 from tests.recording.taped import Taped, normal
-from tests.recording.test_own import SHAPE, planted
+from tests.recording.test_alone import SHAPE, planted
 
 X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 
