@@ -23,7 +23,7 @@ from probe.invariant.mitigations import advise, candidates, report, rows
 from probe.launch import InlineSession, Session
 from probe.target import unavailable
 from probe.ulp import equal
-from tests.networks.convolutions import cases
+from tests.convolutions import cases
 
 pytestmark = pytest.mark.long
 

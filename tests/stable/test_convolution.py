@@ -9,7 +9,7 @@ from probe import Case, stable
 from probe.launch import InlineSession
 from probe.target import Target
 from probe.ulp import equal
-from tests.networks.convolutions import cases
+from tests.convolutions import cases
 
 pytestmark = pytest.mark.long
 
