@@ -97,6 +97,7 @@ def test_nothing_is_explained_twice_and_all_is_counted(store):
     assert {file.name: file.stat().st_mtime_ns for file in folder.glob("causes*")} == before
 
 
+@pytest.mark.slow
 def test_what_is_new_in_a_store_adds_to_what_is_known(store, tmp_path):
     folder = tmp_path / machine.label()
     case = Case(op="conv1d", kernel=3, in_channels=20, operands="cancel")

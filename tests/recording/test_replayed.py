@@ -22,6 +22,8 @@ from probe.recording.replayed import OnTarget, There, replayed
 from probe.recording.subject import opened
 from probe.target import Target, unavailable
 
+pytestmark = pytest.mark.long
+
 RNG = np.random.default_rng(7)
 
 BOUND = 1e-5

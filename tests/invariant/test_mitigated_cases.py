@@ -23,7 +23,9 @@ from probe.invariant.mitigations import advise, candidates, report, rows
 from probe.launch import InlineSession, Session
 from probe.target import unavailable
 from probe.ulp import equal
-from tests.networks.convolutions import cases
+from tests.convolutions import cases
+
+pytestmark = pytest.mark.long
 
 UNSTABLE = "reference,algorithm=pairwise,length_switch=9"
 """Outputs shorter than 9 are added in sequence, longer ones in pairs."""
