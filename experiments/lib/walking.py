@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.fuzzing import proved
 from lib.models import every
 from lib.variations import Model, Variation
 from probe import machine, shard
@@ -169,6 +170,7 @@ def recorders(sides: tuple[Any, Any], target: str) -> list[Any]:
 
 def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
+    from probe.answers.first_difference import ComparisonQuestion, Walked
     from probe.recording.walk import walk
 
     begun = time.monotonic()
@@ -192,7 +194,11 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
         "first_cause": (first and first.cause) or None,
         "notes": machine.publishable("; ".join(found.notes)) or None,
         "seconds": seconds,
+        **proved(found.rounding),
     }
+    decided = Walked(found, ComparisonQuestion()).decided()
+    if decided["total"]:
+        row |= {"decisions": decided.pop("total")} | decided
     return row | _outputs(found) | _cost(right), _sources(found)
 
 
@@ -284,7 +290,7 @@ def _sources(found: Any) -> list[Row]:
         if cause is not None:
             row |= {"cause": cause.kind or None, "examined": cause.examined}
             row |= {"replayed": cause.replayed, "alone": int(cause.alone)}
-            row |= {"why": machine.publishable(cause.why)}
+            row |= {"why": machine.publishable(cause.why), **proved(cause.rounding)}
         rows.append(row)
     return rows
 

@@ -14,7 +14,7 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.recording.subject import open_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.long]
 
 COMMANDS = {
     "network": ["network", "{model}", "--fixed", "32", "--lengths", "4"],

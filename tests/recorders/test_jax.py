@@ -21,6 +21,8 @@ lax = jax.lax
 
 from probe.recorders.jax import JaxRecorder  # noqa: E402
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 
 @pytest.fixture(autouse=True, scope="module")
 def quickly() -> Iterator[None]:

@@ -18,6 +18,8 @@ pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 from probe.backends import litert_model
 from probe.recorders import graphs, litert
 
+pytestmark = pytest.mark.long
+
 RNG = np.random.default_rng(6)
 MORE = {
     "MEAN": "Reducer",

@@ -22,6 +22,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from probe.recorders import graphs, onnx_file, onnxruntime  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 RNG = np.random.default_rng(5)
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
 

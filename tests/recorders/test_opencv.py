@@ -21,6 +21,8 @@ if not hasattr(cv2.dnn, "readNetFromCaffe"):
 from probe.recorders.opencv import OpenCVRecorder, declared, of_net, opened, parsed  # noqa: E402
 from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 SIZE = 12
 
 

@@ -8,7 +8,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 from tensorflow.python.eager import context  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.long]
 
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402

@@ -27,6 +27,8 @@ from probe.recording.recording import Run, Watch, array_digest, record_run  # no
 from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)
 X = torch.randn(2, 6, 9, 9, generator=G)
@@ -398,6 +400,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.slow
 def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(6, 3, 3), nn.ReLU()).eval()
     sizes = {0: torch.export.Dim("batch"), 3: torch.export.Dim("width", min=4)}

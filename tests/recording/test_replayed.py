@@ -22,6 +22,8 @@ from probe.recording.replayed import OnTarget, There, replay_run
 from probe.recording.subject import open_model
 from probe.target import Target, unavailable
 
+pytestmark = pytest.mark.long
+
 RNG = np.random.default_rng(7)
 
 BOUND = 1e-5

@@ -27,6 +27,8 @@ from probe.semantics import (
 from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step, added
 
+pytestmark = pytest.mark.long
+
 RANDOM = np.random.default_rng(0)
 
 

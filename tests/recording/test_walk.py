@@ -16,6 +16,8 @@ from tests.recording import causes
 from tests.recording.doubles import Doubles, Step, added
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
+pytestmark = pytest.mark.long
+
 X = normal(6, 32)
 RANDOM = np.random.default_rng()
 

@@ -21,6 +21,8 @@ from probe.reproduction import recorded as reports
 from probe.semantics import Contracts, Each, Unknown
 from tests.recording.doubles import Doubles, Step, added
 
+pytestmark = pytest.mark.long
+
 RANDOM = np.random.default_rng(2)
 
 PRODUCT = """order = range({1}.shape[0]) if len({0}) == 1 else range({1}.shape[0])[::-1]
