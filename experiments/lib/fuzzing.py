@@ -20,7 +20,7 @@ from lib.referee import Referee, Unrefereed
 from probe import machine, ulp
 from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, Revealer
+from probe.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
 from probe.enclosure import RoundingVerdict
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session

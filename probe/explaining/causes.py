@@ -27,6 +27,7 @@ from probe.progress import Tell
 from probe.schema import NULL_INT
 from probe.store import Store, parquet
 from probe.store.results import load, machine_folders
+from probe.summation.summation import ranges_of_mask
 from probe.target import Target
 
 if TYPE_CHECKING:
