@@ -129,12 +129,11 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     from probe.answers import stored
     from probe.cli.show import stored as show
     from probe.store.results import load
-    from probe.store.sql import answered
 
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:
-        found = stored.asked(answered(there, sql)[0]) | {"left_out": list(there.left_out.values())}
+        found = stored.asked(there.answered(sql)[0]) | {"left_out": list(there.left_out.values())}
         out.give(found, lambda: show.answer(found))
     else:
         found = stored.stored(there)

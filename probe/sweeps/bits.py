@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     import pyarrow as pa
 
     from probe.store import Store
-    from probe.store.recalled import Recalled
+    from probe.store.parquet import Recalled
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
@@ -178,7 +178,7 @@ class _SweepState(Campaign[SweepQuestion]):
 
         if self.store is None:
             return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
-        rows = parquet.table(self.store.path, "comparisons").select(RECALLED)
+        rows = parquet.table(self.store.path, "comparisons", RECALLED)
         same = pc.and_(
             pc.equal(rows["vary"], self.plans.vary),
             pc.is_in(rows["case_id"], pa.array(list(self.plans.ids))),
