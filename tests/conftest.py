@@ -27,17 +27,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 SECONDS_EACH = """
     answers bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep cluster
-    cluster_processes conventions conversion dense emulate experiments experiments_frameworks
+    cluster_processes conventions conversion emulate experiments experiments_frameworks
     experiments_history experiments_network experiments_orders experiments_remedies
     experiments_reproductions kept launch network_parts network_programs network_readers
     network_running network_trust
-    network_turned plugin pooling products real_models recognition recorded recording_jax
-    recording_onnxruntime recording_opencv recording_litert recording_tensorflow recording_torch
+    network_turned operation plugin pools products real_models recognition recorded jax
+    onnxruntime opencv litert tensorflow torch
     remedies replayed reports reproduction reproduction_networks reveal shard source stable
-    stable_models sweep thresholds walk why
+    stable_models sweep switch_points/search walk why
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
-leaves to `make test`, as it does those of each library. All rooms have tests outside of these."""
+leaves to `make test`, as it does those of each library. All rooms have tests outside of these. With
+its room where another room has a module of the same name."""
 
 
 CORES = 2
@@ -73,7 +74,7 @@ MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").s
 
 
 HALF_A_MINUTE = """
-    recording_jax recording_tensorflow experiments_reproductions experiments_remedies fuzz reports
+    jax tensorflow experiments_reproductions experiments_remedies fuzz reports
 """.split()
 """Modules that import a large library here and go through all that they know of it, or that run an
 experiment whose like stays in `make test`."""
@@ -84,7 +85,8 @@ def pytest_collection_modifyitems(items):
         name = item.path.stem.removeprefix("test_")
         if item.name in MINUTES_TOGETHER or name in HALF_A_MINUTE:
             item.add_marker("slow")
-        if name not in SECONDS_EACH and not name.startswith("backends"):
+        named = {name, f"{item.path.parent.name}/{name}"}
+        if named.isdisjoint(SECONDS_EACH) and not name.startswith("backends"):
             item.add_marker("check")
 
 

@@ -445,7 +445,9 @@ class PaddedModel:
         has no shorter ones. Raises NotDerived."""
         before = [n for n in self._sized if n < content]
         known = self._sized[max(before)] if before else None
-        start = max(content, known.least if known else 0)
+        assert self.positions is not None
+        # of shorter runs some output shares nothing, whatever is met there
+        start = max(content, known.least if known else 0, self.positions.shortest)
         sizes = (size for size in range(start, self.fixed) if self._capacity(size) >= content)
         least = next(sizes, self.fixed)
         start = max(least, known.safe if known and not known.over else 0)

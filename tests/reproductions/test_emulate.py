@@ -22,9 +22,9 @@ from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
-from tests.numbers.exact import awkward
-from tests.orders.test_replay import roundings
-from tests.orders.test_tree import trees
+from tests.exact import awkward
+from tests.summation.test_replay import roundings
+from tests.summation.test_tree import trees
 
 ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4, "length": 9, "bias": "normal"}
 
