@@ -73,7 +73,7 @@ class Writer:
         self.path, self.table = path, table
         self.held = 0
         self._pieces: list[pa.Table] = []
-        from_path, described = layout.values(path), schema.described(table)
+        from_path, described = layout.columns_of_path(path), schema.described_schema(table)
         metadata = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
         fields = [field for field in described if field.name not in from_path]
         self._schema = pa.schema(fields, metadata | dict(origin or {}))
@@ -166,7 +166,7 @@ class Writer:
             os.unlink(self._temporary)
 
 
-def write(
+def write_file(
     path: Path,
     table: str,
     rows: pa.Table,
@@ -257,13 +257,13 @@ def state(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def verify(path: Path) -> None:
+def verify_file(path: Path) -> None:
     """Reads a file whole, once. StoreError where it isn't as it was written, not ours, or newer."""
-    checked(path)
+    require_unchanged(path)
     footer(path)
 
 
-def checked(path: Path) -> None:
+def require_unchanged(path: Path) -> None:
     """Raises StoreError where the bytes of a file are not those that were written."""
     _verified(path, *state(path))
 
@@ -280,7 +280,7 @@ def _verified(path: Path, *_: int) -> None:
 def damaged(path: Path, error: Exception) -> StoreError:
     """Returns the one-line error for a file that can't be read."""
     reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
-    name = path.name if not layout.values(path) else "/".join(path.parts[-4:])
+    name = path.name if not layout.columns_of_path(path) else "/".join(path.parts[-4:])
     return StoreError(
         f"file={name}: damaged, can't be read as parquet ({reason}); restore it, or move it "
         "out of the store and measure again"

@@ -100,7 +100,7 @@ class Store:
 
         Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
         """
-        with self._lock, merging.alone(self.path):
+        with self._lock, merging.exclusive(self.path):
             self._write_buffered(lambda table: False)
 
     def _write_buffered(self, compacted: Callable[[str], bool]) -> None:
@@ -111,14 +111,14 @@ class Store:
         for table in sorted(self._chunks, key=lambda name: (name in merging.LAST, name)):
             rows, whole = self._assemble(table), compacted(table)
             if len(rows):
-                flat = layout.flat(self.path, table)
+                flat = layout.unpartitioned(self.path, table)
                 last = flat[-1].name.split(".")[1] if flat else ""
                 # a clock may have been put back: later rows are in parts of larger numbers
                 number = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
                 path = self.path / (f"{table}.parquet" if whole else f"{table}.{number}.parquet")
                 named = "run_id" in rows.column_names
                 used = rows.column("run_id").unique().to_pylist() if named else None
-                file.write(path, table, rows, whole, origin.metadata(used))
+                file.write_file(path, table, rows, whole, origin.metadata(used))
                 wrote = True
             del self._chunks[table]
         self._rows = 0
@@ -131,7 +131,9 @@ class Store:
         for plain, group in groupby(chunks, key=lambda chunk: isinstance(chunk, list)):
             if plain:
                 rows = list(chain.from_iterable(group))
-                columns = {name: [row.get(name) for row in rows] for name in schema.names(table)}
+                columns = {
+                    name: [row.get(name) for row in rows] for name in schema.column_names(table)
+                }
                 pieces.append(_table(table, columns, len(rows)))
             else:
                 pieces.extend(group)
@@ -146,18 +148,18 @@ class Store:
 
         Safe to interrupt: what was merged is in place before the parts are removed.
         """
-        with self._lock, merging.alone(self.path):
+        with self._lock, merging.exclusive(self.path):
             # what is buffered may be all there is of a table, each row once
             self._write_buffered(
-                lambda table: table != "differences" and not layout.files(self.path, table)
+                lambda table: table != "differences" and not layout.table_files(self.path, table)
             )
             merging.compact(self.path)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
         """Keys of every row of a table, stored or buffered: tuples as ``schema.keys(table)``."""
-        names = schema.keys(table)
+        names = schema.key_columns(table)
         with self._lock:
-            pieces = [parquet.table(self.path, table, names)]
+            pieces = [parquet.read_table(self.path, table, names)]
             if table in self._chunks:
                 pieces.append(self._assemble(table).select(names))
         columns = [[piece.column(name).to_pylist() for name in names] for piece in pieces]
@@ -178,7 +180,7 @@ _REQUIRED = {
     table: frozenset(column.name for column in columns if column.null is None)
     for table, columns in schema.TABLES.items()
 }
-_ALLOWED = {table: frozenset(schema.names(table)) for table in schema.TABLES}
+_ALLOWED = {table: frozenset(schema.column_names(table)) for table in schema.TABLES}
 
 
 def check_names(table: str, names: Set[str]) -> None:

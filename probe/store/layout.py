@@ -29,12 +29,12 @@ _PARTITIONED = re.compile(r"part-\d+\.parquet")
 _LONGEST = 255  # bytes in the name of a folder
 
 
-def files(folder: Path, table: str) -> list[Path]:
+def table_files(folder: Path, table: str) -> list[Path]:
     """Files of a machine's table: partitioned ones, the compacted one, then the parts by number."""
-    return [*partitioned(folder, table), *flat(folder, table)]
+    return [*partitioned(folder, table), *unpartitioned(folder, table)]
 
 
-def flat(folder: Path, table: str) -> list[Path]:
+def unpartitioned(folder: Path, table: str) -> list[Path]:
     """Returns files of a table in ``folder`` itself, the compacted one first."""
     found = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
     parts = sorted((int(one[2] or -1), one[0]) for one in found if one and one[1] == table)
@@ -46,7 +46,9 @@ def partitioned(folder: Path, table: str) -> list[Path]:
     root = folder.parent / table
     if table not in CONTENT:
         root = root / _hive("machine", folder.name)
-    pattern = "target=*/part-*.parquet" if "target" in schema.names(table) else "part-*.parquet"
+    pattern = (
+        "target=*/part-*.parquet" if "target" in schema.column_names(table) else "part-*.parquet"
+    )
     return sorted(path for path in root.glob(pattern) if _PARTITIONED.fullmatch(path.name))
 
 
@@ -58,12 +60,12 @@ def partition(folder: Path, table: str, target: str | None) -> Path:
     place = folder.parent / table
     if table not in CONTENT:
         place = place / _hive("machine", folder.name)
-    if target is not None and "target" in schema.names(table):
+    if target is not None and "target" in schema.column_names(table):
         place = place / _hive("target", target)
     return place / "part-0.parquet"
 
 
-def values(path: Path) -> dict[str, str]:
+def columns_of_path(path: Path) -> dict[str, str]:
     """Returns columns that a file's path says, instead of the file: none for unpartitioned ones."""
     if not _PARTITIONED.fullmatch(path.name):
         return {}

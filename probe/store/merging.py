@@ -43,13 +43,13 @@ def require_usable(folder: Path) -> None:
         trial.unlink(missing_ok=True)
     except OSError as error:
         raise file.unwritable(folder, error) from error
-    for path in (path for table in schema.TABLES for path in layout.files(folder, table)):
+    for path in (path for table in schema.TABLES for path in layout.table_files(folder, table)):
         with suppress(FileNotFoundError):  # another process has just compacted it away
             file.footer(path)
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def exclusive(folder: Path) -> Iterator[None]:
     """Lets one process at a time write or merge files of a folder (where the system has locks)."""
     if sys.platform == "win32":
         yield
@@ -72,7 +72,7 @@ def compact(folder: Path) -> None:
     partitioned = layout.is_partitioned(folder.parent)
 
     def folded(table: str) -> bool:
-        found = layout.flat(folder, table)
+        found = layout.unpartitioned(folder, table)
         return not found or (not partitioned and len(found) == 1 and file.is_compacted(found[0]))
 
     loose = [table for table in _IN_ORDER if not all(map(folded, _deciding(table)))]
@@ -105,7 +105,7 @@ def merge(
     for name, sources in machines.items():
         target = root / name
         require_usable(target)
-        with alone(target):
+        with exclusive(target):
             _sweep_up(target)
             known = Origin([target, *sources], name)
             for table in _IN_ORDER:
@@ -138,8 +138,8 @@ def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin)
     Of partitions those are written anew that get rows.
     """
     out, others = sources[0], sources[1:]
-    old, whole = layout.flat(out, table), out / f"{table}.parquet"
-    by_target = partitioned and "target" in schema.names(table)
+    old, whole = layout.unpartitioned(out, table), out / f"{table}.parquet"
+    by_target = partitioned and "target" in schema.column_names(table)
     touched: set[Path] = set()
     if partitioned:
         for one in _deciding(table):
@@ -150,11 +150,13 @@ def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin)
     stored = parquet.Stored(sources, frozenset(layout.partitioned(out, table)) - touched)
     if stored.files(table):
         used = _distinct(stored, table, "run_id")
-        origin = {} if partitioned and table in layout.CONTENT else None  # of all machines
+        origin: dict[str, str] | None = None
+        if partitioned and table in layout.CONTENT:
+            origin = {}  # of all machines
         written: dict[Path, file.Writer] = {}
         with ExitStack() as stack:
             if partitioned:  # tables that all machines share are written by one of them at a time
-                stack.enter_context(alone(out.parent))
+                stack.enter_context(exclusive(out.parent))
 
             def write(path: Path, target: str | None, rows: pa.Table) -> None:
                 if path not in written:
@@ -181,7 +183,7 @@ def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin)
 
 def _distinct(stored: parquet.Stored, table: str, column: str) -> set[Any]:
     """Returns the values of a column; None alone where the table has none."""
-    if column not in schema.names(table):
+    if column not in schema.column_names(table):
         return {None}
     found = stored.query(f'SELECT DISTINCT "{column}" AS value FROM ({stored.every(table)})')
     return {value for rows in found for value in rows["value"].to_pylist()}

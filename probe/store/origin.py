@@ -44,10 +44,10 @@ class Origin:
     ) -> None:
         self.machine = machine
         self._runs: dict[str, dict[str, Any]] = {}
-        for path in (path for folder in folders for path in layout.files(folder, "runs")):
+        for path in (path for folder in folders for path in layout.table_files(folder, "runs")):
             with suppress(OSError, pa.ArrowException, ValueError):
                 for row in pq.read_table(path, partitioning=None).to_pylist():
-                    self._runs[row["run_id"]] = row | layout.values(path)
+                    self._runs[row["run_id"]] = row | layout.columns_of_path(path)
         if fresh is not None:
             self._runs |= {row["run_id"]: row for row in fresh.to_pylist()}
 

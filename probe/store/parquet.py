@@ -20,7 +20,7 @@ import pyarrow as pa
 from probe import schema
 from probe.errors import StoreError
 from probe.store import file, layout
-from probe.store.layout import files as files
+from probe.store.layout import table_files as files
 
 Answer = TypeVar("Answer")
 
@@ -36,12 +36,12 @@ _TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64
 _ROWS = 2**40  # more than a file has: a row's place is its file's number and its own
 
 
-def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows of a table that count, over all files of one machine; no file: no rows.
 
     Errors: StoreError for a file that is damaged or of a newer format.
     """
-    wanted = schema.names(name) if columns is None else columns
+    wanted = schema.column_names(name) if columns is None else columns
     empty = schema.arrow_schema(name).empty_table().select(wanted)
     return steady(
         lambda: pa.concat_tables([empty, *Stored([folder]).rows(name, columns)]), folder
@@ -110,7 +110,7 @@ class Stored:
         found = self.files(name)
         # a partition and the files of a folder each have the last word on their rows alone
         parts = {
-            (self._machines[name][path], path.parts[-3:-1] if layout.values(path) else ())
+            (self._machines[name][path], path.parts[-3:-1] if layout.columns_of_path(path) else ())
             for path in found
         }
         return len(parts) == len(found) and all(map(file.is_compacted, found))
@@ -123,8 +123,8 @@ class Stored:
         """
         if self.settled(name):
             return self.every(name)
-        last = f"({kept('comparisons', self.every('comparisons'))})"
-        return kept(name, self.every(name), last)
+        last = f"({counting_sql('comparisons', self.every('comparisons'))})"
+        return counting_sql(name, self.every(name), last)
 
     def every(self, name: str) -> str:
         """Returns SQL as :meth:`sql`, for all rows of all files."""
@@ -160,7 +160,7 @@ class Stored:
     def query(self, sql: str) -> Iterator[pa.Table]:
         """Yields what a query over :meth:`sql` gives, a row group or less at a time."""
         for path in self._states:
-            file.checked(path)  # DuckDB checks no page: damage would be read as data
+            file.require_unchanged(path)  # DuckDB checks no page: damage would be read as data
         with _connection().cursor() as cursor:
             try:
                 for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
@@ -197,23 +197,27 @@ class Stored:
 
 def _rows_of(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
-    from_path = {} if path is None else layout.values(path)
+    from_path = {} if path is None else layout.columns_of_path(path)
     there = set() if path is None else set(file.footer(path).names)
     columns = []
     for one in schema.TABLES[name]:
-        value = text(from_path[one.name]) if one.name in from_path else f'"{one.name}"'
+        value = sql_text(from_path[one.name]) if one.name in from_path else f'"{one.name}"'
         value = value if one.name in there | from_path.keys() else "NULL"
         columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[one.type]]}) AS "{one.name}"')
-    columns += [f"CAST({text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
+    columns += [f"CAST({sql_text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
     if path is None:
         return f"SELECT {', '.join(columns)}, 0 AS _place WHERE false"
-    source = f"read_parquet({text(str(path))}, file_row_number = true, hive_partitioning = false)"
+    source = (
+        f"read_parquet({sql_text(str(path))}, file_row_number = true, hive_partitioning = false)"
+    )
     return (
         f"SELECT {', '.join(columns)}, {number * _ROWS} + file_row_number AS _place FROM {source}"
     )
 
 
-def kept(name: str, rows: str, comparisons: str = "", apart: Sequence[str] = ("_folder",)) -> str:
+def counting_sql(
+    name: str, rows: str, comparisons: str = "", apart: Sequence[str] = ("_folder",)
+) -> str:
     """Returns SQL for the rows of a table that count.
 
     ``rows``: SQL of all of them, see :meth:`Stored.sql`; ``comparisons``: a relation of those that
@@ -227,24 +231,24 @@ def kept(name: str, rows: str, comparisons: str = "", apart: Sequence[str] = ("_
             SELECT d.* FROM (SELECT *, {_back(pair)} AS _back FROM ({rows})) d
             JOIN {comparisons} c ON {same} WHERE d._back <= c.kept
         """
-    query = f"SELECT * FROM ({rows}) QUALIFY {_back([*schema.keys(name), *apart])} = 1"
+    query = f"SELECT * FROM ({rows}) QUALIFY {_back([*schema.key_columns(name), *apart])} = 1"
     if name in TOGETHER:
-        together = quoted([*TOGETHER[name], *apart])
+        together = sql_names([*TOGETHER[name], *apart])
         query += f" AND _file = max(_file) OVER (PARTITION BY {together})"
     return query
 
 
 def _back(columns: Sequence[str]) -> str:
     """Returns SQL for a row's number among those with equal ``columns``, the last one's being 1."""
-    return f"row_number() OVER (PARTITION BY {quoted(columns)} ORDER BY _place DESC)"
+    return f"row_number() OVER (PARTITION BY {sql_names(columns)} ORDER BY _place DESC)"
 
 
-def quoted(columns: Sequence[str]) -> str:
+def sql_names(columns: Sequence[str]) -> str:
     """Returns names of columns as SQL has them."""
     return ", ".join(f'"{one}"' for one in columns)
 
 
-def text(value: str) -> str:
+def sql_text(value: str) -> str:
     """Returns a text as SQL has it."""
     return "'" + value.replace("'", "''") + "'"
 
@@ -254,7 +258,7 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
 
     batches: int array (rows,), not decreasing: rows of one batch were appended together.
     """
-    chosen, together = schema.keys(name), TOGETHER.get(name, ())
+    chosen, together = schema.key_columns(name), TOGETHER.get(name, ())
     places = pa.array(np.arange(len(rows)))
     placed = rows.append_column("_place", places).append_column("_file", pa.array(batches))
 
@@ -268,7 +272,9 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
         return rows
     with _connection().cursor() as cursor:
         cursor.register("placed", placed)
-        query = f"SELECT _place FROM ({kept(name, 'FROM placed', apart=())}) ORDER BY _place"
+        query = (
+            f"SELECT _place FROM ({counting_sql(name, 'FROM placed', apart=())}) ORDER BY _place"
+        )
         return rows.take(cursor.sql(query).to_arrow_table().column("_place"))
 
 
@@ -303,11 +309,11 @@ class Recalled:
             stored = Stored([folder])
             if why := stored.unlisted():
                 raise StoreError(why)
-            same = [f'"{k}" = {text(str(v))}' for k, v in zip(GROUP, group, strict=True)]
+            same = [f'"{k}" = {sql_text(str(v))}' for k, v in zip(GROUP, group, strict=True)]
             same += ["control IS NOT NULL"] * controlled
             # a comparison without a control (control=differing) agrees as well as one that repeated
             agrees = "differing = 0 AND coalesce(control, 'equal') = 'equal'"
-            columns = quoted(("case_id", "at", "control", "max_ulp", "first", *SUMS))
+            columns = sql_names(("case_id", "at", "control", "max_ulp", "first", *SUMS))
             return list(
                 stored.query(
                     f"SELECT {columns}, {agrees} AS agrees FROM ({stored.sql('comparisons')}) "

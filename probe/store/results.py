@@ -120,14 +120,18 @@ class Results:
         ):
             for name in schema.TABLES:
                 if name in words:
-                    columns = [one for one in schema.names(name) if one != "machine"]
-                    shown = parquet.quoted(columns) + ", _folder AS machine" * (name not in CONTENT)
+                    columns = [one for one in schema.column_names(name) if one != "machine"]
+                    shown = parquet.sql_names(columns) + ", _folder AS machine" * (
+                        name not in CONTENT
+                    )
                     connection.execute(
                         f"CREATE VIEW {name} AS SELECT {shown} FROM ({stored.sql(name)})"
                     )
             for path in stored.listed:
-                file.checked(path)  # DuckDB checks no page: damage would be answered as data
-            allowed = ", ".join(parquet.text(str(path)) for path in sorted(stored.listed))
+                file.require_unchanged(
+                    path
+                )  # DuckDB checks no page: damage would be answered as data
+            allowed = ", ".join(parquet.sql_text(str(path)) for path in sorted(stored.listed))
             for lock in (f"SET allowed_paths = [{allowed}]", *_LOCKS):
                 connection.execute(lock)
             for query in queries:
@@ -197,10 +201,10 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
             )
         folders.extend(folder for folder in found if folder not in folders)
     left_out: dict[Path, str] = {}
-    files = (layout.files(folder, name) for folder in folders for name in schema.TABLES)
+    files = (layout.table_files(folder, name) for folder in folders for name in schema.TABLES)
     for path in dict.fromkeys(chain.from_iterable(files)):
         try:
-            file.verify(path) if tolerant else file.footer(path)
+            file.verify_file(path) if tolerant else file.footer(path)
         except FileNotFoundError:
             if tolerant and path.is_symlink():
                 left_out[path] = f"file={path.name}: the link leads to no file; correct it"

@@ -20,7 +20,7 @@ from probe.recording import walk
 from probe.recording.recording import Run, recorded
 from probe.recording.replayed import OnTarget, There, replayed
 from probe.recording.subject import opened
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 
 RNG = np.random.default_rng(7)
 
@@ -179,7 +179,7 @@ def session() -> Iterator[Callable[[str], AnySession]]:
 
     def started(text: str) -> AnySession:
         where = Target.parse(text)
-        if why := unavailable(where):
+        if why := why_unavailable(where):
             pytest.skip(why)
         if text not in running:
             running[text] = open_session(where).__enter__()

@@ -25,7 +25,7 @@ def started(text: str) -> Target:
     where = Target.parse(text)
     if where.version:
         return provided(text, 2)
-    if why := target.unavailable(where):
+    if why := target.why_unavailable(where):
         pytest.skip(f"{text}: {why}")
     return where
 

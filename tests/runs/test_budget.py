@@ -16,7 +16,7 @@ from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.sweeps.ranking import Ranking
 from tests.runs.test_sweep import CASE, REFERENCE, SWITCHING, failures, faulty, inline
 
@@ -43,7 +43,9 @@ def limited(count: int, cases, targets, lengths, **options):
             if done >= count:
                 allowed._end = 0.0
 
-        return sweep(cases, targets, lengths, progress=tell, opens=inline, workers=1, **options)
+        return sweep_cases(
+            cases, targets, lengths, progress=tell, opens=inline, workers=1, **options
+        )
 
 
 def values(found, target) -> set:
@@ -145,7 +147,7 @@ def rows(folder: Path) -> dict:
 def test_the_same_again_goes_on_and_gives_the_rows_of_one_run(tmp_path):
     cases, targets, lengths = [CASE, CASE.with_(seed=1)], [REFERENCE, SWITCHING], range(5, 30)
     with Store(tmp_path / "whole") as store:
-        sweep(cases, targets, lengths, store=store, opens=inline)
+        sweep_cases(cases, targets, lengths, store=store, opens=inline)
     left, parts = None, 0
     while left != 0:
         with Store(tmp_path / "parts") as store:
@@ -163,11 +165,11 @@ def test_what_hangs_does_not_hold_it_and_is_no_failure(tmp_path, monkeypatch):
     running = sessions(REFERENCE).start()
     start = time.monotonic()
     with budget.within("0.3s"), Store(tmp_path / "m") as store:
-        found = sweep([CASE], [REFERENCE], range(5, 40), store=store, opens=lambda _: running)
+        found = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=lambda _: running)
     assert time.monotonic() - start < 20 and (tmp_path / "log.once").exists()
     assert found.left_out == 34 and not found.failures and failures(store) == []
     with Store(tmp_path / "m") as store:
-        again = sweep([CASE], [REFERENCE], range(5, 40), store=store, opens=sessions)
+        again = sweep_cases([CASE], [REFERENCE], range(5, 40), store=store, opens=sessions)
     assert again.targets["reference"].comparisons == 34 and again.left_out == 0
 
 

@@ -15,7 +15,7 @@ from probe import Case, load, machine
 from probe.campaign import Sessions
 from probe.cli import shell
 from probe.cluster import answers, dealing, node, nodes, scripts, sweeps
-from probe.cluster.nodes import Cluster, Reply, changed
+from probe.cluster.nodes import Cluster, Reply, contradiction_of
 from probe.cluster.sweeps import Wanted
 from probe.errors import ClusterError, InputError
 from probe.launch import open_session
@@ -56,7 +56,7 @@ class Doubles(Cluster):
 
     def _said(self, address, name=None, texts=None):
         node._worker = lambda: SimpleNamespace(name=name or address, address=address)
-        found = json.loads(json.dumps(node.said(json.dumps(texts or self.targets))))
+        found = json.loads(json.dumps(node.node_facts(json.dumps(texts or self.targets))))
         return self.behaviours[address]("said", found)
 
     def ask(self, answer, question, node, about):
@@ -103,7 +103,7 @@ def swept(monkeypatch, tmp_path):
         def opened(address, targets, note):
             yield made
 
-        monkeypatch.setattr(sweeps, "opened", opened)
+        monkeypatch.setattr(sweeps, "connected_nodes", opened)
         monkeypatch.setattr(dealing, "PATIENCE", 0.2)
         monkeypatch.setattr(sweeps, "LEAST", 1)
         here = Sessions(lambda where: open_session(where, inline=True))
@@ -175,7 +175,7 @@ def other_rows(answer):
     rows = pa.ipc.open_stream(answer["tables"]["runs"]).read_all()
     place = rows.column_names.index("numpy_version")
     rows = rows.set_column(place, "numpy_version", pa.array(["1.0"]))
-    answer["tables"]["runs"] = node.packed(rows.cast(rows.schema))
+    answer["tables"]["runs"] = node.pack_table(rows.cast(rows.schema))
 
 
 def garbage(answer):
@@ -192,14 +192,16 @@ def other_table(answer):
 
 def other_columns(answer):
     rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
-    answer["tables"]["comparisons"] = node.packed(rows.append_column("x", pa.nulls(len(rows))))
+    answer["tables"]["comparisons"] = node.pack_table(rows.append_column("x", pa.nulls(len(rows))))
 
 
 def other_values(answer):
     rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
     place = rows.column_names.index("at")
     moved = pa.array([at + 1000 for at in rows["at"].to_pylist()], pa.int64())
-    answer["tables"]["comparisons"] = node.packed(rows.set_column(place, rows.field(place), moved))
+    answer["tables"]["comparisons"] = node.pack_table(
+        rows.set_column(place, rows.field(place), moved)
+    )
 
 
 def counting(**changes):
@@ -211,7 +213,7 @@ def counting(**changes):
             place, field = rows.column_names.index(name), rows.schema.field(name)
             values = pa.array([how(value) for value in rows[name].to_pylist()], field.type)
             rows = rows.set_column(place, field, values)
-        answer["tables"]["comparisons"] = node.packed(rows)
+        answer["tables"]["comparisons"] = node.pack_table(rows)
 
     return change
 
@@ -353,9 +355,9 @@ def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
 
 
 def test_an_error_of_a_node_is_data_in_one_line():
-    told = node.sweep('{"target": "reference==x"}')
+    told = node.answer_sweep('{"target": "reference==x"}')
     assert told["error"].startswith("InputError: target=reference==x") and len(told) == 1
-    assert "KeyError" in node.script("{}")["error"]
+    assert "KeyError" in node.answer_script("{}")["error"]
 
 
 def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, tmp_path):
@@ -364,7 +366,7 @@ def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, 
             found = pa.ipc.open_stream(given["tables"]["comparisons"]).read_all()
             place = found.column_names.index("digest_at")
             bits = pa.array(["0" * 32] * len(found))
-            given["tables"]["comparisons"] = node.packed(
+            given["tables"]["comparisons"] = node.pack_table(
                 found.set_column(place, found.field(place), bits)
             )
         return given
@@ -392,7 +394,7 @@ def of(label, **facts):
                         place = found.column_names.index(column)
                         cells = pa.array([value] * len(found), found.field(place).type)
                         found = found.set_column(place, found.field(place), cells)
-                given["tables"][name] = node.packed(found)
+                given["tables"][name] = node.pack_table(found)
         return given
 
     return behaves
@@ -490,16 +492,19 @@ def test_values_are_dealt_evenly_and_in_shards_of_some_size(swept, plain, tmp_pa
 
 def test_facts_are_compared_as_they_were_first_said():
     first = {"machine": {"cores": 2}, "targets": {"numpy": {"why": None, "run": {"os": "a"}}}}
-    assert not changed(first, first)
-    assert "cores" in changed(first, {"machine": {"cores": 3}})
+    assert not contradiction_of(first, first)
+    assert "cores" in contradiction_of(first, {"machine": {"cores": 3}})
     gone = {"machine": {"cores": 2}, "targets": {"numpy": {"why": "gone", "run": {"os": "a"}}}}
-    assert "can no longer run there: gone" in changed(first, gone)
+    assert "can no longer run there: gone" in contradiction_of(first, gone)
     assert not machine.contradiction(machine.facts())
 
 
 def test_rows_of_other_values_are_cut_off():
     table = pa.table({"at": [1, 2, None, 3]})
-    assert answers.cut({"failures": table}, [2])["failures"]["at"].to_pylist() == [2, None]
+    assert answers.rows_of_values({"failures": table}, [2])["failures"]["at"].to_pylist() == [
+        2,
+        None,
+    ]
 
 
 def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
@@ -513,7 +518,7 @@ def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
         with probe.Store(tmp_path / "node" / question["shard"].replace("/", "-")) as store:
             store.append("cases", sweeps_row(int(question["shard"][0])))
             store.flush()
-            tables = node._tables(store.path)
+            tables = node._packed_tables(store.path)
         worker = node._worker()
         said = made._said(worker.address, worker.address, ["*"])
         failed = question["shard"].startswith("3/")
@@ -525,16 +530,16 @@ def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
         yield made
 
     worker = node._worker
-    monkeypatch.setattr(scripts, "opened", opened)
-    monkeypatch.setattr(node, "script", script_of)
+    monkeypatch.setattr(scripts, "connected_nodes", opened)
+    monkeypatch.setattr(node, "answer_script", script_of)
     with pytest.raises(ClusterError, match=r"1 parts were not run: shard=3/8: no such thing"):
-        scripts.run("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
+        scripts.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
     there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(scripts.DONE))
     assert there == [f"shard-{n}-of-8" for n in (1, 2, 4, 5, 6, 7, 8)]
     assert len(load(tmp_path / "out").cases) == 7
     del asked[:]
     with pytest.raises(ClusterError):
-        scripts.run("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
+        scripts.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
     assert asked == ["3/8"], "parts that are there are not run again"
     node._worker = worker
 

@@ -180,9 +180,9 @@ def test_an_upgraded_node_is_refused_and_a_lying_one_left_out(processes, plain, 
 
 LISTENING = """
 import psutil, sys
-from probe.cluster.nodes import opened
+from probe.cluster.nodes import connected_nodes
 if __name__ == "__main__":
-    with opened("local:2", ["reference"], print) as cluster:
+    with connected_nodes("local:2", ["reference"], print) as cluster:
         own = psutil.Process()
         for process in (own, *own.children(recursive=True)):
             for one in process.net_connections("inet"):

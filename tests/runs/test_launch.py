@@ -225,7 +225,7 @@ def test_the_shell_decides_no_bits(monkeypatch):
     for name in ("TF_ENABLE_ONEDNN_OPTS", "OMP_NUM_THREADS", "PYTHONPATH", "ONEDNN_MAX_CPU_ISA"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("LANG", "C.UTF-8")
-    there = launch.environment({"TF_ENABLE_ONEDNN_OPTS": "0"})
+    there = launch.child_environment({"TF_ENABLE_ONEDNN_OPTS": "0"})
     assert there["TF_ENABLE_ONEDNN_OPTS"] == "0" and there["LANG"] == "C.UTF-8"
     assert set(there) <= {*launch.PASSED, "TF_ENABLE_ONEDNN_OPTS"}
 

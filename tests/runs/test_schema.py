@@ -17,7 +17,7 @@ def test_readme_of_results_is_generated_from_the_schema():
 def test_every_column_says_its_type_and_meaning_once():
     for table, columns in schema.TABLES.items():
         assert schema.ABOUT[table]
-        assert len(set(schema.names(table))) == len(columns)
+        assert len(set(schema.column_names(table))) == len(columns)
         for column in columns:
             assert column.type in schema.TYPES and column.meaning
             assert column.null != "", f"{table}.{column.name}: null without a meaning"
@@ -35,22 +35,22 @@ def test_every_type_has_its_arrow_type():
 
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_rows_have_keys_and_files_have_the_version(table):
-    assert schema.keys(table)
+    assert schema.key_columns(table)
     assert (
         schema.arrow_schema(table).metadata[b"probe.schema_version"] == str(schema.VERSION).encode()
     )
 
 
 def test_differences_and_causes_belong_to_a_comparison():
-    assert tuple(schema.keys("comparisons")) == parquet.PAIR
-    assert tuple(schema.keys("differences"))[:-1] == parquet.PAIR
+    assert tuple(schema.key_columns("comparisons")) == parquet.PAIR
+    assert tuple(schema.key_columns("differences"))[:-1] == parquet.PAIR
     for table, columns in parquet.TOGETHER.items():
-        assert set(columns) < set(schema.keys(table))
+        assert set(columns) < set(schema.key_columns(table))
 
 
 def test_run_id_changes_with_what_may_change_bits_only():
     run = dict.fromkeys(schema.RUN_IDENTITY, "x")
-    assert set(schema.RUN_IDENTITY) < set(schema.names("runs"))
+    assert set(schema.RUN_IDENTITY) < set(schema.column_names("runs"))
     assert schema.run_id(run) == schema.run_id({**run, "started": 1, "git_commit": "abc"})
     ids = {schema.run_id({**run, name: "y"}) for name in schema.RUN_IDENTITY}
     assert len(ids | {schema.run_id(run)}) == len(schema.RUN_IDENTITY) + 1
@@ -65,7 +65,7 @@ def test_files_say_what_their_columns_are(tmp_path):
 
     from probe.store import Store
 
-    row = dict.fromkeys(schema.names("failures"))
+    row = dict.fromkeys(schema.column_names("failures"))
     row |= {"run_id": "r", "target": "numpy", "kind": "crash", "message": "signal 11"}
     with Store(tmp_path / "some-machine") as store:
         store.append("failures", row)
@@ -87,6 +87,6 @@ def test_committed_files_have_the_descriptions_of_today():
     assert committed
     for path in committed:  # a sweep of one's own may have been measured by an earlier version
         found = pq.read_schema(path)
-        wanted = schema.described(found.metadata[b"probe.table"].decode())
+        wanted = schema.described_schema(found.metadata[b"probe.table"].decode())
         same = [one.metadata == wanted.field(one.name).metadata for one in found]
         assert all(same), f"{path.relative_to(results)}: run .ci/describe.py"

@@ -11,7 +11,7 @@ import probe
 from probe import Case, load
 from probe.cli import shell
 from probe.errors import InputError
-from probe.shard import ALL, Shard, asking, current, each
+from probe.shard import ALL, Shard, current_shard, questions_of_part, within_shard
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 
@@ -46,10 +46,13 @@ def test_what_is_no_part_is_refused_in_one_line(text):
 
 
 def test_inner_campaigns_of_one_question_are_whole():
-    with asking(Shard(2, 3)):
-        assert [(one, current()) for one in each("abcdef")] == [("b", ALL), ("e", ALL)]
-        assert current() == Shard(2, 3)
-    assert current() == ALL
+    with within_shard(Shard(2, 3)):
+        assert [(one, current_shard()) for one in questions_of_part("abcdef")] == [
+            ("b", ALL),
+            ("e", ALL),
+        ]
+        assert current_shard() == Shard(2, 3)
+    assert current_shard() == ALL
 
 
 def test_shards_of_a_sweep_have_the_rows_of_one_run(tmp_path):

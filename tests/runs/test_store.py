@@ -71,7 +71,7 @@ def test_absent_tables_are_empty_frames_with_the_columns_of_the_schema(folder):
     results = load(folder)
     for table in schema.TABLES:
         columns = [name for name in results.arrow(table).column_names if name != "machine"]
-        assert columns == [name for name in schema.names(table) if name != "machine"]
+        assert columns == [name for name in schema.column_names(table) if name != "machine"]
         assert len(getattr(results, table)) == (table == "comparisons")
     with pytest.raises(AttributeError, match=r"table=nonsense: .*comparisons"):
         _ = results.nonsense

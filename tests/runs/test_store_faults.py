@@ -51,7 +51,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
             assert load(tmp_path).arrow("comparisons").equals(before)
             continue
         with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged"):
-            file.verify(path)
+            file.verify_file(path)
 
 
 def test_every_cut_is_noticed(tmp_path):
@@ -60,7 +60,7 @@ def test_every_cut_is_noticed(tmp_path):
     for size in range(0, len(good), len(good) // 12):
         path.write_bytes(good[:size])
         with pytest.raises(StoreError, match=r"file=comparisons.parquet: damaged"):
-            file.verify(path)
+            file.verify_file(path)
 
 
 def damaged_store(root):
@@ -71,7 +71,7 @@ def damaged_store(root):
         store.append("comparisons", comparison(target, kept=1))
         store.flush()
     filled(root / "machine-b", 5)
-    part = layout.flat(root / "machine-a", "comparisons")[1]
+    part = layout.unpartitioned(root / "machine-a", "comparisons")[1]
     content = bytearray(part.read_bytes())
     content[len(content) // 4] ^= 1
     part.write_bytes(content)
@@ -103,7 +103,7 @@ def test_differences_that_were_deleted_are_noticed(tmp_path, capsys, lost):
         rows = load(tmp_path).arrow("differences")
         for place, part in enumerate((rows[:5], rows[5:])):
             path = folder / f"differences.{place}.parquet"
-            file.write(path, "differences", part.drop_columns("machine"))
+            file.write_file(path, "differences", part.drop_columns("machine"))
         (folder / "differences.parquet").unlink()
         assert len(load(tmp_path).differences) == found.differing
         (folder / "differences.0.parquet").unlink()

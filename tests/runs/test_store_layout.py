@@ -125,7 +125,7 @@ def test_other_tools_read_a_table_in_one_line(merged):
 
 def run_row(**more):
     """A row of ``runs``."""
-    texts = dict.fromkeys(schema.names("runs"), "")
+    texts = dict.fromkeys(schema.column_names("runs"), "")
     return {
         **texts,
         "started": datetime(2026, 1, 1, tzinfo=UTC),
@@ -159,7 +159,7 @@ def two_libraries(tmp_path):
             store.append("runs", run_row(**known, library=name, library_version=f"{number}.5"))
             store.append("comparisons", {**comparison(target), "run_id": name})
         failed = {"run_id": "jax", "target": TARGETS[1], "kind": "crash", "message": "no"}
-        store.append("failures", dict.fromkeys(schema.names("failures")) | failed)
+        store.append("failures", dict.fromkeys(schema.column_names("failures")) | failed)
         store.append("cases", [case_row("c")])
     return tmp_path / "x"
 
@@ -230,7 +230,7 @@ def test_committed_results_say_what_they_are_and_are_not_mixed(folder):
 def test_one_target_is_read_from_its_own_files(merged):
     folder, wanted = merged / "comparisons", TARGETS[0]
     for path in folder.rglob("part-0.parquet"):
-        if layout.values(path)["target"] != wanted:
+        if layout.columns_of_path(path)["target"] != wanted:
             content = path.read_bytes()  # whoever reads its pages fails
             path.write_bytes(content[:4] + bytes(200) + content[204:])
     with pytest.raises((pa.ArrowInvalid, OSError)):
@@ -284,7 +284,7 @@ def test_compacting_leaves_partitions_without_new_rows_as_they_are(merged):
     with Store(merged / "machine-a") as store:
         store.append("comparisons", comparison(TARGETS[1], "e"))
     changed = [path for path, inode in before.items() if path.stat().st_ino != inode]
-    assert {layout.values(path)["target"] for path in changed} == {TARGETS[1]}
+    assert {layout.columns_of_path(path)["target"] for path in changed} == {TARGETS[1]}
     assert len(load(merged / "machine-a").comparisons) == 9
 
 
@@ -367,7 +367,7 @@ def test_what_is_not_there_any_more_is_not_recalled(tmp_path):
         store.append("comparisons", comparison(TARGETS[0], at=at))
         store.flush()
     assert store.recall(*GROUP).case("c", range(5, 10))[0] == {5, 6}
-    first, second = layout.flat(store.path, "comparisons")
+    first, second = layout.unpartitioned(store.path, "comparisons")
     second.rename(first)  # the first part is lost, the second takes its name
     assert store.recall(*GROUP).case("c", range(5, 10))[0] == {6}
 

@@ -24,7 +24,7 @@ from probe.launch import Session, open_session
 from probe.printing import Output
 from probe.progress import Reporter
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.sweeps.bits import PATIENCE
 from probe.target import Target
 
@@ -58,7 +58,7 @@ def failures(store: Store) -> list[tuple]:
 
 def test_the_reference_never_differs(tmp_path):
     with Store(tmp_path / "m") as store:
-        found = sweep([CASE], [REFERENCE], range(5, 20), store=store, opens=inline).to_json()
+        found = sweep_cases([CASE], [REFERENCE], range(5, 20), store=store, opens=inline).to_json()
     assert found["differing"] == 0 and found["lengths"] == [] and found["max_ulp"] == 0
     assert found["comparisons"] == 14 and found["compared"] == 3 * sum(range(1, 15))
     assert found["store"] == str(tmp_path / "m") and not found["failures"]
@@ -66,7 +66,7 @@ def test_the_reference_never_differs(tmp_path):
 
 def test_stored_rows_say_what_two_runs_say(tmp_path):
     with Store(tmp_path / "m") as store:
-        summary = sweep([CASE], [SWITCHING], range(5, 20), store=store, opens=inline)
+        summary = sweep_cases([CASE], [SWITCHING], range(5, 20), store=store, opens=inline)
     tables = probe.load(tmp_path)
     x, w, _ = CASE.with_(length=19).operands()
     with inline(SWITCHING) as session:
@@ -95,7 +95,7 @@ def test_stored_rows_say_what_two_runs_say(tmp_path):
 
 def test_scaled_differences_are_differences_over_eps_times_magnitudes(tmp_path):
     with Store(tmp_path / "m") as store:
-        sweep([CASE], [SWITCHING], [7, 19], store=store, opens=inline)
+        sweep_cases([CASE], [SWITCHING], [7, 19], store=store, opens=inline)
     tables = probe.load(tmp_path)
     x, w, _ = CASE.with_(length=19).operands()
     for row in tables.differences.itertuples():
@@ -123,7 +123,7 @@ def test_scaled_differences_are_differences_over_eps_times_magnitudes(tmp_path):
 )
 def test_every_axis_and_operator(tmp_path, case, vary, values):
     with Store(tmp_path / "m") as store:
-        found = sweep([case], [REFERENCE], values, vary, store, opens=inline).to_json()
+        found = sweep_cases([case], [REFERENCE], values, vary, store, opens=inline).to_json()
     rows = probe.load(tmp_path).comparisons
     assert found["vary"] == vary and not found["failures"] and found["differing"] == 0
     assert len(rows) == len(values) - 1 and set(rows["vary"]) == {vary}
@@ -136,7 +136,7 @@ def test_every_axis_and_operator(tmp_path, case, vary, values):
 def test_keep_limits_rows_to_the_first_and_the_largest(tmp_path):
     for name, keep in (("all", None), ("some", 2)):
         with Store(tmp_path / name / "m") as store:
-            sweep([CASE], [SWITCHING], [9, 10, 11, 19], store=store, keep=keep, opens=inline)
+            sweep_cases([CASE], [SWITCHING], [9, 10, 11, 19], store=store, keep=keep, opens=inline)
     every = probe.load(tmp_path / "all").differences
     some = probe.load(tmp_path / "some")
     for row in some.comparisons.itertuples():
@@ -149,14 +149,14 @@ def test_keep_limits_rows_to_the_first_and_the_largest(tmp_path):
 def test_controls_name_a_random_target_nondeterministic(tmp_path):
     with Store(tmp_path / "m") as store:
         random = Target.parse("reference,algorithm=random")
-        found = sweep([CASE], [random], range(20, 24), store=store, opens=inline).to_json()
+        found = sweep_cases([CASE], [random], range(20, 24), store=store, opens=inline).to_json()
     assert found["nondeterministic"] == 3
     assert set(probe.load(tmp_path).comparisons["control"]) <= {"differs", "alignment differs"}
 
 
 def test_targets_run_side_by_side_and_the_store_is_optional():
     seen: list[tuple[int, int, str]] = []
-    found = sweep(
+    found = sweep_cases(
         [CASE, CASE.with_(kernel=3)],
         [REFERENCE, SWITCHING],
         [5, 9, 12],
@@ -172,10 +172,14 @@ def test_targets_run_side_by_side_and_the_store_is_optional():
 def test_the_same_sweep_again_runs_nothing_and_says_the_same(tmp_path):
     log = tmp_path / "log"
     with Store(tmp_path / "m") as store:
-        first = sweep([CASE], [SWITCHING], range(5, 20), store=store, opens=faulty(log)).to_json()
+        first = sweep_cases(
+            [CASE], [SWITCHING], range(5, 20), store=store, opens=faulty(log)
+        ).to_json()
     before = log.read_text()
     with Store(tmp_path / "m") as store:
-        again = sweep([CASE], [SWITCHING], range(5, 20), store=store, opens=faulty(log)).to_json()
+        again = sweep_cases(
+            [CASE], [SWITCHING], range(5, 20), store=store, opens=faulty(log)
+        ).to_json()
     assert log.read_text() == before
     assert again["stored_before"] == 14 and first["differing"] > 0
     changing = {"seconds", "stored_before"}
@@ -188,7 +192,9 @@ def test_a_longer_sweep_measures_only_what_is_new(tmp_path):
     log = tmp_path / "log"
     for lengths in ([5, 6, 20], [5, 6, 7, 20]):
         with Store(tmp_path / "m") as store:
-            sweep([CASE], [REFERENCE], lengths, store=store, control="differing", opens=faulty(log))
+            sweep_cases(
+                [CASE], [REFERENCE], lengths, store=store, control="differing", opens=faulty(log)
+            )
     assert runs(log) == [20, 20, 20, 5, 6] + [20, 20, 20, 7]
 
 
@@ -197,7 +203,7 @@ def test_controls_asked_for_later_are_run_later(tmp_path):
     for control in ("differing", "every"):
         with Store(tmp_path / "m") as store:
             options = {"store": store, "control": control, "opens": faulty(log)}
-            sweep([CASE], [REFERENCE], [5, 20], **options)
+            sweep_cases([CASE], [REFERENCE], [5, 20], **options)
     assert runs(log)[4:] == [20, 20, 20, 5, 5, 5]
     assert probe.load(tmp_path).comparisons["control"].tolist() == ["equal"]
 
@@ -222,7 +228,7 @@ def test_a_failing_length_is_a_row_and_the_others_are_measured(tmp_path, fault, 
     other = CASE.with_(kernel=3)
     sessions = faulty(tmp_path / "log", 0.6 if fault == "hang" else 20.0, **{"8": fault})
     with Store(tmp_path / "m") as store:
-        found = sweep([CASE, other], [REFERENCE], range(6, 12), store=store, opens=sessions)
+        found = sweep_cases([CASE, other], [REFERENCE], range(6, 12), store=store, opens=sessions)
     assert failures(store) == [(kind, 8)] * 2
     tables = probe.load(store.path)
     for case in (CASE, other):
@@ -236,16 +242,16 @@ def test_a_failing_length_is_a_row_and_the_others_are_measured(tmp_path, fault, 
 def test_a_failing_length_is_tried_again_by_the_next_sweep(tmp_path):
     with Store(tmp_path / "m") as store:
         sessions = faulty(tmp_path / "log", **{"8": "error"})
-        assert sweep([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions).failures
+        assert sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions).failures
     with Store(tmp_path / "m") as store:
-        again = sweep([CASE], [REFERENCE], range(6, 12), store=store, opens=inline)
+        again = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=inline)
     assert again.targets["reference"].stored_before == 4 and not again.failures
 
 
 def test_a_crash_that_does_not_come_back_is_told_apart(tmp_path):
     sessions = faulty(tmp_path / "log", **{"8": "once SIGSEGV"})
     with Store(tmp_path / "m") as store:
-        found = sweep([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
+        found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
     assert failures(store) == [("crash", None)] and found.targets["reference"].comparisons == 5
     assert "it succeeded when it was run again" in found.failures[0].message
 
@@ -253,7 +259,7 @@ def test_a_crash_that_does_not_come_back_is_told_apart(tmp_path):
 def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
     sessions = faulty(tmp_path / "log", **{"8": "SIGKILL"})
     with Store(tmp_path / "m") as store:
-        found = sweep([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
+        found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
     assert not found.differing and found.failures
     Output().results.print(shown.summary(found, CASE, range(6, 11)))
     assert "what failed is not known" in (out := capsys.readouterr().out)
@@ -264,7 +270,7 @@ def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
 def test_what_is_not_there_is_no_failure_of_the_progress(tmp_path, text, counts):
     tell = Reporter()
     sessions = faulty(tmp_path / "log", **{"8": "error"}) if counts else open_session
-    found = sweep([CASE], [Target.parse(text)], range(6, 10), progress=tell, opens=sessions)
+    found = sweep_cases([CASE], [Target.parse(text)], range(6, 10), progress=tell, opens=sessions)
     assert found.failures and tell.failures == counts
 
 
@@ -273,14 +279,14 @@ def test_a_case_that_can_not_be_run_is_left(tmp_path, fault, where):
     for kind, fails in (("error", "error"), ("crash", "SIGSEGV")):
         sessions = faulty(tmp_path / "log", **{fault: fails})
         with Store(tmp_path / kind) as store:
-            found = sweep([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
+            found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
         assert failures(store) == [(kind, where)] and not found.targets["reference"].comparisons
 
 
 def test_a_case_whose_every_length_crashes_is_left_after_some(tmp_path):
     faults = {str(length): "SIGFPE" for length in range(6, 40)}
     with Store(tmp_path / "m") as store:
-        sweep(
+        sweep_cases(
             [CASE],
             [REFERENCE],
             range(6, 41),
@@ -302,7 +308,9 @@ def test_a_target_that_does_not_start_is_one_row_and_the_others_run(tmp_path):
 
     absent = Target("tensorflow", "0.0.1")
     with Store(tmp_path / "m") as store:
-        found = sweep([CASE], [SWITCHING, absent, REFERENCE], [5, 9], store=store, opens=sessions)
+        found = sweep_cases(
+            [CASE], [SWITCHING, absent, REFERENCE], [5, 9], store=store, opens=sessions
+        )
     assert sorted(failures(store)) == [("error", None), ("unavailable", None)]
     assert found.targets["reference"].comparisons == 1
     assert found.to_json()["targets"]["tensorflow==0.0.1"]["failures"][0]["kind"] == "unavailable"
@@ -317,7 +325,9 @@ def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path):
     log = tmp_path / "log"
     with Store(tmp_path / "m") as store:
         options = {"store": store, "progress": press, "control": "differing"}
-        found = sweep([CASE], [REFERENCE], range(5, 99), opens=faulty(log, any="slow"), **options)
+        found = sweep_cases(
+            [CASE], [REFERENCE], range(5, 99), opens=faulty(log, any="slow"), **options
+        )
     stored = probe.load(store.path).comparisons
     assert found.interrupted and 3 <= len(stored) < 90
     assert found.targets["reference"].comparisons == len(stored)
@@ -349,7 +359,7 @@ def test_killed_in_the_middle_nothing_stored_is_repeated(tmp_path):
     log.write_text("")
     with Store(folder) as store:
         options = {"store": store, "control": "differing", "opens": faulty(log)}
-        found = sweep([CASE], [REFERENCE], range(5, 60), **options)
+        found = sweep_cases([CASE], [REFERENCE], range(5, 60), **options)
     assert found.targets["reference"].stored_before == len(stored)
     assert sorted(probe.load(folder).comparisons["at"]) == list(range(5, 59))
     assert sorted(set(runs(log))) == sorted(set(range(5, 60)) - set(stored))
@@ -362,7 +372,7 @@ def test_a_store_that_fails_ends_the_sweep(tmp_path, monkeypatch):
     with Store(tmp_path / "m") as store:
         monkeypatch.setattr(Store, "append", full)
         with pytest.raises(StoreError, match="the disk is full"):
-            sweep([CASE], [REFERENCE, SWITCHING], range(5, 20), store=store)
+            sweep_cases([CASE], [REFERENCE, SWITCHING], range(5, 20), store=store)
         monkeypatch.undo()
 
 
@@ -383,22 +393,22 @@ def test_wrong_input_is_told_before_anything_runs(case, lengths, vary, words):
         raise AssertionError(f"{target} was started")
 
     with pytest.raises(InputError, match=words):
-        sweep([case], [REFERENCE], lengths, vary, opens=never)
+        sweep_cases([case], [REFERENCE], lengths, vary, opens=never)
 
 
 def test_nothing_to_run_is_wrong_input():
     for cases, targets, name in (([], [REFERENCE], "cases"), ([CASE], [], "targets")):
         with pytest.raises(InputError, match=f"{name}=.*nothing to run"):
-            sweep(cases, targets, [5, 9])
+            sweep_cases(cases, targets, [5, 9])
 
 
 def test_rows_have_the_columns_of_the_schema(tmp_path):
     with Store(tmp_path / "m") as store:
-        sweep([CASE], [SWITCHING], [9, 19], store=store, experiment="tests", opens=inline)
+        sweep_cases([CASE], [SWITCHING], [9, 19], store=store, experiment="tests", opens=inline)
     tables = probe.load(tmp_path)
     for name in ("runs", "cases", "comparisons", "differences"):
         rows = getattr(tables, name)
-        assert len(rows) and set(schema.names(name)) <= set(rows.columns)
+        assert len(rows) and set(schema.column_names(name)) <= set(rows.columns)
     assert Case.from_json(tables.cases["json"][0]) == CASE
     assert tables.runs["experiment"].tolist() == ["tests"]
 

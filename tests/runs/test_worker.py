@@ -116,7 +116,7 @@ def test_a_control_tells_an_address_from_what_does_not_repeat(period, found):
     operator = Addressed(period)
     x = layout.copied(np.ones((1, 4, 1), np.float32))
     prepared = call.Prepared(operator, x, operator)
-    assert compare.control(prepared, prepared.run()[0], "float32") == found
+    assert compare.repeat_control(prepared, prepared.run()[0], "float32") == found
 
 
 def test_what_goes_by_the_address_a_few_times_by_luck_does_not_repeat():
@@ -128,7 +128,7 @@ def test_what_goes_by_the_address_a_few_times_by_luck_does_not_repeat():
     operator = Lucky(None)
     x = layout.copied(np.ones((1, 4, 1), np.float32))
     prepared = call.Prepared(operator, x, operator)
-    assert compare.control(prepared, prepared.run()[0], "float32") == "differs"
+    assert compare.repeat_control(prepared, prepared.run()[0], "float32") == "differs"
 
 
 def test_a_stable_target_never_differs():
@@ -182,7 +182,7 @@ def test_places_digests_and_ulps_of_differences(batch):
     made = shifting(batch)
     left, right = [[0, batch, 1], [1, 9, 1], [0, 2, 1]], [[0, batch, 1], [1, 9, 1], [0, 2, 1]]
     request = {"vary": "length", "against": 20, "items": [[10, [[left, right]]]]}
-    ((header, found),) = compare.sweep(made, request, worker.describe)
+    ((header, found),) = compare.compare_items(made, request, worker.describe)
     index = [i for i in range(2, batch * 20, 3) if 1 <= i // 2 % 10 < 9]
     assert found["index"].tolist() == index and found["first"].tolist() == index[:1]
     assert set(found["ulps"].tolist()) == {-1} and found["max_ulp"].tolist() == [1]
@@ -198,7 +198,7 @@ def test_several_blocks_are_one_comparison():
     made = shifting(1)
     parts = [[[0, 1, 1], [6, 9, 1], [0, 2, 1]], [[0, 1, 1], [0, 2, 1], [0, 2, 1]]]
     request = {"vary": "length", "against": 20, "items": [[10, [[part, part] for part in parts]]]}
-    ((_, found),) = compare.sweep(made, request, worker.describe)
+    ((_, found),) = compare.compare_items(made, request, worker.describe)
     assert found["compared"].tolist() == [10]
     assert found["index"].tolist() == [2, 14, 17] and found["first"].tolist() == [2]
 
@@ -206,7 +206,7 @@ def test_several_blocks_are_one_comparison():
 def test_nothing_in_common_is_a_comparison_of_nothing():
     none = [[0, 0, 1]] * 3
     request = {"vary": "length", "against": 20, "items": [[10, [[none, none]]]]}
-    ((_, found),) = compare.sweep(shifting(1), request, worker.describe)
+    ((_, found),) = compare.compare_items(shifting(1), request, worker.describe)
     assert found["compared"].tolist() == [0] and found["first"].tolist() == [-1]
 
 
@@ -215,8 +215,8 @@ def test_prefix_digests_are_digests(batch):
     output = np.random.default_rng(0).random((batch, 60, 5), dtype=np.float32)
     prefix = compare.PrefixDigest(output)
     for part in (slice(0, 4), slice(0, 30), slice(0, 30), slice(0, 9), slice(7, 40), slice(7, 60)):
-        assert prefix.of(output[:, part]) == compare.digest(output[:, part])
-        assert prefix.of(output[:, part].copy()) == compare.digest(output[:, part])
+        assert prefix.of(output[:, part]) == compare.output_digest(output[:, part])
+        assert prefix.of(output[:, part].copy()) == compare.output_digest(output[:, part])
 
 
 def test_large_outputs_are_compared_as_small_ones(monkeypatch):
@@ -224,9 +224,9 @@ def test_large_outputs_are_compared_as_small_ones(monkeypatch):
     ranges = [[0, 2, 1], [0, 10, 1], [0, 2, 1]]
     items = [[10, [[None, ranges]]], [20, [[None, [[0, 2, 1], [0, 20, 1], [0, 2, 1]]]]]]
     request = {"vary": "length", "against": 20, "items": items}
-    (small,) = compare.sweep(made, request, worker.describe)
+    (small,) = compare.compare_items(made, request, worker.describe)
     monkeypatch.setattr(compare, "SMALL", 0)
-    (large,) = compare.sweep(made, request, worker.describe)
+    (large,) = compare.compare_items(made, request, worker.describe)
     for name in ("digest_at", "digest_against"):
         assert small[0][name] == large[0][name]
     assert small[1]["index"].tolist() == large[1]["index"].tolist()
@@ -246,7 +246,7 @@ def test_controls_only_where_it_differs():
     same = [[0, 1, 1], [0, 20, 1], [0, 2, 1]]
     items = [[10, [[None, whole]]], [20, [[None, same]]]]
     request = {"vary": "length", "against": 20, "items": items, "control": "differing"}
-    ((header, _),) = compare.sweep(made, request, worker.describe)
+    ((header, _),) = compare.compare_items(made, request, worker.describe)
     assert list(header["control"]) == ["equal", None]
 
 

@@ -62,7 +62,7 @@ def findings(session, dtypes=conformance.DTYPES, every=1):
     """What isn't ``agrees`` in the conformance check of convolutions: {verdict: [Finding, ...]}."""
     run = conformance.asking(session)
     chosen = [one for one in conformance.specs(dtypes) if one[0]["op"] in CONVOLUTIONS]
-    found = [conformance.compare(*one, run) for one in chosen[::every]]
+    found = [conformance.compare_spec(*one, run) for one in chosen[::every]]
     return {
         verdict: [one for one in found if one.verdict == verdict]
         for verdict in ("wrong", "unsupported")

@@ -29,7 +29,7 @@ SLOW = (
 )
 def test_a_script_has_the_bits_that_the_worker_measured(text):
     where = Target.parse(text)
-    if why := target.unavailable(where):
+    if why := target.why_unavailable(where):
         pytest.skip(f"{text}: {why}")
     environment = {**os.environ, **library_variables(where)}
     environment["PYTHONPATH"] = str(SCRIPT.parents[2])

@@ -33,7 +33,7 @@ def ask():
     sessions: dict[str, launch.Session] = {}
 
     def run_of(text):
-        if why := target.unavailable(Target.parse(text)):
+        if why := target.why_unavailable(Target.parse(text)):
             pytest.skip(f"{text}: {why}")
         if text not in sessions:
             for oldest in list(sessions)[: max(len(sessions) - 3, 0)]:
@@ -60,7 +60,7 @@ def refused(findings):
     }
 
 
-@pytest.mark.parametrize("name", backends.names())
+@pytest.mark.parametrize("name", backends.known_backends())
 def test_a_backend_describes_itself_without_its_library(name):
     backend = backends.get(name)
     assert issubclass(backend, Backend) and backend.name == name
@@ -80,19 +80,19 @@ def test_the_expected_outputs_are_those_of_a_convolution_written_down_by_hand():
     w = np.array([1, 0, 0, 1, 2, 0]).reshape(3, 2, 1)
     # ceil(4 / 2) = 2 outputs, one zero is missing: it goes after the input.
     expected = [[1 + 20 + 2 * 3 + 5], [3 + 40 + 0 + 5]]
-    assert conformance.expected(spec, x, w, np.array([5])).tolist() == [expected]
+    assert conformance.exact_outputs(spec, x, w, np.array([5])).tolist() == [expected]
 
 
 def test_a_wrong_backend_is_found_out_and_told_where():
     def off_by_one(spec, x, w, b):
-        y = conformance.expected(spec, *conformance.operands(spec, [9], 2)[:2], b)
+        y = conformance.exact_outputs(spec, *conformance.integer_operands(spec, [9], 2)[:2], b)
         y[1, 2, 0] += 1
         return floats.round_to(y.astype(float), "float32")
 
     spec = conformance.spec("conv1d", [3])
-    found = conformance.compare(spec, [9], 2, off_by_one)
+    found = conformance.compare_spec(spec, [9], 2, off_by_one)
     assert found.verdict == "wrong" and "out[1, 2, 0]=" in found.detail
-    short = conformance.compare(spec, [9], 2, lambda *given: off_by_one(*given)[:, 1:])
+    short = conformance.compare_spec(spec, [9], 2, lambda *given: off_by_one(*given)[:, 1:])
     assert "float32[2, 6, 1], expected float32[2, 7, 1]" in short.detail
 
 
@@ -103,14 +103,16 @@ def test_a_backend_that_changes_its_mind_is_found_out():
         calls.append(0)
         return np.full((1, 7, 1), len(calls), np.float32)
 
-    found = conformance.compare(conformance.spec("conv1d", [3]), [9], 1, drifting)
+    found = conformance.compare_spec(conformance.spec("conv1d", [3]), [9], 1, drifting)
     assert found.detail == "the same call gave different bits"
 
 
 def test_small_integers_stay_exact_in_every_format():
     for spec, sizes, batch in conformance.specs(("float16", "bfloat16")):
-        x, w, b = conformance.operands(spec, sizes, batch)
-        largest = conformance.expected(spec, abs(x), abs(w), None if b is None else abs(b)).max()
+        x, w, b = conformance.integer_operands(spec, sizes, batch)
+        largest = conformance.exact_outputs(
+            spec, abs(x), abs(w), None if b is None else abs(b)
+        ).max()
         assert largest <= 2 ** floats.FORMATS[spec["dtype"]].precision
 
 
@@ -173,7 +175,7 @@ def test_tensorflow_and_keras_conform(ask, text, dtypes):
 def test_graphs_conform(ask, text):
     run = ask(text)
     chosen = list(conformance.specs(("float32", "bfloat16")))[::9]
-    assert not wrong([conformance.compare(*one, run) for one in chosen])
+    assert not wrong([conformance.compare_spec(*one, run) for one in chosen])
 
 
 def test_what_tensorflow_refuses_on_a_cpu_is_known(ask):
@@ -190,7 +192,7 @@ def test_what_tensorflow_refuses_on_a_cpu_is_known(ask):
 def test_a_refusal_is_one_line_that_says_why(ask):
     run = ask("tensorflow,onednn=0")
     spec = conformance.spec("conv3d", [2, 2, 2], in_channels=4, filters=6, groups=2)
-    found = conformance.compare(spec, [3, 3, 5], 1, run)
+    found = conformance.compare_spec(spec, [3, 3, 5], 1, run)
     assert found.verdict == "unsupported"
     assert "TensorFlow refuses: " in found.detail and "\n" not in found.detail
     assert "{{" not in found.detail and "/" not in found.detail.split("refuses")[1]
@@ -211,7 +213,7 @@ def test_a_refusal_is_one_line_that_says_why(ask):
     ],
 )
 def test_one_line_of_a_librarys_error(message, line):
-    assert tensorflow_process.said(ValueError(message)) == line
+    assert tensorflow_process.error_line(ValueError(message)) == line
 
 
 def test_facts_say_version_device_threads_and_whether_onednn_is_on(ask):
@@ -234,7 +236,7 @@ def test_constant_weights_are_rebuilt_for_new_weights(ask):
 
 @pytest.mark.slow
 def test_a_gpu_that_is_not_there_is_unavailable(monkeypatch):
-    if why := target.unavailable(Target.parse("tensorflow")):
+    if why := target.why_unavailable(Target.parse("tensorflow")):
         pytest.skip(why)
     monkeypatch.setattr(target, "gpus", lambda: 9)
     session = launch.Session(Target.parse("tensorflow@gpu:8"))
@@ -334,7 +336,7 @@ def test_keras_has_no_float64_where_it_computes_in_float32(library):
 def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(library, call):
     backend = backends.get(library)().described({}, "cpu", "")
     product = conformance.spec("matmul", [1], in_channels=4, filters=3)
-    model, case = programs.chain([product]), programs.case(product)
+    model, case = programs.layer_program([product]), programs.case(product)
     lines = "\n".join(backend.emit(model, ValueShapes(model, (1, 2, 5, 4))).body())
     assert call in lines
     assert call not in "\n".join(backend.emit(case, ValueShapes(case, (1, 5, 4))).body())
@@ -353,7 +355,7 @@ def test_a_stable_operator_of_a_pool_or_of_two_calls_is_refused(words):
     backend = backends.get("tensorflow")().described({}, "cpu", "")
     spec = {**conformance.spec("conv1d", [3]), **words, "remedy": {"kind": "stable"}}
     with pytest.raises(Unsupported, match="remedies are for single convolutions"):
-        rewritten.operator(backend, spec)
+        rewritten.spec_operator(backend, spec)
 
 
 @pytest.mark.slow
@@ -361,7 +363,7 @@ def test_a_stable_operator_of_a_pool_or_of_two_calls_is_refused(words):
 @pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d"])
 def test_what_onednn_has_no_primitive_for_is_unsupported(op, dtype):
     limited = Target.parse("tensorflow,isa=avx2")
-    if why := target.unavailable(limited):
+    if why := target.why_unavailable(limited):
         pytest.skip(why)
     case = Case(op, 3, 4, 4, 12, dtype=dtype)
     with launch.open_session(limited) as session:

@@ -92,7 +92,7 @@ def test_facts_and_environment(started):
     ("text", "why"), [("jax,tf32=0", "use @gpu:0, or no tf32"), ("jax@gpu:8", "JAX has no gpu")]
 )
 def test_what_needs_a_gpu_is_unavailable_without(monkeypatch, text, why):
-    if absent := target.unavailable(Target.parse("jax")):
+    if absent := target.why_unavailable(Target.parse("jax")):
         pytest.skip(absent)
     if target.gpus():
         pytest.skip("this machine has a GPU")

@@ -8,7 +8,7 @@ import pytest
 from probe import program
 from probe.backends import conformance, litert_model
 from probe.backends.contract import Unsupported
-from probe.backends.litert import LiteRT, runners, weights
+from probe.backends.litert import LiteRT, runners, schema_weights
 from probe.backends.source import ValueShapes
 from probe.errors import TargetError
 from tests.targets import conforming
@@ -111,8 +111,8 @@ def test_weights_in_the_operators_layout(op, kernel, shape):
     spec = conformance.spec(op, kernel, in_channels=3, filters=6)
     w = np.arange(np.prod(shape), dtype=np.float32)
     w = w.reshape(*kernel, 3 // spec["groups"], 6)
-    assert weights(spec, w).shape == shape
-    assert weights(spec, w).ravel()[0] == 0
+    assert schema_weights(spec, w).shape == shape
+    assert schema_weights(spec, w).ravel()[0] == 0
 
 
 def emitted(spec, shape):

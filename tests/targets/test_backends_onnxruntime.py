@@ -106,7 +106,7 @@ def test_a_program_may_read_any_earlier_value(weights):
         {"op": "product", "transposed": True},
     ]
     reads = [(0,), (0, 1), (1, 2), (3, 0), (4, 1)]
-    program = programs.chain([words | one for one in specs], reads)
+    program = programs.layer_program([words | one for one in specs], reads)
     x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     b = np.array([1, 2, 3], np.float32)
     operator = backend.program(program).at(x.shape)

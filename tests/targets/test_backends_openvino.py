@@ -59,7 +59,7 @@ def test_the_default_is_what_its_users_have(started):
 
 def test_a_difference_of_lengths_is_explained_and_replayed():
     text, case = "openvino,weights=argument", Case("conv1d", 5, in_channels=64, filters=2)
-    if why := target.unavailable(Target.parse(text)):
+    if why := target.why_unavailable(Target.parse(text)):
         pytest.skip(f"{text}: {why}")
     if not probe.sweep(case, [5, 64], text).to_json()["differing"]:
         pytest.skip(f"{text}: this processor adds alike at both lengths")
@@ -70,4 +70,4 @@ def test_a_difference_of_lengths_is_explained_and_replayed():
 
 def test_without_the_library_the_target_says_so(monkeypatch):
     monkeypatch.setattr(target, "installed_version", lambda backend: None)
-    assert "openvino" in target.unavailable(Target.parse("openvino"))
+    assert "openvino" in target.why_unavailable(Target.parse("openvino"))

@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused_in_one_line(started):
 
 
 def test_switches_of_the_gpu_are_refused_on_a_cpu():
-    if why := target.unavailable(Target.parse("torch")):
+    if why := target.why_unavailable(Target.parse("torch")):
         pytest.skip(why)
     session = Session(Target.parse("torch,tf32=0"))
     with pytest.raises(TargetError, match="use @cuda:0, or no tf32") as caught:
@@ -103,7 +103,7 @@ def test_a_gpu_is_named_as_pytorch_names_it():
 
 
 def test_a_gpu_that_is_not_there_is_unavailable(monkeypatch):
-    if why := target.unavailable(Target.parse("torch")):
+    if why := target.why_unavailable(Target.parse("torch")):
         pytest.skip(why)
     monkeypatch.setattr(target, "gpus", lambda: 9)
     session = Session(Target.parse("torch@cuda:8"))

@@ -11,7 +11,7 @@ import pytest
 from probe import installation
 from probe.cli import shell
 from probe.errors import InputError, TargetError
-from probe.installation import install, remove
+from probe.installation import install_target, remove_installed
 from probe.launch import InlineSession, Session
 from probe.runtimes import environments, packages
 from probe.runtimes.packages import Failed
@@ -30,7 +30,7 @@ def cache(monkeypatch, tmp_path):
     python = "{}.{}".format(*sys.version_info)
     monkeypatch.setitem(packages.RELEASES, "reference", (packages.Pins("1", python),))
     monkeypatch.setattr(packages, "create", create(f'exec {sys.executable} "$@"'))
-    monkeypatch.setattr(packages, "install", lambda folder, recipe: recipe.choices[-1])
+    monkeypatch.setattr(packages, "install_release", lambda folder, recipe: recipe.choices[-1])
     return tmp_path
 
 
@@ -48,24 +48,24 @@ def create(text):
 
 def test_what_is_installed_runs_and_can_be_removed():
     told = []
-    found = install(WHERE, lambda done, total, text: told.append((done, total)))
+    found = install_target(WHERE, lambda done, total, text: told.append((done, total)))
     assert not found.already and found.facts["library_version"] == np.__version__
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
-    assert install(WHERE).already
+    assert install_target(WHERE).already
     with Session(WHERE) as session:
         assert session.expected_facts().items() <= session.facts.items()
     with pytest.raises(TargetError, match="a different Python interpreter runs it"):
         InlineSession(WHERE).start()
-    assert remove(WHERE).target == WHERE.text
-    assert environments.installed() == []
+    assert remove_installed(WHERE).target == WHERE.text
+    assert environments.installed_environments() == []
     with pytest.raises(InputError, match="it is not installed; there are: none"):
-        remove(WHERE)
+        remove_installed(WHERE)
 
 
 def test_what_a_killed_installation_left_is_taken_away():
     folder = environments.folder_of("reference", VERSION)
     (folder / "lib").mkdir(parents=True)
-    install(WHERE)
+    install_target(WHERE)
     assert not (folder / "lib").exists()
 
 
@@ -85,9 +85,9 @@ def test_an_interpreter_that_dies_is_never_used(script, said, monkeypatch):
 def check_failure(said, where=WHERE):
     """The failure is one line, and nothing is left of the environment."""
     with pytest.raises(TargetError, match=said) as failure:
-        install(where)
+        install_target(where)
     assert failure.value.kind == "unavailable" and "\n" not in str(failure.value)
-    assert environments.installed() == []
+    assert environments.installed_environments() == []
     assert not environments.folder_of(where.name, str(where.version)).exists()
 
 
@@ -95,7 +95,7 @@ def test_an_installers_failure_is_the_targets(monkeypatch):
     def failing(folder, recipe):
         raise Failed("installing a==1: no such package", "all that it printed")
 
-    monkeypatch.setattr(packages, "install", failing)
+    monkeypatch.setattr(packages, "install_release", failing)
     check_failure("unavailable: installing a==1: no such package")
 
 
@@ -113,9 +113,9 @@ def test_ctrl_c_leaves_nothing(monkeypatch):
     def interrupted(folder, recipe):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(packages, "install", interrupted)
+    monkeypatch.setattr(packages, "install_release", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        install(WHERE)
+        install_target(WHERE)
     assert not environments.folder_of("reference", VERSION).exists()
 
 
@@ -129,15 +129,15 @@ def test_a_library_that_computes_wrongly(monkeypatch):
 
 
 def test_a_missing_python_is_named(monkeypatch):
-    monkeypatch.setattr(packages, "interpreter", lambda version: None)
+    monkeypatch.setattr(packages, "find_python", lambda version: None)
     check_failure("it needs Python 3")
 
 
 def test_what_needs_no_installation_says_so():
     with pytest.raises(InputError, match="it does not name a release to install; write which"):
-        install(Target("reference"))
+        install_target(Target("reference"))
     with pytest.raises(InputError, match="no recipe installs releases of numpy"):
-        install(Target("numpy", "1.0"))
+        install_target(Target("numpy", "1.0"))
 
 
 def test_the_command(capsys):

@@ -50,7 +50,7 @@ def pretend(monkeypatch):
 
 
 def test_facts_are_columns_of_runs():
-    assert set(machine.facts()) < set(schema.names("runs"))
+    assert set(machine.facts()) < set(schema.column_names("runs"))
     assert machine.facts()["schema_version"] == schema.VERSION
     assert machine.facts()["cores"] == machine.cores() >= 1
 
@@ -123,4 +123,4 @@ def test_git_state_outside_of_a_checkout_is_null(monkeypatch, tmp_path):
 
 
 def test_a_command_that_is_not_there_answers_nothing():
-    assert machine._ask("no-such-command-anywhere") == ""
+    assert machine._output_of("no-such-command-anywhere") == ""

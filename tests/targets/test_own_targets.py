@@ -102,7 +102,7 @@ def test_it_is_a_target_like_any_other(capsys):
 
 @pytest.mark.usefixtures("_lonely")
 def test_what_can_not_be_imported_says_so_and_breaks_nothing(capsys):
-    why = target.unavailable(probe.Target.parse("gone"))
+    why = target.why_unavailable(probe.Target.parse("gone"))
     assert why.startswith("its entry point lonely_library.nowhere:Gone can't be imported: Module")
     case = probe.Case("sum", in_channels=4, length=2)
     with pytest.raises(TargetError, match="target=gone: unavailable: its entry point"):

@@ -46,26 +46,28 @@ def script(path, text):
     ],
 )
 def test_each_release_has_its_recipe(version, python, choices, beside):
-    found = packages.recipe("tensorflow", version)
+    found = packages.release_recipe("tensorflow", version)
     assert found.python == python
     assert list(found.choices) == choices and list(found.beside) == beside
 
 
 def test_arm64_takes_the_wheels_that_there_are():
-    assert packages.recipe("tensorflow", "2.21.0", arm64=True).choices == ("tensorflow==2.21.0",)
+    assert packages.release_recipe("tensorflow", "2.21.0", arm64=True).choices == (
+        "tensorflow==2.21.0",
+    )
 
 
 def test_the_releases_to_search_ascend_and_can_all_be_installed():
     for library, releases in packages.RELEASED.items():
-        assert list(releases) == sorted(releases, key=environments.number)
-        assert all(packages.recipe(library, version) for version in releases)
+        assert list(releases) == sorted(releases, key=environments.release_numbers)
+        assert all(packages.release_recipe(library, version) for version in releases)
 
 
 def test_what_has_no_recipe_says_so():
     with pytest.raises(InputError, match=r"reference==1: no recipe .* there are recipes for tens"):
-        packages.recipe("reference", "1")
+        packages.release_recipe("reference", "1")
     with pytest.raises(InputError, match="releases before 0.12 can't be installed"):
-        packages.recipe("tensorflow", "0.8.0")
+        packages.release_recipe("tensorflow", "0.8.0")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_what_has_no_recipe_says_so():
     [("2.4", "2.4.0", True), ("2.13.0", "2.13.0+cpu", True), ("1.2.1", "1.2.2", False)],
 )
 def test_one_release_has_several_spellings(one, other, same):
-    assert environments.same(one, other) is same
+    assert environments.same_release(one, other) is same
 
 
 def test_an_interpreter_is_found_in_pyenv_the_newest_first(monkeypatch, tmp_path):
@@ -81,21 +83,21 @@ def test_an_interpreter_is_found_in_pyenv_the_newest_first(monkeypatch, tmp_path
         script(tmp_path / f"versions/9.6.{patch}/bin/python", "echo 9.6")
     script(tmp_path / "versions/9.6.20/bin/python", "exit 1")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    packages.interpreter.cache_clear()
-    assert packages.interpreter("9.6") == tmp_path / "versions/9.6.15/bin/python"
+    packages.find_python.cache_clear()
+    assert packages.find_python("9.6") == tmp_path / "versions/9.6.15/bin/python"
 
 
 def test_this_python_serves_its_own_version():
     version = "{}.{}".format(*sys.version_info)
-    found = packages.interpreter(version)
+    found = packages.find_python(version)
     assert found is not None and packages.answers(found, version)
 
 
 def test_a_missing_interpreter_says_how_to_get_it():
-    assert packages.interpreter("9.7") is None
-    assert "needs Python 3.6" in packages.missing("3.6")
-    assert packages.missing("3.6").endswith("pyenv install 3.6")
-    assert "uv python install 3.11 or pyenv" in packages.missing("3.11")
+    assert packages.find_python("9.7") is None
+    assert "needs Python 3.6" in packages.python_missing("3.6")
+    assert packages.python_missing("3.6").endswith("pyenv install 3.6")
+    assert "uv python install 3.11 or pyenv" in packages.python_missing("3.11")
 
 
 def made(library="tensorflow", version="1.2.1", arm64=False):
@@ -109,12 +111,12 @@ def made(library="tensorflow", version="1.2.1", arm64=False):
 
 def test_an_environment_counts_when_it_is_complete(cache):
     folder = made()
-    found = environments.find("tensorflow", "1.2.1")
+    found = environments.find_environment("tensorflow", "1.2.1")
     assert found is not None and found.name == "tensorflow-1.2.1"
     assert found.target == "tensorflow==1.2.1" and found.size() > 0
-    assert environments.installed() == [found]
-    environments.remove(folder)
-    assert environments.installed() == [] and not folder.exists()
+    assert environments.installed_environments() == [found]
+    environments.remove_environment(folder)
+    assert environments.installed_environments() == [] and not folder.exists()
 
 
 @pytest.mark.parametrize("mark", [None, "", "{", "[]", '{"format": 99, "facts": {}}'])
@@ -123,26 +125,26 @@ def test_a_half_made_environment_is_not_one(mark):
     (folder / environments.MARK).unlink()
     if mark is not None:
         (folder / environments.MARK).write_text(mark)
-    assert environments.find("tensorflow", "1.2.1") is None
-    assert environments.installed() == []
+    assert environments.find_environment("tensorflow", "1.2.1") is None
+    assert environments.installed_environments() == []
 
 
 def test_environments_are_listed_by_release():
     for version in ("2.10.0", "1.15.0", "2.9.0"):
         made(version=version)
     made(version="2.9.0", arm64=True)
-    listed = [one.target for one in environments.installed()]
+    listed = [one.target for one in environments.installed_environments()]
     assert listed == [f"tensorflow=={v}" for v in ("1.15.0", "2.9.0", "2.9.0@arm64", "2.10.0")]
 
 
 def test_a_release_runs_on_its_environments_interpreter():
     where = Target.parse("tensorflow==1.2.1")
-    assert "tensorflow==1.2.1 is not installed here" in str(target.unavailable(where))
-    assert str(target.unavailable(where)).endswith("probe install tensorflow==1.2.1")
+    assert "tensorflow==1.2.1 is not installed here" in str(target.why_unavailable(where))
+    assert str(target.why_unavailable(where)).endswith("probe install tensorflow==1.2.1")
     folder = made()
-    assert target.unavailable(where) is None
-    assert target.runtime(where).command == (str(folder / "bin" / "python"),)
-    assert target.runtime(where).emulated is None
+    assert target.why_unavailable(where) is None
+    assert target.target_runtime(where).command == (str(folder / "bin" / "python"),)
+    assert target.target_runtime(where).emulated is None
 
 
 QEMU = """case "$*" in
@@ -161,7 +163,7 @@ def qemu(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     monkeypatch.setattr(runtime.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(runtime.platform, "system", lambda: "Linux")
-    caches = (runtime.program, runtime.models, runtime.version)
+    caches = (runtime.emulator_path, runtime.models, runtime.emulator_version)
     for each in caches:
         each.cache_clear()
     yield folder
@@ -174,26 +176,26 @@ def test_qemu_says_which_processors_there_are(qemu):
     assert Target.parse("tensorflow@nehalem-v1").device == "nehalem-v1"
     with pytest.raises(InputError, match="no device 'pentium9'"):
         Target.parse("tensorflow@pentium9")
-    said = str(target.unavailable(Target.parse("tensorflow@skylake-server")))
+    said = str(target.why_unavailable(Target.parse("tensorflow@skylake-server")))
     assert said == "qemu-x86_64 7.2.22 has no processor skylake-server; see qemu-x86_64 -cpu help"
 
 
 def test_an_emulated_processor_goes_around_the_targets_interpreter(qemu):
-    own = target.runtime(Target.parse("reference@haswell"))
+    own = target.target_runtime(Target.parse("reference@haswell"))
     assert own.command == (str(qemu / "qemu-x86_64"), "-cpu", "Haswell", sys.executable)
     assert own.slower > 1
     folder = made()
-    old = target.runtime(Target.parse("tensorflow==1.2.1@haswell"))
+    old = target.target_runtime(Target.parse("tensorflow==1.2.1@haswell"))
     assert old.command[-1] == str(folder / "bin" / "python")
     assert old.emulated == "qemu-x86_64 7.2.22 -cpu Haswell"
 
 
 def test_arm64_runs_an_environment_of_its_own(qemu):
     where = Target.parse("tensorflow==2.21.0@arm64")
-    assert str(target.unavailable(where)).endswith("probe install tensorflow==2.21.0@arm64")
+    assert str(target.why_unavailable(where)).endswith("probe install tensorflow==2.21.0@arm64")
     folder = made(version="2.21.0", arm64=True)
     (folder / sysroot.LINK).symlink_to("/an/arm64")
-    assert target.runtime(where).command == (
+    assert target.target_runtime(where).command == (
         *(str(qemu / "qemu-aarch64"), "-L", "/an/arm64"),
         str(folder / "bin" / "python"),
     )
@@ -209,9 +211,9 @@ def test_an_emulated_run_tells_nothing_of_this_processor(qemu):
 
 
 def test_without_qemu_nothing_is_emulated(qemu, monkeypatch):
-    monkeypatch.setattr(runtime, "program", lambda name: None)
+    monkeypatch.setattr(runtime, "emulator_path", lambda name: None)
     for device, name in (("haswell", "qemu-x86_64"), ("arm64", "qemu-aarch64")):
-        said = str(target.unavailable(Target.parse(f"tensorflow@{device}")))
+        said = str(target.why_unavailable(Target.parse(f"tensorflow@{device}")))
         assert f"{name}, which is not installed; install qemu's user mode" in said
 
 
@@ -225,7 +227,7 @@ def test_without_qemu_nothing_is_emulated(qemu, monkeypatch):
 def test_emulation_says_where_it_works(qemu, monkeypatch, system, machine, said):
     monkeypatch.setattr(runtime.platform, "system", lambda: system)
     monkeypatch.setattr(runtime.platform, "machine", lambda: machine)
-    assert said in str(runtime.missing("haswell"))
+    assert said in str(runtime.emulation_missing("haswell"))
 
 
 @pytest.mark.parametrize(
@@ -248,15 +250,15 @@ def test_an_installers_complaint_in_one_line(printed, said):
 
 def test_an_installer_that_fails_or_is_not_there():
     with pytest.raises(Failed, match="making it: E: broken"):
-        packages.run(["sh", "-c", "echo E: broken >&2; exit 100"], "making it")
+        packages.run_installer(["sh", "-c", "echo E: broken >&2; exit 100"], "making it")
     with pytest.raises(Failed, match="making it: no-such-program: No such file"):
-        packages.run(["no-such-program"], "making it")
+        packages.run_installer(["no-such-program"], "making it")
 
 
 def test_an_installer_is_not_led_elsewhere(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("PIP_TARGET", "/elsewhere")
-    packages.run(["sh", "-c", f"env > {tmp_path / 'seen'}"], "looking")
+    packages.run_installer(["sh", "-c", f"env > {tmp_path / 'seen'}"], "looking")
     assert "/elsewhere" not in (tmp_path / "seen").read_text()
 
 
@@ -264,9 +266,9 @@ def test_an_installer_is_not_led_elsewhere(monkeypatch, tmp_path):
 def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pip):
     ran = []
     monkeypatch.setattr(packages, "uv", lambda: None)
-    monkeypatch.setattr(packages, "interpreter", lambda version: Path("/base/python"))
+    monkeypatch.setattr(packages, "find_python", lambda version: Path("/base/python"))
     monkeypatch.setattr(packages, "find_spec", lambda name: pip)
-    monkeypatch.setattr(packages, "run", lambda command, what: ran.append(command))
+    monkeypatch.setattr(packages, "run_installer", lambda command, what: ran.append(command))
     packages.install_for_arm64(tmp_path, "3.11", ["a==1"])
     ((python, *words),) = ran
     assert python == (sys.executable if pip else "/base/python")
@@ -281,7 +283,7 @@ def test_a_root_folder_needs_a_python(tmp_path):
     assert sysroot.provide(tmp_path) == tmp_path.resolve()
     assert sysroot.python(tmp_path).name == "python3.11"
     into = tmp_path / "env"
-    assert sysroot.environment(tmp_path, into) == "3.11"
+    assert sysroot.make_environment(tmp_path, into) == "3.11"
     assert sysroot.of_environment(into) == tmp_path
     assert Path(os.readlink(environments.python_of(into))).name == "python3.11"
 
@@ -298,6 +300,6 @@ def test_a_root_folder_that_fails_on_the_way_is_taken_away(monkeypatch, tmp_path
 
 def test_missing_is_told_for_a_library_that_is_nowhere(monkeypatch):
     monkeypatch.setattr(target, "installed_version", lambda backend: None)
-    assert "pip install torch" in str(target.unavailable(Target.parse("torch")))
+    assert "pip install torch" in str(target.why_unavailable(Target.parse("torch")))
     with pytest.raises(runtime.Missing, match="torch==1.9.0 is not installed here; probe install"):
-        target.runtime(Target.parse("torch==1.9.0"))
+        target.target_runtime(Target.parse("torch==1.9.0"))

@@ -33,14 +33,14 @@ REPORT = Case(
 def provided(text, gigabytes):
     """The target, installed; skips where no interpreter, disk, emulator or package can be had."""
     where = Target.parse(text)
-    if target.unavailable(where) is None:
+    if target.why_unavailable(where) is None:
         return where
-    environments.home().mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(environments.home()).free / 1e9
+    environments.cache_folder().mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(environments.cache_folder()).free / 1e9
     if free < gigabytes:
         pytest.skip(f"{text} needs {gigabytes} GB of disk, and {free:.1f} are free")
     try:
-        installation.install(where.with_(onednn=None))
+        installation.install_target(where.with_(onednn=None))
     except TargetError as error:
         if "answer" in error.why or "wrongly" in error.why:
             raise
@@ -55,8 +55,8 @@ def bits(side):
 @pytest.mark.golden
 def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
     """As published in 2017; the order changes for outputs 1 and 2, and the replay proves it."""
-    if packages.interpreter("3.6") is None:
-        pytest.skip(packages.missing("3.6"))
+    if packages.find_python("3.6") is None:
+        pytest.skip(packages.python_missing("3.6"))
     with Session(provided("tensorflow==1.2.1", 0.5)) as session:
         left, right = (revealed(session, REPORT.with_(length=length)) for length in (7, 8))
     assert bits(left) == ["42737AFD", "4291F5D0", "42AA2E22"]
@@ -69,8 +69,8 @@ def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
 
 def test_a_release_of_another_library_tells_its_orders():
     """ONNX Runtime 1.10.0 on Python 3.7: a short row and a long one, replayed to the last bit."""
-    if packages.interpreter("3.7") is None:
-        pytest.skip(packages.missing("3.7"))
+    if packages.find_python("3.7") is None:
+        pytest.skip(packages.python_missing("3.7"))
     where = provided("onnxruntime==1.10.0", 0.3)
     case = Case(op="conv1d", kernel=5, in_channels=16, filters=8, operands="cancel")
     with Session(where) as session:
@@ -94,8 +94,8 @@ def test_a_haswell_gives_its_own_bits():
 @pytest.mark.golden
 def test_the_report_is_alive_on_arm64():
     """The third output of T = 7 and of T = 8, without the bias: 42AA1999 and 42AA1998."""
-    if runtime.missing("arm64"):
-        pytest.skip(str(runtime.missing("arm64")))
+    if runtime.emulation_missing("arm64"):
+        pytest.skip(str(runtime.emulation_missing("arm64")))
     where = provided("tensorflow==2.21.0@arm64,onednn=0", 4.0)
     with Session(where) as session:
         case = REPORT.with_(bias=None)

@@ -6,7 +6,7 @@ import pytest
 
 from probe import backends, target
 from probe.errors import InputError
-from probe.target import Target, available_targets, unavailable
+from probe.target import Target, available_targets, why_unavailable
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_with_changes_parts_and_switches():
 
 
 def test_reference_runs_everywhere():
-    assert unavailable(Target.parse("reference,algorithm=fused")) is None
+    assert why_unavailable(Target.parse("reference,algorithm=fused")) is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_reference_runs_everywhere():
 def test_what_cannot_run_here_says_why(text, why, monkeypatch, tmp_path):
     """On a machine made up for the test: TensorFlow 2.21.0, AVX2, no JAX, no GPU, no qemu."""
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
-    monkeypatch.setattr("probe.runtimes.runtime.program", lambda name: None)
+    monkeypatch.setattr("probe.runtimes.runtime.emulator_path", lambda name: None)
     monkeypatch.setattr(target.metadata, "version", lambda name: "2.21.0")
     found = target.util.find_spec
     monkeypatch.setattr(
@@ -123,28 +123,30 @@ def test_what_cannot_run_here_says_why(text, why, monkeypatch, tmp_path):
     monkeypatch.setattr(target, "cpu_flags", lambda: frozenset(["avx2", "fma"]))
     monkeypatch.setattr(target, "gpus", lambda: 0)
     monkeypatch.setattr(target.platform, "machine", lambda: "x86_64")
-    assert why in str(unavailable(Target.parse(text)))
-    assert unavailable(Target.parse("tensorflow,isa=avx2")) is None
-    assert unavailable(Target.parse("tensorflow==2.21.0")) is None
+    assert why in str(why_unavailable(Target.parse(text)))
+    assert why_unavailable(Target.parse("tensorflow,isa=avx2")) is None
+    assert why_unavailable(Target.parse("tensorflow==2.21.0")) is None
 
 
 def test_instruction_limits_are_for_x86(monkeypatch):
     monkeypatch.setattr(target.platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(target, "installed_version", lambda backend: "2.21.0")
-    why = unavailable(Target.parse("tensorflow,isa=avx2"))
+    why = why_unavailable(Target.parse("tensorflow,isa=avx2"))
     assert why == "isa=avx2 limits x86 instructions; this is aarch64"
 
 
 def test_a_missing_library_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(target, "installed_version", lambda backend: None)
-    assert unavailable(Target.parse("keras")) == "keras is not installed here; pip install keras"
+    assert (
+        why_unavailable(Target.parse("keras")) == "keras is not installed here; pip install keras"
+    )
 
 
 def test_the_list_of_targets_covers_every_library_and_says_why_not():
     choices = available_targets()
-    assert {choice.target.name for choice in choices} == set(backends.names())
+    assert {choice.target.name for choice in choices} == set(backends.known_backends())
     texts = [choice.target.text for choice in choices]
     assert len(set(texts)) == len(texts)
     assert "tensorflow,onednn=0,contraction=0" in texts
     for choice in choices:
-        assert choice.doc and choice.why == unavailable(choice.target)
+        assert choice.doc and choice.why == why_unavailable(choice.target)
