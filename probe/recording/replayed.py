@@ -102,7 +102,7 @@ class Port:
         return one.output.put(found["y0"])
 
     @cached_property
-    def needs_other_interpreter(self) -> bool:
+    def foreign(self) -> bool:
         """Returns whether the target is not this environment's own."""
         # asked once: it reads the metadata of installed packages, in 14 ms, and each operation of
         # each run of a plan would ask
