@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from probe import layout
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.case import Case
 from probe.errors import InputError
 from probe.window.geometry import Geometry
@@ -79,7 +79,7 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
     """
     if choice("vary", vary, VARY) != "channels":
         return case
-    total = max(count("channels", value) for value in values)
+    total = max(whole_number("channels", value) for value in values)
     changes: dict[str, object] = {"in_channels": total, "split": None}
     if case.weights is not None:
         if total > case.in_channels:
@@ -101,14 +101,14 @@ def case_at(case: Case, vary: str, value: int) -> Case:
     if vary == "layout":
         return case.with_(layout=named_layout(value))
     if vary == "channels":
-        value = count("channels", value)
+        value = whole_number("channels", value)
         if value > case.in_channels:
             why = f"the case has {case.in_channels} channels to split"
             raise InputError("channels", value, why, f"use {case.in_channels} or fewer")
         return case.with_(split=None if value == case.in_channels else value)
     if vary != "filters":
         return case.with_(**{vary: value})
-    value = count("filters", value)
+    value = whole_number("filters", value)
     changes: dict[str, object] = {"filters": value}
     explicit = {"weights": case.weights, "bias": case.bias}
     for name, numbers in explicit.items():
@@ -186,7 +186,7 @@ class _ComparedSide:
 
 def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     choice("vary", vary, VARY)
-    value = count(vary, value)
+    value = whole_number(vary, value)
     if vary == "length":
         windows = Geometry.of(case, value)
         if windows.outputs[-1] < 1:
