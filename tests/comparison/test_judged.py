@@ -1,10 +1,19 @@
 """Two sides that were not given the same operands are refused: their difference says nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, OutputPairs, compare_shapes, run_case
+from probe.comparison import (
+    ComparedShapes,
+    Comparison,
+    OutputPairs,
+    Revealer,
+    compare_shapes,
+    run_case,
+)
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.target import Target
@@ -50,3 +59,18 @@ def test_operands_rounded_to_two_formats_are_refused(session):
     )
     with pytest.raises(InputError, match="dtype=float16: the left side has float32"):
         Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES))
+
+
+def test_a_pool_whose_way_is_unknown_on_one_side_is_counted_and_has_no_cause(session):
+    case = Case("avg_pool1d", 2, 1, length=6)
+    known = compare_shapes(ComparedShapes.named(case, None, 4, 6), session, session)
+    known = known.reveal(session, session, Revealer())
+    assert known.unknown == 0 and not known.apart
+    for name in ("left", "right"):
+        sides = {"left": known.left, "right": known.right}
+        pooled = sides[name].pooled
+        index = pooled.index.copy()
+        index[0] = -1
+        sides[name] = replace(sides[name], pooled=replace(pooled, index=index))
+        found = Comparison(case, sides["left"], sides["right"], known.pairs)
+        assert found.unknown == 1 and not found.apart
