@@ -245,6 +245,26 @@ def _of_few(
     formats, leaves = allowed(dtype), len(x)
     every = leaves + (bias is not None)
     ends: list[np.ndarray] = []
+
+    def sums(best: dict[int, Doubles], first: int, second: int, least: bool) -> Iterator[Doubles]:
+        """Yields the extreme sum of two parts in each format, and in float64 with a product that
+        is fused."""
+        one, two = best[first], best[second]
+        total, error = two_sum(one, two)
+        odd = to_odd(total, error)
+        for name in formats[:-1]:
+            yield floats.nearest(odd, name)
+        if formats != ("float64",):
+            # rounded outwards: then no exact sum of several terms, and none of 64 bits, is outside
+            outside = (error < 0) if least else (error > 0)
+            yield np.where(outside, np.nextafter(total, -np.inf if least else np.inf), total)
+            return
+        yield total
+        for part, other in ((first, two), (second, one)):
+            leaf = part.bit_length() - 1
+            if part == 1 << leaf and leaf < leaves:
+                yield fma_float64(x[leaf], w[leaf], other)
+
     for least in (True, False):
         pick = np.minimum if least else np.maximum
         best: dict[int, Doubles] = {}
@@ -259,37 +279,9 @@ def _of_few(
                 continue
             found = None
             for first, second in _splits(members):
-                for value in _extreme_sums(best, first, second, x, w, formats, least):
+                for value in sums(best, first, second, least):
                     found = value if found is None else pick(found, value)
             assert found is not None
             best[members] = found
         ends.append(floats.nearest(best[(1 << every) - 1], dtype))
     return ends[0], ends[1]
-
-
-def _extreme_sums(
-    best: dict[int, Doubles],
-    first: int,
-    second: int,
-    x: Doubles,
-    w: Doubles,
-    formats: tuple[str, ...],
-    least: bool,
-) -> Iterator[Doubles]:
-    """Yields the least or largest sum of two parts in each format, and in float64 with a product
-    that is fused."""
-    one, two = best[first], best[second]
-    total, error = two_sum(one, two)
-    odd = to_odd(total, error)
-    for name in formats[:-1]:
-        yield floats.nearest(odd, name)
-    if formats != ("float64",):
-        # rounded outwards: then no exact sum of several terms, and none of 64 bits, lies outside
-        outside = (error < 0) if least else (error > 0)
-        yield np.where(outside, np.nextafter(total, -np.inf if least else np.inf), total)
-    else:
-        yield total
-        for part, other in ((first, two), (second, one)):
-            leaf = part.bit_length() - 1
-            if part == 1 << leaf and leaf < len(x):
-                yield fma_float64(x[leaf], w[leaf], other)

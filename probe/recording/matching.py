@@ -435,7 +435,8 @@ def _is_row_of_zeros(one: Value) -> bool:
     """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
     known = one.dtype in floats.FORMATS and len(one.shape) == 1
     return (
-        known and array_digest(np.zeros(one.shape, floats.container_dtype(one.dtype))) == one.digest
+        known
+        and array_digest(np.zeros(one.shape, floats.container_of_format(one.dtype))) == one.digest
     )
 
 

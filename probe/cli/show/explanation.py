@@ -247,7 +247,7 @@ def _added(name: str, side: Added, reads: bool, runs: tuple[CaseRun, CaseRun]) -
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short_sum(tree)),
+            Text(notation.short_formula(tree)),
             Text(orders.rounded(side.summation, side.dtype), "dim"),
         ]
     return Group(*lines, *_sums(side), _result(side), *_notes(side))
