@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget
-from probe.answers.answer import target_of
+from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import choice, count
@@ -243,14 +243,14 @@ def _sides(
 
 def _targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
     if target is not None:
-        left = target_of(target)
+        left = checked_target(target)
     elif is_function(model):
-        left = Target(target_of(against).name)
+        left = Target(checked_target(against).name)
     else:
         library = library_of(Path(text_of(model, "against_target")))
-        other = target_of(against).name
+        other = checked_target(against).name
         left = Target("keras" if library == "tensorflow" and other == "keras" else library)
-    return left, target_of(against) if against is not None else left
+    return left, checked_target(against) if against is not None else left
 
 
 def _words(

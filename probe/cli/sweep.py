@@ -12,11 +12,11 @@ from probe.cli.options import (
     Words,
     ask_for,
     axis_given,
-    case_of,
+    case_of_words,
     case_options,
     fail_on_option,
     has_length,
-    numbers,
+    numbers_of_option,
     option,
     output_options,
     question_options,
@@ -27,7 +27,6 @@ from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from probe.printing import Output
-    from probe.sweeps.bits import Summary
 
 WHAT = (
     "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
@@ -71,6 +70,7 @@ def sweep(
     continues from there.
     """
     from probe.answers.sweep import sweep as asked
+    from probe.cli.show import sweeps as show
 
     axis = axis_given(words, vary)
     if values is None and axis == "length":
@@ -81,7 +81,7 @@ def sweep(
     ask_for(words, **need)
     if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
-    case = case_of(words)
+    case = case_of_words(words)
     parted = options["shard"] not in (None, "1/1") or options["cluster"] or options["time"]
     if folder is None and parted:
         folder = Path("results", "sweep")
@@ -98,33 +98,25 @@ def sweep(
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     report = found.report()
     if by == "order":
-        from probe.cli.show import sweeps_by_order
-
-        out.give(report, lambda: sweeps_by_order.shown(found.found.targets, report, found.values))
+        out.give(report, lambda: show.by_order(found.found.targets, report, found.values))
         if found.failed:
             return 3
         strange = any(one.strange for one in found.found.targets.values())
-        return _found(report["differing"] > 0, strange, fail_on)
-    from probe.cli.show import sweeps
-
+        return _finding_status(report["differing"] > 0, strange, fail_on)
     for line in found.notes:
         out.note(line)
     summary = found.found
-    out.give(report, lambda: sweeps.summary(summary, case, found.values[:-1], out.verbose))
-    return _status(summary, fail_on)
-
-
-def _status(found: Summary, fail_on: str | None) -> int:
-    """Returns 130 after Ctrl-C, 3 where a target gave nothing, 1 for a finding, else 0."""
-    if found.interrupted:
+    out.give(report, lambda: show.by_bits(summary, case, found.values[:-1], out.verbose))
+    if summary.interrupted:
         return INTERRUPTED
-    if any(one.failures and not one.comparisons for one in found.targets.values()):
+    each = summary.targets.values()
+    if any(one.failures and not one.comparisons for one in each):
         return 3
-    strange = any(one.nondeterministic or one.alignment for one in found.targets.values())
-    return _found(found.differing > 0, strange, fail_on)
+    strange = any(one.nondeterministic or one.alignment for one in each)
+    return _finding_status(summary.differing > 0, strange, fail_on)
 
 
-def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
+def _finding_status(differing: bool, strange: bool, fail_on: str | None) -> int:
     """Returns 1 for what ``--fail-on`` names. ``strange``: a shape does not repeat its bits."""
     return int(bool(fail_on and (differing or (fail_on == "finding" and strange))))
 
@@ -186,17 +178,17 @@ def bisect(
         if value:
             why = "a case generates its own operands"
             raise InputError(name, value, why, f"give a model, or leave out --{name}")
-    from probe.cli.show import releases as show
+    from probe.cli.show import sweeps as show
     from probe.store import Store
     from probe.switch_points import conditions
     from probe.switch_points.bisection import bisect as search
     from probe.target import Target
 
-    case = case_of(words)
+    case = case_of_words(words)
     if not case.spatial_rank:
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
-    values = numbers("lengths", lengths or f"{shortest}..{shortest + 14}")
+    values = numbers_of_option("lengths", lengths or f"{shortest}..{shortest + 14}")
     left, right = Target.parse(between), Target.parse(and_)
     if left.name == right.name and not conditions.only_releases(left, right):
         with out.progress("bisect"):
@@ -223,9 +215,9 @@ def _bisect_model(
     given: tuple[Path | None, tuple[str, ...], bool],
     out: Output,
 ) -> None:
-    from probe.answers.conditions import bisect as search
-    from probe.cli.network import of_user
-    from probe.cli.show import releases as show
+    from probe.answers.bisect import bisect as search
+    from probe.cli.network import users_output_to_stderr
+    from probe.cli.show import sweeps as show
     from probe.recording.inputs import shapes_of
     from probe.target import Target
 
@@ -238,7 +230,7 @@ def _bisect_model(
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(option_name, "(given)", why, f"leave out --{option_name}")
     inputs, shapes, trust = given
-    with out.progress("bisect"), of_user():
+    with out.progress("bisect"), users_output_to_stderr():
         told = search(
             *(model, Target.parse(between), Target.parse(and_)),
             inputs=inputs,

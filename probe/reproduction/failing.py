@@ -251,9 +251,9 @@ class KeepsCause:
             return False
         if self._bare and after.differing and not self._shown_by_products(found):
             return False
-        if not named(self.before.kernels):
+        if not names_a_kernel(self.before.kernels):
             return True
-        return alike(self.before.kernels, self.failed.kernels(finding))
+        return same_kernels(self.before.kernels, self.failed.kernels(finding))
 
     def after(self, found: Comparison, finding: Finding) -> Effect:
         """Returns the effect of the smallest finding."""
@@ -262,10 +262,10 @@ class KeepsCause:
     def told(self, after: Effect) -> dict[str, bool | None]:
         """Returns whether the cause was kept and the kernels; None for kernels that no source
         names."""
-        known = named(self.before.kernels)
+        known = names_a_kernel(self.before.kernels)
         return {
             "cause": same_cause(self.before, after),
-            "kernels": alike(self.before.kernels, after.kernels) if known else None,
+            "kernels": same_kernels(self.before.kernels, after.kernels) if known else None,
         }
 
     def _shown_by_products(self, found: Comparison) -> bool:
@@ -287,12 +287,12 @@ def same_cause(before: Effect, after: Effect) -> bool:
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
 
 
-def named(kernels: Kernels | None) -> bool:
+def names_a_kernel(kernels: Kernels | None) -> bool:
     """Returns whether a library names a kernel on a side."""
     return any(_computing(side) for side in (kernels or {}).values())
 
 
-def alike(one: Kernels | None, other: Kernels | None) -> bool:
+def same_kernels(one: Kernels | None, other: Kernels | None) -> bool:
     """Returns whether the same kernels compute both sides; what only moves operands doesn't
     count."""
     sides = set(one or {}) | set(other or {})
