@@ -140,7 +140,7 @@ def test_what_a_failing_target_printed_is_shown_when_asked_for(capsys, monkeypat
 
 
 def test_a_mistake_of_ours_is_one_line_too(capsys, monkeypatch):
-    monkeypatch.setattr(options, "case_of", lambda _: 1 / 0)
+    monkeypatch.setattr(options, "case_of_words", lambda _: 1 / 0)
     status, out, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert (status, out) == (shell.BROKEN, "") and err.count("\n") == 1
     assert "ZeroDivisionError" in err
@@ -257,7 +257,7 @@ def test_ctrl_c_ends_with_130(capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("probe.cli.options.case_of", interrupted)
+    monkeypatch.setattr("probe.cli.options.case_of_words", interrupted)
     status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert status == 130 and err.strip() == "probe: interrupted"
 
