@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,8 @@ WHAT = (
 )
 KEPT = (
     "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
-    "not given, but results/sweep with --shard, --cluster or --time, whose results come in parts."
+    "not given; --shard and --cluster need it, as their results come in parts."
 )
-STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
 @click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
@@ -44,7 +44,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @question_options("lengths vary by")
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT, type=PATH)
-@option("--no-store", None, "Store nothing, also with --time.", is_flag=True)
+@option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
 @question_options("keep control workers shard cluster time zeros")
 @fail_on_option(
     differing="an output differs",
@@ -81,10 +81,12 @@ def sweep(
     ask_for(words, **need)
     if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
+    parts = {"shard": options["shard"] not in (None, "1/1"), "cluster": options["cluster"]}
+    if folder is None and not no_store and any(parts.values()):
+        name = next(name for name in parts if parts[name])
+        why = "its results come in parts, which would be lost"
+        raise InputError(name, options[name], why, "give --store DIR, or --no-store")
     case = case_of_words(words)
-    parted = options["shard"] not in (None, "1/1") or options["cluster"] or options["time"]
-    if folder is None and parted:
-        folder = Path("results", "sweep")
     with out.progress("orders" if by == "order" else "sweep") as tell:
         found: Any = asked(
             *(case, values, targets),
@@ -142,9 +144,8 @@ OF_MODEL = "Of a model, as of probe network:"
 @option("--shape shapes", "X=1x64", f"{OF_MODEL} the shape of an input.", multiple=True)
 @trust_option
 @option(
-    *("--store folder", "DIR", "Folder of the results, which go to DIR/<machine>."),
-    default=Path("results", "bisect"),
-    **STORE,
+    *("--store folder", "DIR", "Store what is measured in DIR/<machine>; nothing if not given."),
+    type=PATH,
 )
 @output_options
 def bisect(
@@ -159,7 +160,7 @@ def bisect(
     inputs: Path | None,
     shapes: tuple[str, ...],
     trust: bool,
-    folder: Path,
+    folder: Path | None,
     out: Output,
 ) -> None:
     """Finds the first release between two whose results differ from those of the first release.
@@ -196,14 +197,18 @@ def bisect(
         told_json = {"what": what, "case": case.to_json()} | told.to_json()
         out.give(told_json, lambda: show.conditioned(told, what))
         return
-    with Store.here(folder) as store, out.progress("bisect"):
+    opened: AbstractContextManager[Store | None] = nullcontext()
+    if folder is not None:
+        opened = Store.here(folder)
+    with opened as store, out.progress("bisect"):
         found = search(
             *(case, left, right, values, what, store),
             releases=[one.strip() for one in releases.split(",")] if releases else (),
             keep=not remove,
             tell=out.note,
         )
-    report = {"what": what, "case": case.to_json(), "store": str(folder)} | found.to_json()
+    kept = None if folder is None else str(folder)
+    report = {"what": what, "case": case.to_json(), "store": kept} | found.to_json()
     out.give(report, lambda: show.bisected(report))
 
 
