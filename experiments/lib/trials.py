@@ -117,7 +117,9 @@ class _Trying(Campaign[Drawn]):
         before, runs = time.perf_counter(), failed.runs
         row |= {"found": one.compared, "processes": self.times}
         try:
-            made = folder.proved_reproduction(failed, Finding.drawn_from(shapes), times=self.times)
+            made = folder.proved_reproduction(
+                failed, Finding.drawn_from(shapes), folder.ReportOptions(times=self.times)
+            )
         except ProbeError as error:
             row |= {"confirmed": False, "reason": machine.publishable(str(error))}
             self.tally.failures.setdefault(one.target, []).append(str(error))

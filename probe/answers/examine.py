@@ -169,7 +169,7 @@ def examine(
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         made = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         try:
-            for ended in _tell_parts(given, walked, sides, out, tell, tell_part):
+            for ended in _give_parts(given, walked, sides, out, tell, tell_part):
                 made.ended = ended
         except KeyboardInterrupt:
             made.ended = "interrupted"
@@ -353,7 +353,7 @@ def _against_recording(given: ExaminedModel, recording: Any, target: Any, tell: 
 Told = Callable[..., None]
 
 
-def _tell_parts(
+def _give_parts(
     given: ExaminedModel, walked: Walked, sides: SizedInputs | None, out: Any, tell: Say, told: Told
 ) -> Iterator[str]:
     """Gives one part after the other; yields why it ends early."""

@@ -43,7 +43,7 @@ class Explained(Answer):
         added."""
         from probe.plots import views
 
-        return views.explained(self.found, self.evidence)
+        return views.draw_explained(self.found, self.evidence)
 
 
 def explain(

@@ -140,7 +140,7 @@ class Remedied(Answer):
         """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
         from probe.plots import views
 
-        return views.mitigated(self.found)
+        return views.draw_mitigated(self.found)
 
 
 OF_MODEL = {

@@ -100,7 +100,7 @@ class Ordered(Answer):
         """Returns the trees of the most frequent summations."""
         from probe.plots import views
 
-        return views.ordered(self.found)
+        return views.draw_ordered(self.found)
 
     def _most(self) -> Summation:
         """Returns the summation of most outputs. InputError: no order is known."""

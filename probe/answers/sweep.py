@@ -92,7 +92,7 @@ class Swept(Answer):
         """Draws |ulp| by target and value of the axis: the largest of each comparison."""
         from probe.plots import views
 
-        return views.swept(self.found, self.values)
+        return views.draw_swept(self.found, self.values)
 
 
 @dataclass
@@ -163,7 +163,7 @@ class SweptByOrder(Answer):
         """Draws the share of outputs added differently, by target and value of the axis."""
         from probe.plots import views
 
-        return views.swept_by_order(self.found.targets, self.values, self.vary)
+        return views.draw_swept_by_order(self.found.targets, self.values, self.vary)
 
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:

@@ -66,7 +66,7 @@ class Switching(Answer):
         """Draws the sizes of each class, a row a class, and the floor."""
         from probe.plots import views
 
-        return views.switching(self.found)
+        return views.draw_switching(self.found)
 
 
 def thresholds(

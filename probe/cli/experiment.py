@@ -39,7 +39,7 @@ def checkout(name: str) -> Path:
     raise InputError("experiment", name, "there is no such experiment", todo)
 
 
-def run_script(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
+def run_experiment(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
     """Runs an experiment's script; its exit status. ``quiet``: what it prints goes to stderr."""
     command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
     stdout = sys.stderr if quiet else None
@@ -51,7 +51,7 @@ def run_script(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> 
             continue  # the script has it too: it stores what it has and prints its summary
 
 
-def execute(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
+def execute_notebook(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
     """Executes a notebook in the folder of ``to`` and saves it there (None: where it is).
 
     ``store`` replaces the folder that it reads, in the cell with the tag ``parameters``.
@@ -125,11 +125,11 @@ def run(
     if folder is not None:
         store, notebook = folder.resolve() / name, folder.resolve() / own.name
         arguments = ("--store", str(store), *arguments)
-    status = run_script(root, name, arguments, quiet=out.as_json)
+    status = run_experiment(root, name, arguments, quiet=out.as_json)
     ran = own.is_file() and not status and not no_notebook
     if ran:
         with out.working(f"executing {notebook.name}"):
-            execute(own, notebook, None if folder is None else name)
+            execute_notebook(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
     found = {

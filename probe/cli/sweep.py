@@ -100,7 +100,7 @@ def sweep(
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     report = found.report()
     if by == "order":
-        out.give(report, lambda: show.by_order(found.found.targets, report, found.values))
+        out.give(report, lambda: show.sweep_by_order(found.found.targets, report, found.values))
         if found.failed:
             return 3
         strange = any(one.strange for one in found.found.targets.values())
@@ -108,7 +108,7 @@ def sweep(
     for line in found.notes:
         out.note(line)
     summary = found.found
-    out.give(report, lambda: show.by_bits(summary, case, found.values[:-1], out.verbose))
+    out.give(report, lambda: show.sweep_by_bits(summary, case, found.values[:-1], out.verbose))
     if summary.interrupted:
         return INTERRUPTED
     each = summary.targets.values()

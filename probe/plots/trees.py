@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from probe import floats
-from probe.explaining.evidence import Added, Evidence
+from probe.explaining.evidence import Evidence
 from probe.plots.pictures import DIFFERS
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree, product
@@ -56,7 +56,11 @@ def draw(
     size = 9.0 if len(tree.leaves) <= 12 else 5.5
     kinds = leaf_kinds(summation)
     for leaf in tree.leaves:
-        _draw_leaf(axes, (x[leaf], y[leaf]), leaf, kinds.get(leaf, FIRST), size)
+        shade = kinds.get(leaf, FIRST)
+        box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
+        ink = "white" if shade == FUSED else "black"
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
+        axes.text(x[leaf], y[leaf], product(leaf), color=ink, bbox=box, **look)
     rounded = rounded_nodes(summation, dtype) if dtype else set()
     for node in range(len(tree.nodes)):
         place, ink = (x[~node], y[~node]), DIFFERS if node in marked else "black"
@@ -65,6 +69,7 @@ def draw(
         )
         axes.plot(*place, ms=size * 0.7, mec=ink, zorder=2, **mark)
         if sums:
+            # on the side where no line goes up
             side = 0.1 if place[0] > x[~tree.parents.get(~node, node)] else -0.1
             style: dict[str, Any] = {
                 "ha": "left" if side > 0 else "right",
@@ -75,13 +80,6 @@ def draw(
     axes.set_axis_off()
     axes.set_xlim(-0.9 if sums else -0.6, max(x.values()) + 0.6)
     axes.set_ylim(-0.45, max(y.values()) + 0.5)
-
-
-def _draw_leaf(axes: Axes, place: tuple[float, float], leaf: int, shade: str, size: float) -> None:
-    box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
-    ink = "white" if shade == FUSED else "black"
-    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
-    axes.text(*place, product(leaf), color=ink, bbox=box, **style)
 
 
 def _places_of_nodes(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
@@ -237,6 +235,8 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
     for axes, (name, side), words in zip(made.subplots(1, 2), sides, said, strict=True):
         assert side.summation is not None
         if leaves <= DRAWN:
+            # where partial sums are wider, those that are rounded to the dtype are marked
+            narrow = side.dtype if side.summation.wider(side.dtype) else None
             texts = {
                 one.node: floats.text(one.bits, one.format).partition(" ")[0] for one in side.sums
             }
@@ -245,7 +245,7 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
                 side.summation,
                 texts if leaves <= 12 else None,
                 side.own,
-                _format_of_narrower_result(side),
+                narrow,
             )
         else:
             draw_accumulators(axes, side.summation.tree)
@@ -280,9 +280,3 @@ def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
     if leaves <= DRAWN:
         kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return made
-
-
-def _format_of_narrower_result(side: Added) -> str | None:
-    """Returns the dtype, where partial sums are wider: those that are rounded to it are marked."""
-    assert side.summation is not None
-    return side.dtype if side.summation.wider(side.dtype) else None

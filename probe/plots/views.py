@@ -24,7 +24,7 @@ DRAWN = 3
 """Summations that are drawn, the most frequent first."""
 
 
-def explained(found: Comparison, evidence: Evidence | None) -> Figure | None:
+def draw_explained(found: Comparison, evidence: Evidence | None) -> Figure | None:
     """Draws both sides' trees of one output; of sides that agree, how the first output is added."""
     words = [found.words(side) for side in (found.left, found.right)]
     if evidence is not None and evidence.left.summation and evidence.right.summation:
@@ -37,7 +37,7 @@ def explained(found: Comparison, evidence: Evidence | None) -> Figure | None:
     return trees.summations(both) if both else None
 
 
-def ordered(side: CaseRun) -> Figure | None:
+def draw_ordered(side: CaseRun) -> Figure | None:
     """Draws the trees of the most frequent summations; None where no order is known."""
     orders = side.orders
     if orders is None or not orders.summations:
@@ -48,7 +48,7 @@ def ordered(side: CaseRun) -> Figure | None:
     return trees.summations([(orders.summations[number], outputs[number]) for number in ranked])
 
 
-def swept(found: Summary, values: Sequence[int]) -> Figure:
+def draw_swept(found: Summary, values: Sequence[int]) -> Figure:
     """Draws |ulp| by target and value of the axis: the largest of each comparison."""
     grid = pd.DataFrame(np.nan, index=list(found.targets), columns=list(values[:-1]))
     for name, one in found.targets.items():
@@ -65,7 +65,7 @@ def swept(found: Summary, values: Sequence[int]) -> Figure:
     return figure
 
 
-def swept_by_order(
+def draw_swept_by_order(
     targets: Mapping[str, ByOrder], values: Sequence[int], vary: str
 ) -> Figure | None:
     """Draws the share of outputs added differently, by target and value of the axis."""
@@ -84,7 +84,7 @@ def swept_by_order(
     return figure
 
 
-def switching(found: Thresholds) -> Figure | None:
+def draw_switching(found: Thresholds) -> Figure | None:
     """Draws the sizes of each class, a row a class, and the floor; None where there is no class."""
     every = floors.classes(found)
     if not every:
@@ -97,7 +97,7 @@ def switching(found: Thresholds) -> Figure | None:
     return figure
 
 
-def mitigated(found: Measured) -> Figure | None:
+def draw_mitigated(found: Measured) -> Figure | None:
     """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
     told: Any = pd.DataFrame(mitigations.rows(found)["remedies"])
     costs = told.of_fixed.dropna()

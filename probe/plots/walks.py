@@ -74,22 +74,14 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
         if one is not None and quiet:
             some.append(one)
         elif one is not None:
-            rows.append(_row_of_one(one, _mark(found, one)))
+            gives = {(pair.left, pair.right) for pair in one.gives}
+            output = any((pair.left, pair.right) in gives for pair in found.outputs)
+            mark = FIRST if one is found.first else "output" if output else ""
+            largest = np.inf if one.max_ulp is None else float(one.max_ulp)
+            scaled = max((pair.scaled for pair in one.gives), default=0.0)
+            text = _without_middle(f"{one.name}  {one.op if one.op != one.name else ''}".rstrip())
+            rows.append(PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own)))
     return _rows_that_fit(rows, most)
-
-
-def _mark(found: Difference, one: Aligned) -> str:
-    gives = {(pair.left, pair.right) for pair in one.gives}
-    output = any((pair.left, pair.right) in gives for pair in found.outputs)
-    return FIRST if one is found.first else "output" if output else ""
-
-
-def _row_of_one(one: Aligned, mark: str) -> PlotRow:
-    largest = np.inf if one.max_ulp is None else float(one.max_ulp)
-    op = one.op if one.op != one.name else ""
-    scaled = max((pair.scaled for pair in one.gives), default=0.0)
-    text = _without_middle(f"{one.name}  {op}".rstrip())
-    return PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own))
 
 
 def _row_of_several(some: list[Aligned]) -> PlotRow:

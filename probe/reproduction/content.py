@@ -411,13 +411,13 @@ def _product_lines(side: Added) -> str:
     if len(shown) > MOST_PRODUCTS:
         return ""
     lines = [
-        f"{product(one.leaf)} = {_decimal(one.x, side.dtype)} * {_decimal(one.w, side.dtype)}"
+        f"{product(one.leaf)} = {_decimals(one.x, side.dtype)} * {_decimals(one.w, side.dtype)}"
         for one in shown
     ]
     if BIAS in side.summation.tree.leaves and side.bias is not None:
-        lines.append(f"b = {_decimal(side.bias, side.dtype)}")
+        lines.append(f"b = {_decimals(side.bias, side.dtype)}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _decimal(bits: int, dtype: str) -> str:
+def _decimals(bits: int, dtype: str) -> str:
     return floats.text(bits, dtype).partition(" ")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,29 +39,48 @@ WRITTEN = 4
 """Summands up to which a report shows those that are 0 too."""
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """How a finding is reduced, proved and looked at before it is written.
+
+    ``by``, ``most``: see ``probe.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller case
+    may have another cause, or other kernels. ``times``: fresh processes that must say the same.
+    ``also``: targets that are asked about the smallest case. ``avoid``: what avoids it is looked
+    for too, at a start of the library for each switch. ``elsewhere``: what is known of others.
+    """
+
+    by: str = "bits"
+    most: int = BUDGET
+    keep: bool = False
+    any_cause: bool = False
+    times: int = 3
+    also: Sequence[Target] = ()
+    avoid: bool = True
+    elsewhere: Sequence[FurtherTarget] = ()
+
+
 def reproduce(
     finding: Finding,
     left: Target,
     right: Target | None = None,
     *,
-    also: Sequence[Target] = (),
-    avoid: bool = True,
     tell: Say | None = None,
     **options: Any,
 ) -> Reproduction:
     """Shrinks a finding, explains it, writes its script, and proves the script.
 
-    ``right``: another target for the right side. ``also``: targets that are asked about the
-    smallest case. ``avoid``: what avoids it is looked for too, at a start of the library for each
-    switch. ``options``: see ``proved``; errors too, and TargetError.
+    ``right``: another target for the right side. ``options``: those of ``ReportOptions``. Errors:
+    those of ``proved_reproduction``; TargetError.
     """
+    asked = ReportOptions(**options)
+    avoid = asked.avoid and left == (right or left)
     with failing(left, right) as failed:
-        made = proved_reproduction(failed, finding, tell=tell, **options)
-        if avoid and left == (right or left) and "reach" not in made.explanation.causes:
+        made = proved_reproduction(failed, finding, asked, tell)
+        if avoid and "reach" not in made.explanation.causes:
             made.avoids = by_values(failed, made.finding)
-    if avoid and left == (right or left):
+    if avoid:
         made.avoids += by_switches(made.finding, finding, left, tell or silent)
-    made.elsewhere = [*made.elsewhere, *_asked_elsewhere(made.finding, also, tell or silent)]
+    made.elsewhere = [*made.elsewhere, *_asked_elsewhere(made.finding, asked.also, tell or silent)]
     (tell or silent)("writing its shortest script")
     made.short = shortest_script(made.finding, made.targets, made.versions, made.evidence)
     return made
@@ -69,28 +89,20 @@ def reproduce(
 def proved_reproduction(
     failed: Failing,
     finding: Finding,
-    *,
-    by: str = "bits",
-    keep: bool = False,
-    any_cause: bool = False,
-    most: int = BUDGET,
-    times: int = 3,
-    elsewhere: Sequence[FurtherTarget] = (),
+    asked: ReportOptions,
     tell: Say | None = None,
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
 
-    ``keep``: no shrinking. ``any_cause``: a smaller case may have another cause, or other kernels.
-    ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
-    must say the same. InputError: both sides agree, or no script is written for it.
-    Nondeterministic. NotReproduced: the script does not say what was measured.
+    InputError: both sides agree, or no script is written for it. Nondeterministic. NotReproduced:
+    the script does not say what was measured.
     """
     tell = tell or silent
     tell("shrinking")
     shrunk = None
-    kept = KeepsCause(failed, finding, any_cause)
-    if not keep:
-        shrunk = shrunken(failed, finding, by, most, kept=kept)
+    kept = KeepsCause(failed, finding, asked.any_cause)
+    if not asked.keep:
+        shrunk = shrunken(failed, finding, asked.by, asked.most, kept=kept)
     smallest = finding if shrunk is None else shrunk.finding
     tell("explaining")
     found = failed.explained(smallest)
@@ -100,19 +112,19 @@ def proved_reproduction(
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
     script = program.script_of_finding(smallest, targets, versions, failed.conventions(smallest))
-    tell(f"proving it in {times} fresh processes")
+    tell(f"proving it in {asked.times} fresh processes")
     before = time.perf_counter()
-    ran = proof.prove(script, targets, expected_bits(found), times)
+    ran = proof.prove(script, targets, expected_bits(found), asked.times)
     made = Reproduction(
         *(smallest, targets, versions, found, evidence_of(found, kept.before.cause), script, ran),
         facts=facts_of(targets, facts),
         shrunk=shrunk,
-        elsewhere=elsewhere,
+        elsewhere=asked.elsewhere,
         runs=failed.runs,
         seconds=time.perf_counter() - before,
         before=kept.before,
         after=after,
-        kept=None if keep else kept.told(after),
+        kept=None if asked.keep else kept.told(after),
     )
     add_emulated(made)
     return made

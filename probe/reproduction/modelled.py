@@ -210,10 +210,6 @@ def write_case(
     cause: Cause,
     model: str = "",
     *,
-    most: int = TRIES,
-    times: int = 3,
-    avoid: bool = True,
-    kernels: str = "said",
     tell: Say = silent,
 ) -> Reproduction:
     """Writes the report of a case into ``out``, for an operation of a model.
@@ -225,14 +221,12 @@ def write_case(
     if region is None:
         raise _no_case("no output of it differs")
     made = verified_alone(case_of_region(region), tell)
-    found = room.reproduce(
-        *(made.finding, *made.targets), most=most, times=times, avoid=avoid, tell=tell
-    )
+    found = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
     kind = None if found.before is None else found.before.cause
     if kind != cause.kind:
         raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
     found.model = model
-    found.explanation.kernels = named(found.explanation, kernels)
+    found.explanation.kernels = named(found.explanation, "said")
     room.write_folder(found, out)
     return found
 

@@ -70,85 +70,47 @@ def script_of_finding(
     work = _ScriptFunctions(finding, targets, versions, isolated)
     left, right = (work.side(number) for number in range(2))
     libraries = work.libraries
-    return rendered(
-        title=finding_title(finding, targets, [one.name for one in libraries], versions),
-        about=what_is_compared(finding, targets, same_place),
-        libraries=libraries,
-        targets=targets,
-        dtype=finding.case.dtype,
-        operands=_operand_assignments(finding),
-        blocks=[
-            (
-                slices_as_written(ours, finding.left.output_shape()),
-                slices_as_written(theirs, finding.right.output_shape()),
-            )
-            for ours, theirs in finding.blocks(same_place)
-        ],
-        functions=work.functions,
-        left=left,
-        right=right,
-        said=sides_in_words(finding, targets),
-    )
-
-
-def rendered(
-    *,
-    title: str,
-    about: list[str],
-    libraries: list[ScriptLibrary],
-    targets: tuple[Target, Target],
-    dtype: str,
-    operands: list[str],
-    blocks: list[tuple[str, str]],
-    functions: list[ScriptFunction],
-    left: list[str],
-    right: list[str],
-    said: list[str],
-) -> str:
-    """Returns the template, filled in. ``left`` and ``right``: expressions whose sum is the side's
-    output.
-
-    ``libraries``: the left side's and the right side's; two targets run in processes of their own.
-    """
-    isolated = targets[0] != targets[1]
+    shapes = finding.left.output_shape(), finding.right.output_shape()
+    blocks = finding.blocks(same_place)
+    names, dtype = [one.name for one in libraries], finding.case.dtype
+    operands = _operand_assignments(finding)
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
     used = [name for name in code.READERS if f" = {name}(" in "\n".join(operands)]
     kind, little = code.numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
-    readers = [code.READERS[name].format(dtype=kind, little=little).strip() for name in used]
     variables = [library_variables(target) for target in targets]
     own_imports = []
     for one in libraries:  # what the expression of the version needs
         root = one.version.partition(".")[0]
         needed = [line for line in one.imports if re.split("[ ,]+", line)[-1] == root]
         own_imports.append(code.block(needed))
+    # two targets run in processes of their own, each of which imports and sets up its own library
+    imported = [] if isolated else libraries[0].imports
     text = (
         templates()
         .get_template("reproduce.py.j2")
         .render(
-            title=title,
-            about=about,
+            title=finding_title(finding, targets, names, versions),
+            about=what_is_compared(finding, targets, same_place),
             needs=needs(libraries),
             isolated=isolated,
             apart=interpreters_apart(targets, libraries) if isolated else [],
             pinned=[one.version for one in targets] if isolated else [None, None],
-            names=[one.name for one in libraries],
+            names=names,
             standard=_standard(isolated, used, libraries, variables[0]),
             variables=variables,
-            imports=code.imports(
-                ["import numpy as np", *([] if isolated else libraries[0].imports)]
-            ),
+            imports=code.imports(["import numpy as np", *imported]),
             setup=[] if isolated else list(libraries[0].setup),
-            readers=readers,
+            readers=[code.READERS[one].format(dtype=kind, little=little).strip() for one in used],
             operands=operands,
-            blocks=blocks,
-            functions=functions,
+            blocks=[tuple(map(slices_as_written, one, shapes)) for one in blocks],
+            functions=work.functions,
             left=left,
             right=right,
             versions=[one.version for one in libraries],
             own_imports=own_imports,
-            library=libraries[0].name,
-            said=said,
-            dtype=code.numpy_dtype(dtype),
+            library=names[0],
+            said=sides_in_words(finding, targets),
+            dtype=kind,
             size=size,
             width=4 if dtype == "bfloat16" else size // 8,
             narrow=dtype == "bfloat16",

@@ -85,7 +85,10 @@ def write_operation(
     """
     fresh(folder, force)
     cause = cause or explain(left, right, aligned)
-    sides = _sides_of_region(left, right, aligned)
+    if (region := Region.of(left, right, aligned)) is None:
+        why, todo = "no output of it differs", "give a source"
+        raise InputError("operation", name_as_text(aligned.name), why, todo)
+    sides = region.sides
     work = Path(tempfile.mkdtemp())
     try:
         made = _write_proved_script(work, sides, aligned, before, times)
@@ -102,13 +105,6 @@ def write_operation(
         shutil.rmtree(work, ignore_errors=True)
     made.path = folder
     return made
-
-
-def _sides_of_region(left: Run, right: Run, aligned: Aligned) -> tuple[Alone, Alone]:
-    if (region := Region.of(left, right, aligned)) is None:
-        why, todo = "no output of it differs", "give a source"
-        raise InputError("operation", name_as_text(aligned.name), why, todo)
-    return region.sides
 
 
 def _write_proved_script(
@@ -129,7 +125,7 @@ def _write_proved_script(
         made.files.append(OPERANDS)
         return made
     expected = _recorded_bits(sides)
-    library = LIBRARIES.get(library_of(sides[0]), PLAIN)
+    library = LIBRARIES.get(library_of_side(sides[0]), PLAIN)
     for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
         try:
             script = script_of_operation(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
@@ -169,16 +165,15 @@ def _run_afresh(work: Path, script: str, times: int) -> proof.ScriptRun:
 
 def _recorded_bits(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order, hexadecimal."""
-    bits = [_unsigned(one.outputs, one.value.dtype) for one in sides]
+    bits = [
+        floats.to_bits(one.outputs, one.value.dtype)
+        if one.value.dtype in floats.FORMATS
+        else np.ascontiguousarray(one.outputs).view(f"u{one.outputs.dtype.itemsize}")
+        for one in sides
+    ]
     apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     width = 2 * bits[0].dtype.itemsize
     return [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]  # type: ignore[misc]
-
-
-def _unsigned(array: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype in floats.FORMATS:
-        return floats.to_bits(array, dtype)
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
 def _finish(
@@ -208,7 +203,9 @@ def _finish(
 def _draw_orders(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
     """Returns whether both orders were drawn; also replays them by NumPy alone."""
     told = cause.comparison
-    if told is None or not cause.replayed or max(_summands(cause)) > DRAWN:
+    if told is None or not cause.replayed:
+        return False
+    if max(side.case.summands for side in (told.left, told.right)) > DRAWN:
         return False
     evidence = example(told)
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
@@ -225,11 +222,6 @@ def _draw_orders(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], ca
         (work / "emulated.py").write_text(brief, encoding="utf-8")
         made.files.append("emulated.py")
     return True
-
-
-def _summands(cause: Cause) -> list[int]:
-    told = cause.comparison
-    return [] if told is None else [side.case.summands for side in (told.left, told.right)]
 
 
 def _report(
@@ -406,12 +398,16 @@ def script_of_operation(
     standard = ["import os", "import platform", "import sys"]
     standard += ["import io", "import subprocess"] * apart
     standard += ["from importlib.metadata import version"] * bool(distribution)
+    where = f" ({name_as_text(aligned.path)} of the model)" if aligned.path else ""
+    what = f"One operation{where} with the operands that it read in two runs of a model."
+    compared = sides[0].pair.compared
+    same = f"{compared} outputs are compared, which read the same values on both sides."
     rendered = (
         program.templates()
         .get_template("recorded.py.j2")
         .render(
             title=operation_title(sides, aligned),
-            about=_about_operation(sides, aligned),
+            about=program.docstring_lines(what, same),
             standard=code.imports(standard),
             variables=variables,
             apart=apart,
@@ -495,9 +491,14 @@ def _functions_and_calls(
         assert event.lines is not None
         lines = [*thread_lines(one), *before[which]]
         for name, dtype in zip(numbers, one.dtypes, strict=False):
-            lines.append(f"{name} = {_library_value(name, dtype, ways)}")
+            taken = ways.narrow if dtype == "bfloat16" else ways.wide
+            lines.append(f"{name} = {taken.format(name)}")
         lines = [line for line in lines if line.partition(" = ")[0] != line.partition(" = ")[2]]
-        lines += [*event.lines(numbers, "y"), *_return_lines(one, ways)]
+        lines += event.lines(numbers, "y")
+        if len(one.operation.gives) > 1:
+            lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")
+        back = ways.back_narrow if one.value.dtype == "bfloat16" else ways.back
+        lines.append(f"return {back.format('y')}")
         body = tuple(code.block(lines))
         about = f"{name_as_text(one.operation.op)}, as it was recorded."
         made = ScriptFunction("", ", ".join(numbers), about, body)
@@ -507,19 +508,6 @@ def _functions_and_calls(
             functions += known
         calls.append(f"{known[0].name}({', '.join(names[which])})")
     return functions, calls
-
-
-def _library_value(name: str, dtype: str, ways: ScriptValues) -> str:
-    """Returns how an operand becomes the library's own value."""
-    return (ways.narrow if dtype == "bfloat16" else ways.wide).format(name)
-
-
-def _return_lines(one: Alone, ways: ScriptValues) -> list[str]:
-    lines = []
-    if len(one.operation.gives) > 1:
-        lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")
-    back = ways.back_narrow if one.value.dtype == "bfloat16" else ways.back
-    return [*lines, f"return {back.format('y')}"]
 
 
 def _compared_part(one: Alone) -> str | np.ndarray:
@@ -571,7 +559,7 @@ def _variables(one: Alone) -> dict[str, str]:
     return {k: v for k, v in found.items() if plain.fullmatch(k) and plain.fullmatch(v)}
 
 
-def library_of(one: Alone) -> str:
+def library_of_side(one: Alone) -> str:
     """Returns the name of the library, as targets have it."""
     return re.split(r"[=@,]", one.side.target)[0]
 
@@ -579,13 +567,13 @@ def library_of(one: Alone) -> str:
 def thread_lines(one: Alone) -> list[str]:
     """Returns lines that give PyTorch the threads that its target says."""
     found = re.search(r",threads=(\d+)", one.side.target)
-    if found is None or library_of(one) != "torch":
+    if found is None or library_of_side(one) != "torch":
         return []
     return [f"torch.set_num_threads({found.group(1)})"]
 
 
 def _distribution(one: Alone) -> str:
-    name = library_of(one)
+    name = library_of_side(one)
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -595,7 +583,7 @@ def _distribution(one: Alone) -> str:
 
 def library_and_version(one: Alone) -> str:
     """Returns the library with its version."""
-    name = library_of(one)
+    name = library_of_side(one)
     try:
         return f"{name_as_text(name)} {metadata.version(name)}"
     except metadata.PackageNotFoundError:
@@ -615,11 +603,3 @@ def operation_title(sides: tuple[Alone, Alone], aligned: Aligned) -> str:
 def shapes_read(one: Alone) -> list[str]:
     """Returns shapes of the first of what is read, as text."""
     return ["x".join(map(str, array.shape)) or "one number" for array in one.reads[:3]]
-
-
-def _about_operation(sides: tuple[Alone, Alone], aligned: Aligned) -> list[str]:
-    where = f" ({name_as_text(aligned.path)} of the model)" if aligned.path else ""
-    pair = sides[0].pair
-    what = f"One operation{where} with the operands that it read in two runs of a model."
-    same = f"{pair.compared} outputs are compared, which read the same values on both sides."
-    return program.docstring_lines(what, same)

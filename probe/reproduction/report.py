@@ -63,7 +63,13 @@ def report_text(made: Reproduction, form: str) -> str:
 def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
     """Returns every text that a form may ask for; empty where there is nothing to say."""
     machine = made.facts
-    script, output = _script_or_place(made), _printed_output(made)
+    script = "The attached `reproduce.py` (it holds its operands)."
+    printed = made.ran.printed
+    if made.short is not None:
+        script, printed = f"```python\n{made.short.text.rstrip()}\n```", made.short.printed
+    elif len(made.script) <= PASTED:
+        script = f"```python\n{made.script.rstrip()}\n```"
+    output = f"```\n{printed.rstrip()}\n```" if len(printed) <= PASTED else ""
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
     brief = made.short is not None and made.short.text.count("\n") <= REPEATED
     described, gpu = _sections(made, form), str(machine.get("gpu") or "")
@@ -111,20 +117,6 @@ def _sections(made: Reproduction, form: str) -> str:
     ]
     told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
     return "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
-
-
-def _script_or_place(made: Reproduction) -> str:
-    """Returns the shortest script; else the exact one, or where that is."""
-    if made.short is not None:
-        return f"```python\n{made.short.text.rstrip()}\n```"
-    if len(made.script) <= PASTED:
-        return f"```python\n{made.script.rstrip()}\n```"
-    return "The attached `reproduce.py` (it holds its operands)."
-
-
-def _printed_output(made: Reproduction) -> str:
-    told = made.ran.printed if made.short is None else made.short.printed
-    return f"```\n{told.rstrip()}\n```" if len(told) <= PASTED else ""
 
 
 def _report_title(made: Reproduction) -> str:

@@ -75,7 +75,7 @@ def shortest_script(
     if evidence is None:
         return None
     try:
-        found = _candidates(finding, targets, versions, evidence)
+        found = _scripts_to_try(finding, targets, versions, evidence)
     except InputError:
         return None
     values = [value_of(side.library, side.dtype) for side in (evidence.left, evidence.right)]
@@ -88,7 +88,7 @@ def shortest_script(
 Runs = list[tuple[str, Mapping[str, str]]]
 
 
-def _candidates(
+def _scripts_to_try(
     finding: Finding,
     targets: tuple[Target, Target],
     versions: tuple[str, str],

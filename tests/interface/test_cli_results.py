@@ -217,7 +217,7 @@ def test_a_cell_that_fails_is_one_line(checkout):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
-        experiment.execute(path)
+        experiment.execute_notebook(path)
     assert path.read_bytes() == before
 
 

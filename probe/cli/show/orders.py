@@ -158,7 +158,7 @@ def _group(
 
 def _output_at(case: Case, position: int) -> str:
     shape = case.output_shape()[:-1]
-    return _entry("out", np.unravel_index(position, shape), shape)
+    return _entry_in_words("out", np.unravel_index(position, shape), shape)
 
 
 def reads_of_output(case: Case, met: np.ndarray) -> str:
@@ -178,17 +178,17 @@ def reads_of_output(case: Case, met: np.ndarray) -> str:
 
 
 def _input(flat: int, shape: tuple[int, ...]) -> str:
-    return _entry("x", np.unravel_index(flat, shape), shape)
+    return _entry_in_words("x", np.unravel_index(flat, shape), shape)
 
 
 def _span(flat: int, channels: int, shape: tuple[int, ...]) -> str:
     """Returns neighbouring channels of one place: ``x[3, 0..7]``."""
     *place, channel = (int(i) for i in np.unravel_index(flat, shape))
     span = "*" if channels == shape[-1] else f"{channel}..{channel + channels - 1}"
-    return _entry("x", (*place, span), shape)
+    return _entry_in_words("x", (*place, span), shape)
 
 
-def _entry(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
+def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
     """Returns an entry by its indices; axes of one entry are left out."""
     kept = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
     return f"{tensor}[{', '.join(kept)}]"

@@ -20,9 +20,12 @@ def stores(found: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     for machine in machines:
         rows = [row for row in found["targets"] if row["machine"] == machine]
-        parts += [
-            Text.assemble((_printable(machine), "bold"), _days_of_runs(found["when"][machine]))
-        ]
+        when, days = found["when"][machine], ""
+        if when["runs"]:
+            first, last = when["first"][:10], when["last"][:10]
+            span = first if first == last else f"{first} to {last}"
+            days = f"  {counted(when['runs'], 'run')}, {span}"
+        parts.append(Text.assemble((_escaped(machine), "bold"), days))
         parts += [_table_of_machine(rows) if rows else Text("no comparisons", "dim"), ""]
     more = {name: n for name, n in found["tables"].items() if name not in _SHOWN_APART}
     if more:
@@ -46,14 +49,6 @@ def _table_of_machine(rows: list[dict[str, Any]]) -> RenderableType:
     return shown
 
 
-def _days_of_runs(when: Mapping[str, Any]) -> str:
-    """Returns when the runs of a machine were started, by day."""
-    if not when["runs"]:
-        return ""
-    first, last = when["first"][:10], when["last"][:10]
-    return f"  {counted(when['runs'], 'run')}, {first if first == last else f'{first} to {last}'}"
-
-
 _TEXTS = ("target", "version", "causes", "share")
 _WIDTH = 8
 
@@ -70,7 +65,7 @@ def _bar(part: int, whole: int) -> str:
     return f"{full:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
 
 
-def _printable(text: str) -> str:
+def _escaped(text: str) -> str:
     """Returns a text of a stranger's store without what a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -80,8 +75,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
     style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
     return {
-        "target": Text(_printable(f"{row['target']}{vary}"), style),
-        "version": _printable(row["library_version"] or ""),
+        "target": Text(_escaped(f"{row['target']}{vary}"), style),
+        "version": _escaped(row["library_version"] or ""),
         "compared": f"{row['comparisons']:,}",
         "unstable": f"{row['unstable']:,}",
         "share": _bar(row["unstable"], row["comparisons"]),
@@ -89,7 +84,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
         "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
         "failures": f"{row['failures']:,}",
         "causes": "\n".join(
-            f"{_printable(cause)} {count:,}" for cause, count in row["causes"].items()
+            f"{_escaped(cause)} {count:,}" for cause, count in row["causes"].items()
         ),
     }
 
@@ -106,9 +101,12 @@ def query_answer(found: Mapping[str, Any]) -> RenderableType:
         for name in found["columns"]
         if all(isinstance(row[name], int | float | None) for row in first)
     ]
-    shown = table(*map(_printable, found["columns"]), right=[_printable(name) for name in numbers])
+    shown = table(
+        *map(_escaped, found["columns"]),
+        right=[_escaped(name) for name in numbers],
+    )
     for row in first:
-        shown.add_row(*("" if value is None else _printable(str(value)) for value in row.values()))
+        shown.add_row(*("" if value is None else _escaped(str(value)) for value in row.values()))
     left = len(rows) - MOST_SHOWN
     said = f"; {left:,} more: --json has all, LIMIT fewer" if left > 0 else ""
     return Group(shown, Text(f"{counted(len(rows), 'row')}{said}"))

@@ -21,7 +21,7 @@ from probe.switch_points.by_order import ByOrder
 from probe.switch_points.conditions import Conditions
 
 
-def by_bits(
+def sweep_by_bits(
     found: Summary, case: Case, values: Sequence[int], verbose: bool = False
 ) -> RenderableType:
     """Shows a row for each target, then what to do. ``values``: those compared with the largest."""
@@ -162,7 +162,7 @@ MOST = 6
 """Summations that are written out for a target."""
 
 
-def by_order(
+def sweep_by_order(
     found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
 ) -> RenderableType:
     """Returns a row for each target, then every summation with the lengths that have it."""

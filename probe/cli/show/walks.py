@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -61,7 +60,10 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
         parts += ["", shown, Text(MEANS, "dim")]
     parts += [""] * bool(found.found.causes)
     for number, cause in found.found.causes.items():
-        parts += _cause_line(found.found.operations[number], cause)
+        one = found.found.operations[number]
+        kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
+        head = ": ".join(filter(None, [f"{one.name} ({one.op})", kind]))
+        parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
     parts += ["", _outputs(found), *next_commands(after)]
     return Group(*parts)
 
@@ -118,12 +120,6 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
             yield [one]
     if some:
         yield some
-
-
-def _cause_line(one: Aligned, cause: Any) -> Iterator[RenderableType]:
-    kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
-    told = Text(": ".join(filter(None, [f"{one.name} ({one.op})", kind])), "bold")
-    yield told.append(f": {cause.why}", "not bold")
 
 
 def _outputs(found: Walked) -> RenderableType:
