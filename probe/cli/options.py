@@ -159,7 +159,7 @@ DEFAULT_TARGET = "tensorflow"
 
 
 def case_options(command: Command) -> Command:
-    """Adds the case's words and ``--case FILE``; the command gets ``words``, for ``case_of``."""
+    """Adds the case's words and ``--case FILE``; the command gets ``words``, for ``case_of_words``."""
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:
@@ -208,7 +208,7 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
 
 def sized_case(words: Mapping[str, str]) -> Case:
-    """Returns ``case_of`` of a case whose length is given. Raises InputError."""
+    """Returns ``case_of_words`` of a case whose length is given. Raises InputError."""
     from probe.case import require_length
 
     ask_for(words, length=("length" in words or "case_file" in words, "--length N"))

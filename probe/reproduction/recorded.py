@@ -27,12 +27,11 @@ from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import example
 from probe.launch import library_variables
 from probe.printing import plain
-from probe.recording.alone import Alone, unequal
+from probe.recording.alone import Alone, Cause, unequal_bits
 from probe.recording.contract import Operation
 from probe.recording.difference import Aligned
-from probe.recording.reasons import Cause
 from probe.recording.recording import Run
-from probe.recording.source import Region, explain
+from probe.recording.source import Region, find_cause
 from probe.reproduction import code, content, emulate, program, proof
 from probe.reproduction.folder import FORMAT, fresh
 from probe.reproduction.program import ScriptFunction
@@ -84,7 +83,7 @@ def write_operation(
     differs nowhere.
     """
     fresh(folder, force)
-    cause = cause or explain(left, right, aligned)
+    cause = cause or find_cause(left, right, aligned)
     if (region := Region.of(left, right, aligned)) is None:
         why, todo = "no output of it differs", "give a source"
         raise InputError("operation", name_as_text(aligned.name), why, todo)
@@ -171,7 +170,7 @@ def _recorded_bits(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
         else np.ascontiguousarray(one.outputs).view(f"u{one.outputs.dtype.itemsize}")
         for one in sides
     ]
-    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
+    apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     width = 2 * bits[0].dtype.itemsize
     return [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]  # type: ignore[misc]
 

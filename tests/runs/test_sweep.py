@@ -28,6 +28,8 @@ from probe.sweeps import sweep
 from probe.sweeps.bits import PATIENCE
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 WORKER = Path(__file__).parents[1] / "runs" / "faulty_worker.py"
 REFERENCE = Target("reference")
 SWITCHING = Target.parse("reference,length_switch=8")
@@ -218,6 +220,9 @@ def test_controls_asked_for_later_are_run_later(tmp_path):
         ("lies", "protocol"),
     ],
 )
+@pytest.mark.slow_at(
+    "SIGKILL-memory", "exit-crash", "garbage-protocol", "hang-timeout", "lies-protocol"
+)
 def test_a_failing_length_is_a_row_and_the_others_are_measured(tmp_path, fault, kind):
     other = CASE.with_(kernel=3)
     sessions = faulty(tmp_path / "log", 0.6 if fault == "hang" else 20.0, **{"8": fault})
@@ -255,7 +260,7 @@ def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
     with Store(tmp_path / "m") as store:
         found = sweep([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
     assert not found.differing and found.failures
-    Output().results.print(shown.summary(found, CASE, range(6, 11)))
+    Output().results.print(shown.sweep_by_bits(found, CASE, range(6, 11)))
     assert "what failed is not known" in (out := capsys.readouterr().out)
     assert "with these operands" not in out and "--by order" not in out
 
