@@ -159,7 +159,7 @@ DEFAULT_TARGET = "tensorflow"
 
 
 def case_options(command: Command) -> Command:
-    """Adds the case's words and ``--case FILE``; the command gets ``words``, for ``case_of_words``."""
+    """Adds the words of a case and ``--case FILE``; the command gets ``words``."""
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:

@@ -15,7 +15,7 @@ from probe.reproduction import folder, proof
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.target import Target
-from tests.reproductions.test_reproduction import clean
+from tests.reproduction.test_folder import clean
 from tests.targets.test_runtimes_installed import provided
 
 REPORT = {"weights": "-0.7313,-1.1043,1.8492,1.3007,-0.1033", "bias": 0.0401, "operands": "ramp"}

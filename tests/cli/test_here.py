@@ -13,7 +13,7 @@ from probe import machine
 from probe.cli import experiment, shell
 from probe.errors import ProbeError
 from probe.store import Store
-from tests.interface.commands import in_this_process
+from tests.cli.commands import in_this_process
 
 pytestmark = pytest.mark.long
 
