@@ -78,11 +78,13 @@ class Answer(ABC):
         if figure is None:
             return b""
         file = BytesIO()
+        # matplotlib writes its version and the time: equal pictures would be different files
         undated = {"Date": None} if form == "svg" else {"Software": None}
         figure.savefig(file, format=form, metadata=undated)
         return file.getvalue()
 
     def __getattr__(self, name: str) -> Any:
+        # copy and pickle ask for attributes before there is a ``found``: no recursion then
         if name.startswith("_") or "found" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.found, name)

@@ -76,6 +76,7 @@ def bisect(
                     _digest_of_outputs(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)
                 ]
                 if len(set(seen)) > 1:
+                    # how many results there are says whether it is two states or noise
                     more = COUNTED - len(seen)
                     seen += [_digest_of_outputs(process.plain(arrays, trust)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"

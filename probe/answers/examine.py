@@ -228,6 +228,7 @@ def _inputs_of_question(
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Returns the inputs of one question, and along which axis of each the sides differ."""
     vary = "batch" if ask == "batch" else "length"
+    # generated inputs need a size; given ones have theirs, and 0 asks for nothing
     most = given.against or (BATCH if ask == "batch" else 0)
     if given.inputs is None and not given.shapes and not subject.inputs:
         why = "the model does not describe its inputs"
@@ -270,6 +271,7 @@ def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -
             continue
         rest = tuple(n for n in range(1, array.ndim) if n != axis)
         some = (array != 0).any(axis=rest) if rest else array != 0
+        # zeros within a sample are data: only those behind its last entry are padding
         last = np.where(some, np.arange(1, some.shape[1] + 1), 0).max(axis=1)
         found = np.maximum(found, last) if len(found) in (1, len(last)) else found
     return found

@@ -155,6 +155,7 @@ def window(case: Case, target: Target) -> WindowsAnswer:
     with open_session(target) as session:
         revealed = reveal_windows(SessionOperator(session, case))
         same = (revealed == predicted(case)).all(axis=2)
+        # masks for infinities are put where the padding says; pools have no weights to put them in
         asked = same.all() and not case.pool
         reach = reveal_reach(session, case) if asked else None
     return WindowsAnswer(case, target.text, revealed, same, reach)
@@ -169,6 +170,7 @@ def predicted(case: Case) -> np.ndarray:
     """
     geometry = Geometry.of(case)
     width = case.filters // case.groups
+    # geometry speaks of one entry of the batch; the revealed indices go through all of x
     entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
     found = []
     for group in range(case.groups):

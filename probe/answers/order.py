@@ -229,6 +229,7 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
     case = functions.case_of(f, n, dtype, products)
     budget = BUDGET if certify else 0
     side = revealed(functions.FunctionSession(f, case), case, budget=budget)
+    # no order replays: it may still be a known way to add, of which no order is the cause
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"
     if refused and functions.exactly_rounded(f, case):

@@ -182,6 +182,7 @@ def _listed_operands(finding: Finding) -> dict[str, Any] | None:
     listed = {}
     for name, array in found.items():
         values = floats.widen(array, dtype)
+        # JSON has exact decimals of float64, into which every format widens exactly
         listed[name], odd = values.astype(object), ~np.isfinite(values)
         listed[name][odd] = [str(value) for value in values[odd].tolist()]
     return {name: array.tolist() for name, array in listed.items()}

@@ -111,6 +111,7 @@ def query_json(rows: pa.Table) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
+    # json would write NaN and Infinity, which are no JSON
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list | tuple):
@@ -121,6 +122,7 @@ def _json_value(value: Any) -> Any:
         return value
     if isinstance(value, bytes):
         return value.hex()
+    # DuckDB sums BIGINT as HUGEINT, which Arrow hands over as a decimal
     if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
         return int(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -242,6 +242,7 @@ def sweep(
         else _length_values(lengths, vary)
     )
     plans = Plans([case], vary, *axis_values(values, vary))
+    # the largest value is in every part: all others are compared with it
     if part.total > len(values) - 1:
         why = f"there are {len(values) - 1:,} values to compare, so some parts would have none"
         raise InputError("shard", shard, why, f"use {len(values) - 1} parts at most")

@@ -82,12 +82,14 @@ def execute_notebook(notebook: Path, to: Path | None = None, store: str | None =
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        # IPython colours its tracebacks; a message is one line of plain text
         plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         last = [line for line in plain.splitlines() if line.strip()][-1:]
         told = f"{notebook.name}: a cell fails: {''.join(last)}"
         raise ProbeError(f"notebook={told}; open it and run it cell by cell") from None
     finally:
         signal.signal(signal.SIGINT, before)  # nbclient leaves a handler of its own
+    # a notebook that is being written when somebody interrupts stays as it was
     partial = to.with_suffix(".ipynb.tmp")
     nbformat.write(book, partial)
     partial.replace(to)
@@ -142,4 +144,5 @@ def run(
     if not status or out.as_json:
         pictures = f"\npictures in {found['notebook']}" if ran else ""
         out.give(found, lambda: f"results in {found['results']}{pictures}")
+    # Popen gives the negative signal, a shell in between 128 and the signal: SIGINT is 2
     return INTERRUPTED if status in (-2, 128 + 2) else abs(status)

@@ -130,6 +130,7 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     from probe.store.results import load
     from probe.store.sql import answered
 
+    # a summary of what can be read is worth more than none; what was left out decides the status
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:

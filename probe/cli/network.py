@@ -191,6 +191,7 @@ def network(
 
 def _is_given(name: str) -> bool:
     """Returns whether an option was given, rather than left at its default."""
+    # a value equal to the default may have been typed, and then it is meant
     source = click.get_current_context().get_parameter_source(name)
     return source not in (click.core.ParameterSource.DEFAULT, None)
 
@@ -283,6 +284,7 @@ def give_two_runs(
 
     failed = ""
     first = found.first
+    # attributes of the call differ: it did what it was asked
     if first is not None and first.arguments:  # nothing to report: it did what it was asked
         why = f"{DIFFERENT}: {first.arguments}"
     elif first is None:
@@ -420,6 +422,7 @@ def _names_of_remedies(text: str, where: Target | None) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
     from probe.invariant.mitigations import NAMES, candidates
 
+    # some names of remedies hold a comma
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
     known = [] if where is None else [*(one.name for one in candidates(where)), *NAMES]
     for word in words if where is not None else ():  # of a model its own target says

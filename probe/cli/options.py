@@ -96,6 +96,7 @@ class Words(click.Command):
         for param in self.params:
             if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
                 how = _complete_target if param.name in TARGETS else _complete_value
+                # click takes it with each option; here one place serves all commands
                 param._custom_shell_complete = how
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -293,6 +294,7 @@ def target_option(several: bool = False) -> Callable[[Command], Command]:
     )
     doc += " May be given several times." if several else ""
     flags = "--target targets" if several else "--target"
+    # click takes the default of a repeated option as a tuple, and shows it as one
     default: Any = (DEFAULT_TARGET,) if several else DEFAULT_TARGET
     more = {"multiple": several, "default": default, "show_default": DEFAULT_TARGET}
     return option(flags, "T", doc, cls=Shared, **more)
@@ -326,6 +328,7 @@ def output_options(command: Command) -> Command:
         from probe.printing import Output
 
         out = Output(as_json, verbose)
+        # two voices on one stderr would tell of the same work twice
         if command.__name__ in TELLS:
             return command(out=out, **given)
         with out.heard(command.__name__):

@@ -196,6 +196,7 @@ def _configured(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
+    # without it the file is not ours to judge, and no command waits for a parser
     if "[tool.probe]" not in text:
         return {}
     import tomllib
@@ -235,6 +236,7 @@ def _status_of(arguments: Sequence[str]) -> int:
     try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
     except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
+        # Python flushes stdout once more as it ends, and would print a traceback of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
@@ -284,6 +286,7 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     from probe.cli.options import DEFAULT_TARGET
     from probe.target import Target, unavailable
 
+    # the words themselves, as the error may come from deep below the options
     given = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
     if given or error.target != DEFAULT_TARGET:
         return error
@@ -320,6 +323,7 @@ def _error_object(error: BaseException) -> dict[str, object]:
         found = ("target", error.target, error.why, None, error.kind)
     elif isinstance(error, ProbeError):
         kind = KINDS.get(type(error).__name__, "input")
+        # every message is written as name=value: why; what to do, and JSON has the parts
         parts = re.fullmatch(r"([\w-]+)=(.*?): (.*?)(?:; (.*))?", str(error))
         found = (*(parts.groups() if parts else (None, None, str(error), None)), kind)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
@@ -378,6 +382,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
     if isinstance(error, click.BadOptionUsage):
         return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
     told = error.message.rstrip(".")
+    # click has no class of its own for these three: only the text says which it is
     if found := re.match(r"No such command '(.*)'", told):
         why, todo = "there is no such command", one_of(found[1], COMMANDS)
         if os.path.exists(found[1]) or os.path.exists(f"{found[1]}.py"):

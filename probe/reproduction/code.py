@@ -176,6 +176,7 @@ def exact_array(array: np.ndarray, dtype: str) -> np.ndarray:
 def assignments(name: str, array: np.ndarray) -> list[str]:
     """Assignments that make the array ``name`` (float16, float32 or float64)."""
     count, shape = int(np.count_nonzero(array)), ", ".join(map(str, array.shape))
+    # mostly zeros, as after shrinking: the few that count are read at a glance
     if count <= PICKED and array.size > max(8, 2 * count):
         found = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
         for place in np.argwhere(array).tolist():
@@ -193,6 +194,7 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
         while len(text + ", ".join(values)) > 94:
             values.pop()
         return [text + ", ".join(values) + ", ..." * (len(values) < array.size), *found]
+    # the script may run on a machine of the other byte order, so the order is written down
     little = array.astype(array.dtype.newbyteorder("<"))
     packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
     return _reader_call(name, "unpacked", packed, shape)

@@ -193,6 +193,7 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
         differing = table[table["differing"] > 0]
         if not len(differing):
             raise StoreError(f"store={path}: no stored comparison differs; sweep different shapes")
+        # pandas has None as NaN, which argmax would take
         worst = differing["max_scaled"].fillna(0.0)
         row = int(differing.index[int(worst.to_numpy(float).argmax())])
     if not 0 <= row < len(table):
@@ -226,6 +227,7 @@ def _same_comparison_elsewhere(results: Results, chosen: dict[str, Any]) -> list
         key = (one["target"], version, one["machine"])
         if one["run_id"] == chosen["run_id"]:
             continue
+        # NaN is not equal to itself: so pandas hands over a missing number
         far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
         said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
         found[key] = FurtherTarget(one["target"], version, said, one["machine"])

@@ -83,11 +83,13 @@ def program_text(
         for name, places, side in zip(
             ("left", "right"), (pairs.left, pairs.right), sides, strict=False
         ):
+            # the flat number of an output: position times filters, plus filter
             arrays[name] = places @ np.array([side.case.filters, 1])
     size = sum(array.nbytes for array in arrays.values())
     if size > LARGEST:
         why = f"operands and outputs are {size >> 20} MiB, too much for a Python file"
         raise InputError("case", sides[0].case.label, why, "take a shorter length or fewer filters")
+    # text as an array: one archive holds all of it, and NumPy alone reads it
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     stored = io.BytesIO()
     np.savez_compressed(stored, **arrays)  # type: ignore[arg-type]

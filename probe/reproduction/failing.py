@@ -89,6 +89,7 @@ class Failing:
         dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
         if all(ulp.equal(one[ours], two[theirs], dtype) for ours, theirs in blocks):
             return False
+        # a side that does not agree with itself differs without any cause
         again = self._run(self.first, finding, finding.left)
         return bool(ulp.equal(one, again, dtype))
 
@@ -323,6 +324,7 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
         pair = int(found.differing[number])
         position, filter_ = (int(n) for n in found.pairs.left[pair])
         read = leaves[classes[position]].tolist()
+        # products of 0 add nothing, and nobody sees where they stand
         kept = _not_zero(found, position, filter_, read)
         left = found.left.summation(found.pairs.left[pair])
         right = found.right.summation(found.pairs.right[pair])

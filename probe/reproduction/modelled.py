@@ -156,6 +156,7 @@ def _arranged(
     taken = np.array([some.pop(0) if len(some) > 1 else some[0] for some in rows])
     if len(set(taken.tolist())) < len(taken):
         raise _no_case("the smaller run's rows are not among the larger one's")
+    # the rows of both runs in front, so that the smaller run is the beginning of the larger
     rest = np.setdiff1d(np.arange(len(other)), taken)
     return other[np.concatenate([taken, rest])], taken
 

@@ -70,6 +70,7 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
     left, right = (_runtime(one) for one in targets)
     given = [*left.command, str(script)]
     if targets[0] != targets[1] and left.command != right.command:
+        # the script starts the other interpreter itself: another release, or an emulated processor
         given += [" ".join(left.command), " ".join(right.command)]
     return given, max(left.slower, right.slower)
 
@@ -151,6 +152,7 @@ def prove(
     if first.verdict != VERDICTS[DIFFERS]:
         why = f"the bits differ in probe's process and not in {times} fresh ones"
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
+    # a script prints the first few; those have to be the measured ones
     if first.bits != expected[: len(first.bits)] or not first.bits:
         told = f"{first.bits[:1]} where {expected[:1]} was measured"
         raise NotReproduced(f"script=reproduce.py: it gives different bits: {told}")
@@ -166,6 +168,7 @@ def replay_gives(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool,
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "emulated.py"
         script.write_text(program, encoding="utf-8")
+        # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it
         ran = own_interpreter(script, "-I", arguments=("--all",))
     printed = [all(f"(0x{one})" in ran.printed for one in pair) for pair in bits]
     return ran.status == 0, all(printed), any(printed)

@@ -514,6 +514,7 @@ def _compared_part(one: Alone) -> str | np.ndarray:
     shape, index = one.value.shape, one.index
     if one.pair.selection.whole:
         return "..."
+    # a block is written as slices; what is no block goes into the file of operands
     places = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
     part = tuple(slice(int(at.min()), int(at.max()) + 1) for at in places)
     every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[part].reshape(-1)

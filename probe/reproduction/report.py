@@ -56,6 +56,7 @@ def report_text(made: Reproduction, form: str) -> str:
     whole = "\n".join(parts).rstrip() + "\n"
     if len(whole) <= LIMIT:
         return whole
+    # GitHub refuses a longer text altogether
     last = "\n\n(shortened here: longer than a form takes; the rest is in the attached files)\n"
     return whole[: LIMIT - len(last)] + last
 

@@ -175,6 +175,7 @@ def _side(
         taken = text if re.fullmatch(r"[xwb](\[0\])?(\.T\.copy\(\))?|np\..*", text) else None
         if name not in arrays or taken is None:
             return None
+        # a line of our own backend, matched above: a name or an expression of NumPy
         arrays[name] = np.asarray(eval(taken, {"np": np}, dict(arrays)))
     call = ""
     for line in source.run:

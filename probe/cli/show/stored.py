@@ -57,6 +57,7 @@ def _bar(part: int, whole: int) -> str:
     """Returns a bar of eighths and the percentage; what differs at all is not drawn as nothing."""
     if not part:
         return ""
+    # Unicode has blocks of one to seven eighths; a share below one is drawn as the thinnest
     eighths = max(1, round(8 * _WIDTH * part / whole))
     full = "\u2588" * (eighths // 8) + "\u2800\u258f\u258e\u258d\u258c\u258b\u258a\u2589"[
         eighths % 8
