@@ -21,7 +21,7 @@ from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.runtimes import environments, packages
 from probe.runtimes import runtime as runtimes
-from probe.target import Target, gpus, installed_version, unavailable
+from probe.target import Target, gpus, installed_version, why_unavailable
 
 CASES = (
     Case(op="conv1d", kernel=5, in_channels=2, filters=3, length=9),
@@ -121,7 +121,7 @@ def examine_machine(
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """
     checks = [*_machine_checks(store), *_runtime_checks(), *_package_checks()]
-    lacking = {name: unavailable(Target(name)) for name in backends.names()}
+    lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
     here = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
         if tell and why is None:
@@ -153,17 +153,17 @@ def _machine_checks(store: Path) -> Iterator[Check]:
 
 def _runtime_checks() -> Iterator[Check]:
     """Yields what old releases and other processors would run on."""
-    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.interpreter(one)]
+    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.find_python(one)]
     said = ", ".join(f"Python {one}" for one in there) or "only this one"
-    installed = [found.target for found in environments.installed()]
+    installed = [found.target for found in environments.installed_environments()]
     if installed:
         said += "; installed: " + ", ".join(installed)
     state = "ok" if there or packages.uv() else "missing"
     adds = None if state == "ok" else "old releases, such as tensorflow==1.2.1"
     yield Check("old Pythons", state, said, adds, None if state == "ok" else "pip install uv")
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
-        if runtimes.program(f"qemu-{name}"):
-            yield Check(f"qemu-{name}", "ok", runtimes.version(f"qemu-{name}"))
+        if runtimes.emulator_path(f"qemu-{name}"):
+            yield Check(f"qemu-{name}", "ok", runtimes.emulator_version(f"qemu-{name}"))
         else:
             adds = f"other processors, such as {what}"
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")

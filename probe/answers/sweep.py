@@ -17,12 +17,12 @@ from probe.budget import within
 from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
-from probe.options import checked
+from probe.options import checked_options
 from probe.printing import up_to
 from probe.progress import Tell, silent
-from probe.shard import Shard, asking
+from probe.shard import Shard, within_shard
 from probe.store import Store
-from probe.sweeps import Plans, Summary, SweepRequest, answer, axis_values
+from probe.sweeps import Plans, Summary, SweepRequest, answer_request, axis_values
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
 from probe.target import Target
@@ -224,8 +224,8 @@ def sweep(
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
     part = Shard.parse(shard)
-    control, by, zeros = checked(control=control, by=by, zeros=zeros)
-    keep, workers = checked(keep=keep, workers=workers)
+    control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
+    keep, workers = checked_options(keep=keep, workers=workers)
     _suit_each_other(by, zeros, time, store, cluster, workers)
     if cluster is not None:
         from probe.cluster import sweeps as clustered
@@ -251,7 +251,7 @@ def sweep(
         folder = None if store is None else Path(str(store)) / part.folder
         notes: list[str] = []
         request = replace(request, only=tuple(part.part(plans.values)))
-        summary = clustered.sweep(
+        summary = clustered.sweep_on_nodes(
             *(cluster, request, wanted, folder), progress or silent, notes.append
         )
         return Swept(summary, plans[0].case, values, notes)
@@ -259,14 +259,14 @@ def sweep(
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
-    with within(time), asking(part), opened as kept:
+    with within(time), within_shard(part), opened as kept:
         if by == "order":
             values = [*part.part(values[:-1]), values[-1]]
             job = _ByOrderCampaign(values, vary, kept, progress)
             if job.run([(one, [case]) for one in chosen]).interrupted:
                 raise KeyboardInterrupt
             return SweptByOrder(job.orders(), case, values, vary)
-        return Swept(answer(request, chosen, kept, workers, progress), case, values)
+        return Swept(answer_request(request, chosen, kept, workers, progress), case, values)
 
 
 def _suit_each_other(

@@ -14,11 +14,11 @@ from probe.cli.options import (
     PATH,
     Words,
     fail_on_option,
+    number_of_option,
     option,
     output_options,
     target_option,
     trust_option,
-    whole_number,
 )
 from probe.errors import INTERRUPTED
 
@@ -77,12 +77,12 @@ def examine(
     is known: which operation, why, what keeps the bits, what it costs, and where the report is.
     """
     from probe.answers import examine as answers
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.recording.inputs import shapes_of
 
     own = click.get_current_context().get_parameter_source("target")
     refuse_written_folder(folder)
-    given |= {name: whole_number(name, given[name]) for name in ("at", "against")}
+    given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
     if ask is None and not given["against_target"] and not given["recording"]:
         ask = _question_on_terminal(out)
 
@@ -104,7 +104,7 @@ def examine(
             target=None if own is click.core.ParameterSource.DEFAULT else target,
             shapes=shapes_of(shapes),
             out=folder,
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             part=show,
             progress=tell.say,
         )

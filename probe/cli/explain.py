@@ -17,6 +17,7 @@ from probe.cli.options import (
     case_of_words,
     case_options,
     fail_on_option,
+    number_of_option,
     option,
     output_options,
     parsed_targets,
@@ -27,7 +28,6 @@ from probe.cli.options import (
     sides_options,
     sized_case,
     target_option,
-    whole_number,
 )
 from probe.errors import INTERRUPTED, InputError
 from probe.options import OPTIONS
@@ -85,13 +85,13 @@ def explain(
         given = any(value is not None for name, value in sides.items() if name != "vary")
         given |= zeros != "equal"
         refuse_beside(store, bool(words) or given, "leave out the other options")
-        return _explain_store(store, whole_number("workers", workers), fail_on, out)
+        return _explain_store(store, number_of_option("workers", workers), fail_on, out)
     from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
     from probe.window import axis_of
 
     at, against, targets = runs_of(words, target, sides)
-    case, length = case_of_words(words), whole_number("length", words.get("length"))
+    case, length = case_of_words(words), number_of_option("length", words.get("length"))
     vary = axis_of(case, sides["vary"])
     if vary == "length" and length is not None and at not in (None, length):
         why = f"--length {length} contradicts it: with --vary length both mean the left length"

@@ -19,13 +19,13 @@ from probe.cli.options import (
     case_of_words,
     case_options,
     fail_on_option,
+    number_of_option,
     numbers_of_option,
     option,
     output_options,
     parsed_targets,
     target_option,
     trust_option,
-    whole_number,
 )
 from probe.errors import InputError, NotReproduced
 
@@ -145,7 +145,7 @@ def network(
     """
     from probe.answers import network as answers
     from probe.answers.padded import OnTargets
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.cli.show import networks as show
     from probe.recording.inputs import shapes_of
 
@@ -161,16 +161,18 @@ def network(
                 why = "it compares padded lengths, and cannot be combined with two runs of a model"
                 todo = f"leave out --{name}, or --vary, --at, --against"
                 raise InputError(name, size, why, todo)
-        return _run_twice(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
+        return _run_twice(
+            model, texts, whole_number("seed", seed, least=0), trust, fail_on, out, two
+        )
     refuse_written_folder(two["report"])
     with out.progress("network") as tell, users_output_to_stderr():
         found = answers.network(
             *(model, parsed_targets(targets) if texts else answers.DEFAULT_TARGET),
             lengths=None if lengths is None else numbers_of_option("lengths", lengths),
-            fixed=whole_number("fixed", fixed),
-            padded=whole_number("padded", padded),
+            fixed=number_of_option("fixed", fixed),
+            padded=number_of_option("padded", padded),
             value=value,
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             safe=safe,
             plan=plan,
             trust=trust,
@@ -230,8 +232,8 @@ def _run_twice(
         found = two_runs(
             *(model, targets[0] if targets else None),
             vary=two["axis"],
-            at=whole_number("at", two["at"]),
-            against=whole_number("against", two["against"]),
+            at=number_of_option("at", two["at"]),
+            against=number_of_option("against", two["against"]),
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             against_target=two["against_target"],
@@ -258,7 +260,7 @@ def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str
     told += "".join(f" --shape {shlex.quote(one)}" for one in two["shapes"])
     base = f"probe network {shlex.quote(model)}{told}{' --trust' * trust}"
     steps, sizes = [], two["sizes"]
-    at, against = whole_number("at", two["at"]), whole_number("against", two["against"])
+    at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
     if sizes is None and against is not None and against > 2:
         among = f"1..{against - 1}"
         steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
@@ -391,12 +393,12 @@ def remedies(
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
     (where,) = parsed_targets((target,))
     values, chunks, only = numbers_of_option("lengths", lengths), given["chunks"], given["only"]
-    given["content"] = whole_number("content", given["content"])
+    given["content"] = number_of_option("content", given["content"])
     given["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
     given["only"] = (
         None if only is None else _names_of_remedies(only, where if model is None else None)
     )
-    given["fixed"] = whole_number("fixed", given["fixed"])
+    given["fixed"] = number_of_option("fixed", given["fixed"])
     given["shapes"] = shapes_of(given["shapes"])
     if model is not None and words:
         name, value = next(iter(words.items()))

@@ -17,6 +17,7 @@ from probe.cli.options import (
     case_options,
     fail_on_option,
     finding_of,
+    number_of_option,
     option,
     output_options,
     parsed_targets,
@@ -24,7 +25,6 @@ from probe.cli.options import (
     sides_options,
     sized_case,
     target_option,
-    whole_number,
 )
 from probe.errors import INTERRUPTED, InputError
 from probe.options import OPTIONS
@@ -67,7 +67,7 @@ def shrink(
     with out.progress("shrink") as tell:
         tell.limited = True
         report = shrunk_report(
-            finding, targets, by, whole_number("most", most) or 0, any_cause, tell
+            finding, targets, by, number_of_option("most", most) or 0, any_cause, tell
         )
     out.give(report, lambda: show.shrunk(report, finding.label))
     return INTERRUPTED if report["ended"] == "interrupted" else 0
@@ -134,10 +134,10 @@ def reproduce(
 
     checked(kernels)
     room.fresh(folder, force)
-    count, asked = whole_number("times", times) or 1, parsed_targets(also) if also else []
+    count, asked = number_of_option("times", times) or 1, parsed_targets(also) if also else []
     finding, (left, right), others = _finding_to_reproduce(words, target, sides, store, row)
     form_of(left, form)
-    given |= {"most": whole_number("most", most) or 0, "times": count}
+    given |= {"most": number_of_option("most", most) or 0, "times": count}
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
@@ -155,7 +155,7 @@ def _finding_to_reproduce(
     words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[FurtherTarget]]:
     """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
-    from probe.arguments import count
+    from probe.arguments import whole_number
 
     if store is None:
         if row is not None:
@@ -165,7 +165,7 @@ def _finding_to_reproduce(
     refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
     from probe.reproduction.content import stored_finding
 
-    found = stored_finding(store, None if row is None else count("row", row, least=0))
+    found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
     return found.finding, (found.target, found.target), found.elsewhere
 
 
@@ -180,7 +180,7 @@ def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     from probe.reproduction.proof import CANNOT_TELL
     from probe.reproduction.proof import verify as verified
 
-    count = whole_number("times", times) or 1
+    count = number_of_option("times", times) or 1
     with out.working(f"running {folder}"):
         found = verified(folder, count)
     out.give(found.to_json(), lambda: show.verified(found.to_json()))

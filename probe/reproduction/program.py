@@ -18,7 +18,7 @@ from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import code
 from probe.reproduction.code import ScriptLibrary, of_case
-from probe.runtimes.packages import recipe
+from probe.runtimes.packages import release_recipe
 from probe.target import Target
 
 Slices = tuple[slice, ...]
@@ -187,7 +187,7 @@ def interpreters_apart(targets: tuple[Target, Target], libraries: list[ScriptLib
     for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
         if target.version is not None:
             try:
-                python = f", on Python {recipe(target.name, str(target.version)).python}"
+                python = f", on Python {release_recipe(target.name, str(target.version)).python}"
             except InputError:  # nobody knows which Python the release is for
                 python = ""
             found.append(f"The {word} one has {library.name} {target.version}{python}.")
