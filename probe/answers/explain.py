@@ -10,8 +10,8 @@ import numpy as np
 from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
 from probe.case import Case
 from probe.comparison import Comparison
-from probe.explaining import explain as explained
-from probe.explaining.evidence import Evidence, checked, example, named
+from probe.explaining import explain_case as explained
+from probe.explaining.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.launch import open_session
 from probe.summation.certificate import BUDGET
 from probe.summation.masks import SessionOperator
@@ -77,7 +77,7 @@ def explain(
     >>> why.causes, why.replayed  # doctest: +SKIP
     """
     where, other = checked_target(target), checked_target(against_target or target)
-    checked(kernels)
+    checked_kernels(kernels)
     found = explained(
         *(checked_case(case), where, at, against),
         vary=vary,
@@ -86,8 +86,8 @@ def explain(
         budget=BUDGET if certify else 0,
         zeros=zeros,
     )
-    evidence = example(found)
-    found.kernels = named(found, kernels)
+    evidence = differing_example(found)
+    found.kernels = named_kernels(found, kernels)
     return Explained(found, evidence)
 
 

@@ -26,7 +26,7 @@ from probe.sweeps import Plans, Summary, SweepRequest, answer_request, axis_valu
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
 from probe.target import Target
-from probe.window import axis_of, number_of, shown
+from probe.window import axis_of, number_of, shown_axis_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -178,7 +178,7 @@ def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[
 
 def first_values(values: Sequence[int], vary: str) -> str:
     """Returns the first six values of an axis, and how many more there are."""
-    told = (shown(vary, value) for value in values[:6])
+    told = (shown_axis_value(vary, value) for value in values[:6])
     text = ", ".join(one if isinstance(one, str) else f"{one:,}" for one in told)
     return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
 
@@ -319,7 +319,7 @@ def _layout_numbers(
         given += [
             word
             for word in (f"{layout.OFFSET}{count}" for count in OFFSETS)
-            if layout.kept(word, tuple(kept)) and _fits(case, word)
+            if layout.keeps_layout(word, tuple(kept)) and _fits(case, word)
         ]
     several = given.split(",") if isinstance(given, str) else list(given)
     numbers = [number_of("layout", one) for one in several]
@@ -371,7 +371,7 @@ class _ByOrderCampaign(Campaign[Case]):
     def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
         text = part.target.text
-        found = by_order.sweep(
+        found = by_order.sweep_by_order(
             *(part.session, question, self.values, self.vary),
             progress=lambda done, total: self.tell(done, total, text),
         )

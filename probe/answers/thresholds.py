@@ -100,7 +100,7 @@ def thresholds(
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
-        found = search.find(
+        found = search.find_switch_points(
             *(session, case, longest),
             progress=progress,
             vary=vary,

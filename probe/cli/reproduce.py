@@ -128,11 +128,11 @@ def reproduce(
     from probe.answers.reproduce import write_reproduced
     from probe.budget import within
     from probe.cli.show import reproductions as show
-    from probe.explaining.evidence import checked
+    from probe.explaining.evidence import checked_kernels
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
-    checked(kernels)
+    checked_kernels(kernels)
     room.fresh(folder, force)
     count, asked = number_of_option("times", times) or 1, parsed_targets(also) if also else []
     finding, (left, right), others = _finding_to_reproduce(words, target, sides, store, row)

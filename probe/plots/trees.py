@@ -16,7 +16,7 @@ from probe import floats
 from probe.explaining.evidence import Evidence
 from probe.plots.pictures import DIFFERS
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree, product
+from probe.summation.tree import BIAS, Tree, leaf_name
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
 """Colours of summations, after Okabe and Ito; they repeat where there are more."""
@@ -60,7 +60,7 @@ def draw(
         box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
         ink = "white" if shade == FUSED else "black"
         look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
-        axes.text(x[leaf], y[leaf], product(leaf), color=ink, bbox=box, **look)
+        axes.text(x[leaf], y[leaf], leaf_name(leaf), color=ink, bbox=box, **look)
     rounded = rounded_nodes(summation, dtype) if dtype else set()
     for node in range(len(tree.nodes)):
         place, ink = (x[~node], y[~node]), DIFFERS if node in marked else "black"
@@ -238,7 +238,8 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
             # where partial sums are wider, those that are rounded to the dtype are marked
             narrow = side.dtype if side.summation.wider(side.dtype) else None
             texts = {
-                one.node: floats.text(one.bits, one.format).partition(" ")[0] for one in side.sums
+                one.node: floats.bits_text(one.bits, one.format).partition(" ")[0]
+                for one in side.sums
             }
             draw(
                 axes,
@@ -252,7 +253,7 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
         formats = ", ".join(side.summation.formats(side.dtype))
         title = [
             f"{name}: {words}",
-            f"out{list(side.output)} = {floats.text(side.library, side.dtype)}",
+            f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}",
             *[formats] * bool(formats),
         ]
         axes.set_title("\n".join(title), fontsize=11)

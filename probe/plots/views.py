@@ -18,7 +18,7 @@ from probe.sweeps import Summary
 from probe.switch_points import floors
 from probe.switch_points.by_order import ByOrder
 from probe.switch_points.switches import Thresholds
-from probe.window import shown
+from probe.window import shown_axis_value
 
 DRAWN = 3
 """Summations that are drawn, the most frequent first."""
@@ -57,10 +57,12 @@ def draw_swept(found: Summary, values: Sequence[int]) -> Figure:
         for each in one.differences:
             far = np.inf if each.max_ulp is None else float(each.max_ulp)
             grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
-    grid.columns = [shown(found.vary, value) for value in grid.columns]
+    grid.columns = [shown_axis_value(found.vary, value) for value in grid.columns]
     figure, (axes,) = pictures.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
     pictures.length_strips(axes, grid)
-    axes.set(xlabel=found.vary, title=f"|ulp| against {shown(found.vary, found.against)}")
+    axes.set(
+        xlabel=found.vary, title=f"|ulp| against {shown_axis_value(found.vary, found.against)}"
+    )
     pictures.ulp_legend(figure, grid.to_numpy())
     return figure
 
@@ -76,7 +78,7 @@ def draw_swept_by_order(
                 grid.loc[name, at.at] = at.outputs / at.compared
     if grid.empty:
         return None
-    grid.columns = [shown(vary, value) for value in grid.columns]
+    grid.columns = [shown_axis_value(vary, value) for value in grid.columns]
     figure, (axes,) = pictures.panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
     image, said = pictures.share_map(axes, grid), "added in a different order or rounding"
     pictures.share_bar(figure, image, [axes], said)
@@ -91,7 +93,7 @@ def draw_switching(found: Thresholds) -> Figure | None:
         return None
     figure, (axes,) = pictures.panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
     rows = [[each for span in one.spans for each in span.drawn] for one in every]
-    names = [floors.named(found, one.kind) for one in every]
+    names = [floors.kind_words(found, one.kind) for one in every]
     pictures.class_spans(axes, rows, names, floors.floor(found).size)
     axes.set(xlabel=f"{found.vary}, {found.target}")
     return figure

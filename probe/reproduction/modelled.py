@@ -17,9 +17,9 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, outputs
+from probe.comparison import ComparedShapes, Comparison, Finding, outputs_of_call
 from probe.errors import InputError, NotReproduced, ProbeError
-from probe.explaining.evidence import named
+from probe.explaining.evidence import named_kernels
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone, Cause
@@ -176,7 +176,7 @@ def verified_alone(made: Modelled, tell: Say = silent) -> Modelled:
         try:
             with failing(*made.targets) as failed:
                 found = [
-                    outputs(session, case, finding.operands(case))
+                    outputs_of_call(session, case, finding.operands(case))
                     for session, case in zip(
                         (failed.first, failed.second), (finding.left, finding.right), strict=True
                     )
@@ -198,7 +198,7 @@ def _layouts_to_try(made: Modelled) -> Iterator[str]:
     if len(set(made.addresses)) == 1 and made.addresses[0]:
         words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
     for word in words:
-        if all(layout.kept(word, backends.get(one.name).layouts) for one in made.targets):
+        if all(layout.keeps_layout(word, backends.get(one.name).layouts) for one in made.targets):
             yield word
 
 
@@ -226,7 +226,7 @@ def write_case(
     if kind != cause.kind:
         raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
     found.model = model
-    found.explanation.kernels = named(found.explanation, "said")
+    found.explanation.kernels = named_kernels(found.explanation, "said")
     room.write_folder(found, out)
     return found
 

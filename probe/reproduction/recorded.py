@@ -24,7 +24,7 @@ import numpy as np
 
 from probe import floats, machine
 from probe.errors import InputError, NotReproduced, ProbeError
-from probe.explaining.evidence import example
+from probe.explaining.evidence import differing_example
 from probe.launch import library_variables
 from probe.printing import plain
 from probe.recording.alone import Alone, Cause, unequal_bits
@@ -206,7 +206,7 @@ def _draw_orders(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], ca
         return False
     if max(side.case.summands for side in (told.left, told.right)) > DRAWN:
         return False
-    evidence = example(told)
+    evidence = differing_example(told)
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
         return False
     words = tuple(" and ".join(shapes_read(one)) for one in sides)
@@ -268,7 +268,7 @@ def _why_it_differs(cause: Cause, drawn: bool) -> list[str]:
         f"{'yes, on both sides' if cause.alone else 'no'}."
     )
     if cause.comparison is not None and cause.replayed:
-        evidence = example(cause.comparison)
+        evidence = differing_example(cause.comparison)
         found += ["", content.cause_in_full(cause.comparison, evidence, drawn)]
     if cause.rounding.beyond:
         proof = "" if cause.comparison is None else content.beyond(cause.comparison)

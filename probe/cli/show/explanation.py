@@ -18,7 +18,7 @@ from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, table
 from probe.summation import certificate, notation
 from probe.summation.summation import Summation
-from probe.summation.tree import product
+from probe.summation.tree import leaf_name
 
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
@@ -195,19 +195,19 @@ def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:
     far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
     head = Text("the smallest sum in full: ", "bold")
     head.append(
-        f"{orders.output_name(left.output)}={floats.text(left.library, left.dtype)}, against "
+        f"{orders.output_name(left.output)}={floats.bits_text(left.library, left.dtype)}, against "
         f"{'' if left.output == right.output else orders.output_name(right.output) + '='}"
-        f"{floats.text(right.library, right.dtype)}{far}: "
+        f"{floats.bits_text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
     added = any(one.summation is not None or one.pooled for one in (left, right))
     if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
         rows = table("product", "input", "weight")
         for one in left.products:
-            values = (floats.text(bits, left.dtype) for bits in (one.x, one.w))
-            rows.add_row(product(one.leaf), *values)
+            values = (floats.bits_text(bits, left.dtype) for bits in (one.x, one.w))
+            rows.add_row(leaf_name(one.leaf), *values)
         if left.bias is not None:
-            rows.add_row("b", "", floats.text(left.bias, left.dtype))
+            rows.add_row("b", "", floats.bits_text(left.bias, left.dtype))
         yield rows
     reads = found.cause == "window"
     runs = left.side, right.side
@@ -235,7 +235,7 @@ def _side_in_full(
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short(tree)),
+            Text(notation.short_sum(tree)),
             Text(orders.rounding_in_words(side.summation, side.dtype), "dim"),
         ]
     lines += [*_partial_sums(side), _result_line(side)]
@@ -274,14 +274,16 @@ def _partial_sums(side: Added) -> Iterator[Text]:
 
 
 def _result_line(side: Added) -> Text:
-    library = floats.text(side.library, side.dtype)
+    library = floats.bits_text(side.library, side.dtype)
     if side.reached:
         return Text(f"+ {side.reached} = {library} = the library's bits", "green")
     if side.result is None:
         return Text(f"library: {library}")
     if side.result == side.library:
         return Text(f"{library} = the library's bits", "green")
-    return Text(f"replayed {floats.text(side.result, side.dtype)}, library {library}", "bold red")
+    return Text(
+        f"replayed {floats.bits_text(side.result, side.dtype)}, library {library}", "bold red"
+    )
 
 
 def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:

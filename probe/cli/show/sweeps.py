@@ -29,7 +29,7 @@ def sweep_by_bits(
     shown = case.with_(length=None) if found.vary == "length" else case
     text = Text(f"{shown.label}", "bold")
     kind = "given weights" if case.weights else f"seed {case.seed}"
-    against = window.shown(found.vary, found.against)
+    against = window.shown_axis_value(found.vary, found.against)
     text.append(
         f"\n{found.vary} {values_of_axis(found.vary, values)} against {against}; "
         f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
@@ -54,7 +54,7 @@ def values_of_axis(vary: str, values: Iterable[int]) -> str:
     """Returns values of an axis: ranges of numbers, or layouts' words."""
     if vary != "layout":
         return ranges(values)
-    return ", ".join(window.shown(vary, value) for value in sorted(values))
+    return ", ".join(window.shown_axis_value(vary, value) for value in sorted(values))
 
 
 def _verdict_by_bits(one: TargetSummary) -> Text:
@@ -148,7 +148,7 @@ def _command_that_explains(found: Summary, case: Case) -> Text:
     One line, however long, to be copied."""
     name, one = next((name, one) for name, one in found.targets.items() if one.differences)
     first = min(difference.at for difference in one.differences)
-    at, against = (window.shown(found.vary, value) for value in (first, found.against))
+    at, against = (window.shown_axis_value(found.vary, value) for value in (first, found.against))
     vary = "" if found.vary == "length" else f" --vary {found.vary}"
     hidden = (found.vary,)
     command = (
@@ -169,7 +169,7 @@ def sweep_by_order(
     vary, label = "length", ""
     for one in found.values():
         vary, label = one.vary, one.case.label
-    against = window.shown(vary, values[-1])
+    against = window.shown_axis_value(vary, values[-1])
     head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
     parts: list[RenderableType] = [
         Text(f"{head}, by order, for all finite operands"),
@@ -283,4 +283,4 @@ def conditioned(found: Conditions, what: str) -> RenderableType:
     for step in found.steps:
         told = step.says if step.seen else step.why
         rows.add_row(step.version, step.seen or "(could not be tested)", told)
-    return Group(*conditions.described(found, what), "", rows)
+    return Group(*conditions.conditions_lines(found, what), "", rows)
