@@ -35,14 +35,14 @@ from probe.runtimes.runtime import Missing
 from probe.target import Target
 from probe.worker import child
 
+# Seconds that one recording may take.
 TIME_LIMIT = 3600.0
-"""Seconds that one recording may take."""
 
+# Bytes of values that a process keeps for this one: all.
 ALL = 1 << 60
-"""Bytes of values that a process keeps for this one: all."""
 
+# Recordings of a process that can be run again: the last ones.
 MOST_SIDES = 12
-"""Recordings of a process that can be run again: the last ones."""
 
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
 
@@ -324,15 +324,11 @@ def recording_target(where: Target, model: str) -> Target:
 
 def needs_other_interpreter(where: Target) -> bool:
     """Returns whether another release, processor or interpreter is asked for."""
-    return bool(where.version or target.emulated(where)) or _elsewhere(where)
-
-
-def _elsewhere(where: Target) -> bool:
-    """Returns whether another interpreter runs it.
-    What is not installed at all is told by ``Session``."""
+    if where.version or target.emulated(where):
+        return True
     try:
         return target.runtime(where).facts is not None
-    except Missing:
+    except Missing:  # what is not installed at all is told by ``Session``
         return False
 
 

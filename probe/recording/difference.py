@@ -50,9 +50,9 @@ OTHERWISE = (
 
 NAMES = ("left", "right")
 
+# Of eps, the power up to which results of two formulas are taken for the same numbers: half of
+# the digits. What is computed from other elements differs in the first ones.
 NEAR = 0.5
-"""Of eps, the power up to which results of two formulas are taken for the same numbers: half of
-the digits. What is computed from other elements differs in the first ones."""
 
 
 @dataclass
@@ -507,6 +507,7 @@ def _measured(
         one.first = tuple(map(int, place))
 
 
+OTHER_NUMBERS = "it gives known numbers, which are different on the two sides"
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
 
 
@@ -581,6 +582,8 @@ def _why_not_compared(pair: Pair, found: Difference) -> str:
         return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
     if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
         return LEFT_OUT
+    if all(value.content is not None for value in values):
+        return OTHER_NUMBERS
     return NO_FORMULA if pair.known else PARTLY
 
 

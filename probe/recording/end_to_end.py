@@ -80,12 +80,11 @@ class _Joined:
                 array = self.run.array(number)
                 if array is not None:
                     self.fixed[number] = array
-        needed = {*run.outputs}
-        for one in reversed(run.operations):
-            needed.update(one.reads if needed.intersection(one.gives) else ())
         for one in run.operations:
             self.op = one.name
-            if all(self.ports.fixed[n] for n in one.reads) or not needed.intersection(one.gives):
+            if all(self.ports.fixed[n] for n in one.reads) or not run.needed.intersection(
+                one.gives
+            ):
                 continue
             keys: list[Key] = list(one.reads)
             stages = self.ports.all_stages(one)

@@ -47,11 +47,11 @@ from probe.semantics import (
 from probe.semantics.labels import Labels, joined, tag, told_apart
 from probe.summation.certificate import BUDGET
 
+# Sets of operands on which operations are compared that have no order.
 SETS = 6
-"""Sets of operands on which operations are compared that have no order."""
 
+# How far numbers are moved along a function's places.
 SHIFTS = 0, 1, 3, 8, 16
-"""How far numbers are moved along a function's places."""
 
 SEED = 31_000
 
@@ -415,7 +415,12 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         for n, pair in enumerate(one.gives):
             apart = told.apart[n] if n < len(told.apart) else None
             if strict and not pair.selection.whole:
-                found.left[pair.left] = _marked_unseen(found.left[pair.left], pair, apart, mine)
+                # what an operation was not seen to compute as its match
+                label = found.left[pair.left]
+                label = _masked(label, ~pair.selection.mask(label.shape, 0), mine)
+                if apart is not None and apart.any():
+                    label = marked(label, pair, apart, mine)
+                found.left[pair.left] = label
                 changed.add(pair.left)
             elif apart is not None and apart.any():
                 found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
@@ -450,13 +455,6 @@ def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
     mask = np.zeros(one.shape, bool)
     mask.reshape(-1)[index[apart]] = True
     return _masked(one, mask, number)
-
-
-def _marked_unseen(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
-    """Labels with a mark wherever an operation was not seen to compute as its match."""
-    mask = ~pair.selection.mask(one.shape, 0)
-    found = _masked(one, mask, number)
-    return found if apart is None or not apart.any() else marked(found, pair, apart, number)
 
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:

@@ -242,15 +242,15 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
 # assumed as it is close
 
 
+# Of the standard deviation: what two results may be apart at most. Nearly constant values say
+# nothing.
 SPREAD = 1 / 8
-"""Of the standard deviation: what two results may be apart at most. Nearly constant values say
-nothing."""
 
+# Times the least distance that a pair may be apart where another is closer.
 ALIKE = 4
-"""Times the least distance that a pair may be apart where another is closer."""
 
+# Elements that a value has at least; those that are looked at; values of a shape on a side.
 LEAST, SAMPLED, MOST = 32, 1024, 512
-"""Elements that a value has at least; those that are looked at; values of a shape on a side."""
 
 NOT_CLOSE = (
     "the two sides compute their outputs differently from the same inputs, and the results are "
@@ -443,8 +443,8 @@ def _sample_distances(
 # Outputs by index: those that labels pair only with elements elsewhere, or not at all.
 
 
+# Rows of a batch up to which those of both sides are compared with each other.
 MOST_ROWS = 1 << 12
-"""Rows of a batch up to which those of both sides are compared with each other."""
 
 REORDERED = (
     "the rows of the inputs stand in another order in the two runs, and each output is compared "

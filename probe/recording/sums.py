@@ -45,11 +45,11 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Function = tuple[str, tuple[Any, ...]]
 
+# Questions behind a function with an upper bound are asked in units of 2 to the minus this.
 FAINT = 30
-"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
 
+# Significant bits of an answer that is told from its quotient by a divisor.
 KEPT_BITS = 20
-"""Significant bits of an answer that is told from its quotient by a divisor."""
 
 
 @dataclass(frozen=True)

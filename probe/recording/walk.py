@@ -35,16 +35,16 @@ from probe.recording.related import compare_by_index, part_taken
 from probe.recording.source import find_cause, why_no_source
 from probe.recording.store import RunStore
 
+# Seconds that explaining may take before the next source is left unexplained.
 SECONDS = 120.0
-"""Seconds that explaining may take before the next source is left unexplained."""
 
 CHANGED = "recording changes its outputs"
 
+# What freed memory is filled with before a first and a second run: NaN, and small numbers.
 FILLS = (0x7F, 0x3C)
-"""What freed memory is filled with before a first and a second run: NaN, and small numbers."""
 
+# Sizes of blocks that are filled, and the bytes of the largest.
 MOST_SIZES, MOST_BYTES = 64, 1 << 26
-"""Sizes of blocks that are filled, and the bytes of the largest."""
 
 
 def walk(
