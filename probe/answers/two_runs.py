@@ -83,7 +83,17 @@ def two_runs(
         options["shapes"] = shapes or None
         tell("opening the model")
         if target is not None or against_target is not None:
-            where = _two_targets(model, target, against_target)
+            other = None if against_target is None else target_of(against_target)
+            if target is not None:
+                left = target_of(target)
+            else:
+                assert other is not None
+                library = other.name
+                if not is_function(model):
+                    library = library_of(Path(text_of(model, "against_target")))
+                keras = library == "tensorflow" and other.name == "keras"
+                left = Target("keras" if keras else library)
+            where = left, other or left
             with ExitStack() as running:
                 folder = Path(tempfile.mkdtemp(prefix="probe-"))
                 running.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -211,18 +221,6 @@ def _cut_inputs(
         todo = "leave it out" if option == "sizes" else "give --against B"
         raise InputError(option, at, "both sides are the same run", todo)
     return part, whole
-
-
-def _two_targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
-    if target is not None:
-        left = target_of(target)
-    elif is_function(model):
-        left = Target(target_of(against).name)
-    else:
-        library = library_of(Path(text_of(model, "against_target")))
-        other = target_of(against).name
-        left = Target("keras" if library == "tensorflow" and other == "keras" else library)
-    return left, target_of(against) if against is not None else left
 
 
 def _question(

@@ -263,6 +263,7 @@ def is_near(one: Pair, dtype: str) -> bool:
     """Returns whether all compared elements agree in so much of their digits."""
     if one.equal or dtype not in floats.FORMATS:
         return one.equal
+    # ``scaled`` is in eps of the largest number: half of the digits are eps to the power of a half
     eps = float(floats.eps(dtype))
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 

@@ -202,7 +202,16 @@ def output_intervals(run: Run) -> dict[int, Interval]:
     what any library can give that runs these operations on these inputs and weights. Intervals grow
     from operation to operation, so that deep networks have wide ones.
     """
-    if sum(_product_count(run, one) for one in run.operations) > MOST_PRODUCTS:
+    products = 0.0
+    for one in run.operations:
+        reads, gives = (
+            [prod(run.values[n].shape) for n in some] for some in (one.reads, one.gives)
+        )
+        products += max((*reads, *gives), default=0)
+        if len(reads) > 1 and gives:  # (m, k) times (k, n) gives (m, n): m * k * n, if it is one
+            first, second = sorted(reads)[-2:]
+            products += max(0.0, (first * second * gives[0]) ** 0.5 - max(*reads, *gives))
+    if products > MOST_PRODUCTS:
         return {}
     found: dict[int, Interval] = {}
     wanted = run.needed
@@ -222,14 +231,6 @@ def output_intervals(run: Run) -> dict[int, Interval]:
         if made is not None:
             found[one.gives[0]] = made
     return {n: found[n] for n in run.outputs if n in found}
-
-
-def _product_count(run: Run, one: Operation) -> float:
-    sizes = [prod(run.values[n].shape) for n in (*one.reads, *one.gives)]
-    if len(one.reads) < 2 or not one.gives:
-        return float(max(sizes, default=0))
-    first, second = sorted(prod(run.values[n].shape) for n in one.reads)[-2:]
-    return float(max(*sizes, (first * second * prod(run.values[one.gives[0]].shape)) ** 0.5))
 
 
 def _convolution_interval(
@@ -272,6 +273,7 @@ def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndar
     order = np.argsort(-found.low, axis=-1, kind="stable")
     least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
     rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
+    # not where they touch: of equal numbers the index decides
     return np.asarray(least > rest)
 
 

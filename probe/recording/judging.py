@@ -240,7 +240,13 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     left, right = sides
     found = unequal_bits(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
-        theirs = [_scaled_operand(right, n, seed) for n in range(len(right.reads))]
+        # every number times one between a half and one and a half: zeros, infinities and signs stay
+        theirs = list(right.reads)
+        for n, array in enumerate(theirs):
+            if _may_hold_others(right, n):
+                factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
+                kind = right.dtypes[n]
+                theirs[n] = floats.round_to(floats.widen(array, kind) * factor, kind)
         # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
@@ -250,17 +256,6 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
         found |= unequal_bits(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
     return found
-
-
-def _scaled_operand(side: Alone, number: int, seed: int) -> np.ndarray:
-    """Returns an operand with every number times one between a half and one and a half: it keeps
-    zeros, infinities and signs."""
-    array = side.reads[number]
-    if not _may_hold_others(side, number):
-        return array
-    dtype = side.dtypes[number]
-    factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
-    return floats.round_to(floats.widen(array, dtype) * factor, dtype)
 
 
 def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:

@@ -77,6 +77,8 @@ def align(left: Run, right: Run) -> list[Numbers]:
     if ours == theirs:
         return [(n, n) for n in range(len(ours))]
     found: list[Numbers] = []
+    # from 200 items on difflib takes what is more than 1 % of them for junk, as layers of one kind
+    # are
     for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if kind == "equal":
             found += [(i + n, k + n) for n in range(j - i)]
@@ -520,10 +522,20 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         except (TypeError, ValueError):  # no dataclass, or of arrays
             return None
     inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
-    body = _attributes(one, two) if inside is None else inside(two.meaning)
-    if body is None:
-        return None
-    told = list(body)
+    told: list[tuple[Any, ...]] = []
+    if inside is not None:
+        if (body := inside(two.meaning)) is None:
+            return None
+        told += body
+    else:
+        for name in dict.fromkeys((*one.attributes, *two.attributes)):
+            values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
+            texts = [repr(value) for value in values]
+            where = any(" at 0x" in text for text in texts)  # which differs from run to run
+            if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+                number = name.removeprefix("argument")  # of those without a name, from 1 on
+                plain = number != name and number.isdigit()
+                told.append((f"operand {int(number) + 1}" if plain else name, *values))
     for n, both in scalars.items():
         name = both[0].name if both[0].name == both[1].name else ""
         numbers = []
@@ -564,6 +576,7 @@ def all_differing_arguments(
     kinds = [
         [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
     ]
+    # as in ``align``: layers of one kind are no junk
     matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
     for start, begin, count in matched:
         pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
@@ -614,19 +627,6 @@ def _is_known_scalar(value: Value) -> bool:
     known = value.content is not None and (value.given < 0 or value.plain)
     known &= value.role != WEIGHT or value.shape == ()
     return known and value.content is not None and value.content.size == 1
-
-
-def _attributes(one: Operation, two: Operation) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the arguments of two operations that differ; those without a name have their number,
-    from 1 on."""
-    for name in dict.fromkeys((*one.attributes, *two.attributes)):
-        values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
-        texts = [repr(value) for value in values]
-        where = any(" at 0x" in text for text in texts)  # which differs from run to run
-        if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
-            number = name.removeprefix("argument")
-            plain = number != name and number.isdigit()
-            yield (f"operand {int(number) + 1}" if plain else name), *values
 
 
 class _NotGiven:

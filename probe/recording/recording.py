@@ -384,6 +384,7 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     watch = _Recorded(getattr(recorder, "views", {}), store)
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    # the recorder has learned on the way how to run what it runs
     except Again:
         return record_run(recorder, keep, store)
     # its target and note are known by now

@@ -46,6 +46,7 @@ from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
 
+# a session keeps weights by key, and several ports may put theirs to one
 KEYS = itertools.count()
 
 

@@ -231,15 +231,12 @@ def _region_cause(region: Region, aligned: Aligned, most: int, known: Known) -> 
         kind = "" if kind == "other" else kind
         causes = {kind: region.left.pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
-    if aligned.assumed and aligned.joint:
-        made = _formulas_cause(region, most, known) or Cause(why=CLOSE)
-        made.alone = True
-        return made
-    made = _kind_cause(region, most, known)
-    if not made.kind and aligned.joint:
+    close = aligned.assumed and aligned.joint
+    made = Cause(why=CLOSE) if close else _kind_cause(region, most, known)
+    if aligned.joint and not made.kind:
         made = _formulas_cause(region, most, known) or made
     made.alone = True
-    return _with_addresses(made, region)
+    return made if close else _with_addresses(made, region)
 
 
 CLOSE = "not explained yet: different formulas whose results are close"

@@ -529,6 +529,8 @@ class SumSession(OwnSession):
         elif asked.functions:
             added = {n: asked.filled(reads[n], n) for n in asked.added}
             self.behind = _functions_behind(asked.functions, asked.dtype, added)
+            # a bound would cut the counts that answers are: faint ones stay below it, and a power
+            # of two is exact; float16 has nothing as small as 2 to the minus 30
             bounded = any(word in ("relu6", "clip") for word, _ in asked.functions)
             self.faint = FAINT * (bounded and asked.dtype != "float16")
 
@@ -583,6 +585,7 @@ class SumSession(OwnSession):
         ones, w = (floats.round_to(np.ones(s), dtype) for s in (asked.input_shape(), shape))
         counts = self._read(ones, None)
         given = floats.widen(self._outputs(ones, w), dtype).reshape(-1, asked.filters)
+        # a sum of ones over what was given for it is the divisor, but for the roundings of both
         self.divisors = np.rint(counts[:, 0] / given[:, 0])
         x = floats.round_to(operands.normal(0, "x", asked.input_shape()), dtype)
         leaf = asked.summands // 2

@@ -124,6 +124,7 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
         for v in side.values
         if v.dtype in floats.FORMATS
     )
+    # allocators hand out what was freed last of a size, so several blocks of each are filled
     sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
     for size in sizes:
         held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]
