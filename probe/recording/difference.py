@@ -583,7 +583,8 @@ def _why_not_compared(pair: Pair, found: Difference) -> str:
         return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
     if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
         return LEFT_OUT
-    if all(value.content is not None for value in values):
+    known = all(value.content is not None for value in values)
+    if known and values[0].digest != values[1].digest:  # a size, say
         return OTHER_NUMBERS
     return NO_FORMULA if pair.known else PARTLY
 
