@@ -261,9 +261,10 @@ def read_alike(
     plain = list(zip(one.reads, two.reads, strict=False))
     if len(one.reads) != 2 or len(two.reads) != 2:
         return plain
+    if all(meet(*numbers) for numbers in plain):  # first: labels of the others are never asked
+        return plain
     turned = list(zip(one.reads, reversed(two.reads), strict=True))
-    meets = [all(meet(*numbers) for numbers in some) for some in (plain, turned)]
-    return turned if meets == [False, True] else plain
+    return turned if all(meet(*numbers) for numbers in turned) else plain
 
 
 # labels
