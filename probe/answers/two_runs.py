@@ -22,12 +22,12 @@ from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
 from probe.recording.alone import Known
-from probe.recording.apart import switch_lines
+from probe.recording.apart import recording_target, switch_lines
 from probe.recording.contract import Recorder
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, Sides
-from probe.recording.subject import OR_SHAPE, is_function, library_of, model_name, open_model
+from probe.recording.subject import OR_SHAPE, is_function, model_name, open_model
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.target import Target
 
@@ -89,11 +89,9 @@ def two_runs(
                 left = target_of(target)
             else:
                 assert other is not None
-                library = other.name
-                if not is_function(model):
-                    library = library_of(Path(text_of(model, "against_target")))
-                keras = library == "tensorflow" and other.name == "keras"
-                left = Target("keras" if keras else library)
+                text = text_of(model, "against_target")
+                left = Target(other.name)
+                left = left if is_function(model) else recording_target(other, text)
             where = left, other or left
             with ExitStack() as running:
                 folder = Path(tempfile.mkdtemp(prefix="probe-"))

@@ -341,12 +341,15 @@ def changes_process(where: Target, key: str) -> bool:
         return True
     if where.name in BY_MODEL or not hasattr(backend, "described"):
         return False
-    lines = []
-    for one in (switches, without):
-        made = backend()
-        made.described(one, where.device, target.installed_version(backend) or RELEASE)
-        lines.append(made.setup())
-    return bool(lines[0] != lines[1])
+    return _setup_lines(where, switches) != _setup_lines(where, without)
+
+
+def _setup_lines(where: Target, switches: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the lines that set switches of a target's library."""
+    backend = backends.get(where.name)
+    made = backend()
+    made.described(switches, where.device, target.installed_version(backend) or RELEASE)
+    return tuple(made.setup())
 
 
 def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -357,18 +360,13 @@ def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[st
     backend = backends.get(left.name)
     if left.name != right.name or not hasattr(backend, "described"):
         return (), ()
-    found = []
     defaults = {
         key: backend.keys[key].default
         for key, _ in (*left.switches, *right.switches)
         if backend.keys[key].accepts(backend.keys[key].default)
     }
-    for one in (left, right):
-        made = backend()
-        release = target.installed_version(backend) or RELEASE
-        made.described({**defaults, **dict(one.switches)}, one.device, release)
-        found.append(tuple(made.setup()))
-    return found[0], found[1]
+    one, other = (_setup_lines(each, {**defaults, **dict(each.switches)}) for each in (left, right))
+    return one, other
 
 
 RELEASE = "2.16"
