@@ -566,7 +566,18 @@ def plain_from_json(told: Any, folder: ArrayFolder) -> Any:
     if "is" in told:
         return _vocabulary_object(told, folder)
     if "file" in told:
-        return _stored_array(told, folder)
+        kind, shape = (
+            np.dtype(_checked_dtype(told["dtype"], folder)),
+            tuple(map(int, told["shape"])),
+        )
+        if told["file"] is None:
+            raise _LeftOut
+        size = prod(shape) if all(n >= 0 for n in shape) else -1
+        bits = folder.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
+        if bits.size != (1 if told.get("alike") else size) * kind.itemsize:
+            raise folder.broken("an array of a meaning is not as large as it says")
+        found = bits.view(kind)
+        return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
     (word, value), *more = told.items()
     read = lambda some: [plain_from_json(one, folder) for one in some]  # noqa: E731
     if word == "number":
@@ -606,22 +617,6 @@ def _checked_dtype(dtype: Any, folder: ArrayFolder) -> str:
     if not KIND.fullmatch(str(dtype)):
         raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
     return str(dtype)
-
-
-def _stored_array(told: Mapping[str, Any], folder: ArrayFolder) -> np.ndarray:
-    """Returns an array of ``plain_to_json``."""
-    kind, shape = (
-        np.dtype(_checked_dtype(told["dtype"], folder)),
-        tuple(int(n) for n in told["shape"]),
-    )
-    if told["file"] is None:
-        raise _LeftOut
-    size = prod(shape) if all(n >= 0 for n in shape) else -1
-    bits = folder.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
-    if bits.size != (1 if told.get("alike") else size) * kind.itemsize:
-        raise folder.broken("an array of a meaning is not as large as it says")
-    found = bits.view(kind)
-    return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
 
 
 def meaning_from_json(told: Mapping[str, Any], folder: ArrayFolder) -> Meaning:
