@@ -190,7 +190,8 @@ class Walked(Answer):
             if one.compared and dtype in floats.FORMATS:
                 both = _decision_sides(self.found, one)
                 if both is not None and both[0].size:
-                    known[key] = list(comparison.decisions(*map(np.atleast_1d, both), dtype))
+                    left, right = map(np.atleast_1d, both)
+                    known[key] = list(comparison.decisions(left, right, dtype))
         return known[key]
 
     def decided(self) -> dict[str, int]:

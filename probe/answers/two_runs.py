@@ -234,4 +234,6 @@ def _question(
         told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
         on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
         sides.append(" ".join(filter(None, (told, on))))
-    return ComparisonQuestion(model_name(model), *sides, ADVICE.get(vary or "target", ""))
+    return ComparisonQuestion(
+        model_name(model), sides[0], sides[1], ADVICE.get(vary or "target", "")
+    )

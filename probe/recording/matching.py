@@ -542,11 +542,11 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         numbers = []
         for v in both:  # with the digits of its format: 0.1 rather than 0.10000000149011612
             assert v.content is not None
-            number = v.content.reshape(-1)[:1]
-            if number.dtype.kind == "f":
-                numbers.append(float(str(number[0])))
+            scalar = v.content.reshape(-1)[:1]
+            if scalar.dtype.kind == "f":
+                numbers.append(float(str(scalar[0])))
             else:  # bfloat16's bits, or integers
-                wide = floats.widen(number, v.dtype) if v.dtype in floats.FORMATS else number
+                wide = floats.widen(scalar, v.dtype) if v.dtype in floats.FORMATS else scalar
                 numbers.append(wide.item())
         told.append((name or f"operand {n + 1}", *numbers))
     if not alike:
