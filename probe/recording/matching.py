@@ -313,7 +313,9 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
             made[n] = label._replace(fixed=one.role == WEIGHT)
             row = n in shared and dtype in floats.FORMATS and len(one.shape) == 1
             # converters add biases of zeros, which add nothing
-            if row and one.digest == array_digest(np.zeros(one.shape, floats.container(dtype))):
+            if row and one.digest == array_digest(
+                np.zeros(one.shape, floats.container_dtype(dtype))
+            ):
                 made[n] = made[n]._replace(array=np.zeros_like(label.array), fixed=False)
         for n in contents.keys() - shared - formulas:
             if n in given or is_exact_content(contents[n], values[n].dtype):
