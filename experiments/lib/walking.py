@@ -29,7 +29,7 @@ from probe.errors import ProbeError, TargetError
 from probe.launch import open_session
 from probe.progress import Tell, silent
 from probe.recording import RECORDERS
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from probe.semantics import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
 from probe.store import Store, parquet
 from probe.target import Target
@@ -241,7 +241,7 @@ def _decisions(found: Any, pair: Any) -> tuple[int, int]:
 def _cost(recorder: Any) -> Row:
     """Time and memory of a run, unwatched and watched."""
     plain, plain_bytes = _measured(recorder.plain)
-    watched, watched_bytes = _measured(lambda: recorded(recorder))
+    watched, watched_bytes = _measured(lambda: record_run(recorder))
     return {
         "plain_seconds": plain,
         "watched_seconds": watched,
