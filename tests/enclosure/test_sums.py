@@ -15,7 +15,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compared, revealed
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
-from probe.enclosure.sums import FEW, allowed
+from probe.enclosure.few import FEW, allowed
 from probe.explaining import explain
 from probe.launch import open_session
 from probe.reproduction import content
