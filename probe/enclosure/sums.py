@@ -74,7 +74,7 @@ def of_operands(
         np.argsort(group, kind="stable") if case.groups > 1 else np.arange(len(group)),
         [],
     )
-    for number in np.unique(group):
+    for number in np.unique(group) if case.groups > 1 else [0]:
         some = order[group[order] == number]
         if (made := _of_product(given, int(number), positions[some], filters[some])) is not None:
             parts.append(made)

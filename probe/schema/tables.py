@@ -477,45 +477,58 @@ INVARIANCES = since(
     Column("seconds", "float", "time for this row", "s"),
 )
 
-VERDICTS = since(
-    7,
-    RUN,
-    key("part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"),
-    key("name", "text", "what was compared: the planted mistake, the model, ..."),
-    TARGET,
-    key("dtype", "text", "format of operands and results; empty where there are several"),
-    key("summands", "int", "products of each sum; 0 where there are several"),
-    Column("pairs", "int", "pairs of runs", "pairs", null="not of runs"),
-    Column("outputs", "int", "outputs that differ, or were made to", "outputs", null=NO_VERDICT),
-    Column("explained", "int", "of these, replayed on both sides", "outputs", null=NO_VERDICT),
-    Column(
-        "within",
-        "int",
-        "of these, inside of all that rounding can give",
-        "outputs",
-        null=NO_VERDICT,
-    ),
-    Column("beyond", "int", "of these, outside of it on a side", "outputs", null=NO_VERDICT),
-    Column("unknown", "int", "of these, neither is known", "outputs", null=NO_VERDICT),
-    Column(
-        *(
-            "effect",
-            "float",
-            "how many times as large a mistake that is `within` had to be, median",
+VERDICTS = (
+    *since(
+        7,
+        RUN,
+        key(
+            "part",
+            "text",
+            "`planted`, `control`, `pairs`, `reports`, `models`, `conditions`, `releases`",
         ),
-        null="none is within, or not planted",
+        key("name", "text", "what was compared: the planted mistake, the model, ..."),
+        TARGET,
+        key("dtype", "text", "format of operands and results; empty where there are several"),
+        key("summands", "int", "products of each sum; 0 where there are several"),
+        Column("pairs", "int", "pairs of runs", "pairs", null="not of runs"),
+        Column(
+            "outputs", "int", "outputs that differ, or were made to", "outputs", null=NO_VERDICT
+        ),
+        Column("explained", "int", "of these, replayed on both sides", "outputs", null=NO_VERDICT),
+        Column(
+            "within",
+            "int",
+            "of these, inside of all that rounding can give",
+            "outputs",
+            null=NO_VERDICT,
+        ),
+        Column("beyond", "int", "of these, outside of it on a side", "outputs", null=NO_VERDICT),
+        Column("unknown", "int", "of these, neither is known", "outputs", null=NO_VERDICT),
+        Column(
+            *(
+                "effect",
+                "float",
+                "how many times as large a mistake that is `within` had to be, median",
+            ),
+            null="none is within, or not planted",
+        ),
+        Column(
+            "decisions",
+            "int",
+            "argmaxes, top fives and signs of outputs",
+            "decisions",
+            null="no model",
+        ),
+        Column(
+            "changed", "int", "of these, that differ between the runs", "decisions", null="no model"
+        ),
+        Column("proved", "int", "of these, that no order can change", "decisions", null="no model"),
+        Column(
+            "conditions", "text", "the smallest sets that bring the bits back", null="not asked for"
+        ),
+        Column("seconds", "float", "time for this row", "s"),
     ),
-    Column(
-        "decisions", "int", "argmaxes, top fives and signs of outputs", "decisions", null="no model"
-    ),
-    Column(
-        "changed", "int", "of these, that differ between the runs", "decisions", null="no model"
-    ),
-    Column("proved", "int", "of these, that no order can change", "decisions", null="no model"),
-    Column(
-        "conditions", "text", "the smallest sets that bring the bits back", null="not asked for"
-    ),
-    Column("seconds", "float", "time for this row", "s"),
+    Column("cause", "text", "why they differ, in words", null="none does, or not asked", since=8),
 )
 
 ACCURACIES = since(
