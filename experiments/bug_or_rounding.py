@@ -43,8 +43,8 @@ from probe.comparison import (
     Comparison,
     Finding,
     Revealer,
-    compared,
-    revealed,
+    compare_shapes,
+    run_and_reveal,
 )
 from probe.enclosure import UNKNOWN, WITHIN, Enclosure, RoundingVerdict, of_operands, of_sums
 from probe.enclosure.operations import Interval, enclosed
@@ -287,7 +287,7 @@ def cost(kept: Store, run: str) -> None:
             work = case.summands * math.prod(case.output_shape())
             if (case.label, "replay", work) in stored:
                 continue
-            ways = _ways(revealed(session, case))
+            ways = _ways(run_and_reveal(session, case))
             for repeat in range(TURNS):
                 for variant, way in ways.items():
                     begun = time.perf_counter()
@@ -469,7 +469,7 @@ def pairs(target: str, dtypes: dict[str, int]) -> dict[str, Any]:
         for trial in Drawing(dtypes, KINDS, OPERATIONS).trials(target, TRIALS, 7):
             try:
                 finding = Finding.drawn_from(trial.shapes)
-                found = compared(trial.shapes, session, session, finding.operands)
+                found = compare_shapes(trial.shapes, session, session, finding.operands)
                 found.reveal(session, session, Revealer(tried=None))
             except ProbeError:  # it refuses the operation
                 continue
@@ -508,7 +508,7 @@ def releases(left: str, right: str, count: int) -> dict[str, Any]:
     for where in targets:
         installation.install(where)
     first, second = map(SESSIONS.of, targets)
-    found = compared(ComparedShapes.named(case, None, None, None, None), first, second)
+    found = compare_shapes(ComparedShapes.named(case, None, None, None, None), first, second)
     if not len(found.differing):
         return counted(RoundingVerdict()) | {"pairs": 1}
     found.reveal(first, second, Revealer(), found.differing)
