@@ -192,7 +192,8 @@ class Session:
             ran = target.target_runtime(self.target)
             command, slower = (*ran.command, *WORKER), ran.slower
             if ran.facts is None and not ran.emulated:  # releases that pyproject.toml allows
-                request["without"] = _unneeded(self.target)
+                unneeded = backends.get(self.target.name).unneeded(dict(self.target.switches))
+                request["without"] = list(unneeded)
         self._slower = slower
         try:
             self._process = subprocess.Popen(
@@ -436,11 +437,6 @@ def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
 def library_variables(where: target.Target) -> dict[str, str]:
     """Returns the variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
-
-
-def _unneeded(where: target.Target) -> list[str]:
-    """Returns the packages that a target's library is started without."""
-    return list(backends.get(where.name).unneeded(dict(where.switches)))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:

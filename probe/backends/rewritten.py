@@ -334,7 +334,7 @@ class Stepwise(Operator):
             key = operator, tuple(step.arrays.items())
             if key not in bound:
                 given = {name: operands[at] for name, at in step.arrays.items()}
-                bound[key] = _called(operator, given)
+                bound[key] = Stepwise._of_arrays(operator, operator.bind(given))
             calls.append(bound[key])
         reads = [step.reads for step in self.steps]
 
@@ -346,10 +346,9 @@ class Stepwise(Operator):
 
         return run
 
-
-def _called(operator, operands):
-    run = operator.bind(operands)
-    return lambda x: operator.output(run(operator.input(np.ascontiguousarray(x))))
+    @staticmethod
+    def _of_arrays(operator, call):
+        return lambda x: operator.output(call(operator.input(np.ascontiguousarray(x))))
 
 
 def _numpy_step(layer):

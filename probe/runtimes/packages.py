@@ -284,20 +284,15 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
         )
         return
     where = [word for name in WHEELS for word in ("--platform", name)]
-    own = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
+    interpreter = sys.executable
+    if find_spec("pip") is None:  # an environment without pip: the Python that it was made with
+        interpreter = str(find_python("{}.{}".format(*sys.version_info)) or sys.executable)
+    own = [interpreter, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
     run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
 
 
 find_spec = PathFinder.find_spec
 """Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported."""
-
-
-def _python_with_pip() -> str:
-    """This interpreter, or if its environment has no pip, the one that it was made with."""
-    if find_spec("pip") is None:
-        base = find_python("{}.{}".format(*sys.version_info))
-        return str(base or sys.executable)
-    return sys.executable
 
 
 def run_installer(
