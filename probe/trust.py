@@ -40,7 +40,7 @@ OWN = {
 WEIGHTS = "it holds weights alone, and they say no architecture"
 
 
-def missing(library: str) -> InputError:
+def library_missing(library: str) -> InputError:
     """Returns the library of a model isn't installed."""
     why = f"{library} is required to read this model and is not installed"
     return InputError("network", library, why, f"run pip install {library}")
@@ -74,7 +74,7 @@ def check_keras(path: Path, trust: bool) -> list[NamedClass]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(path, f"its configuration is not JSON ({str(error)[:80]})") from None
+        raise _no_model_file(path, f"its configuration is not JSON ({str(error)[:80]})") from None
     found = [one for one in _named_classes(config, "") if one.holds_code]
     found += [] if path.suffix.lower() == ".keras" else _unknown_layers(config)
     if found and not trust:
@@ -107,32 +107,32 @@ def _printable(text: str) -> str:
 
 def _zipped(path: Path) -> str | bytes:
     if not zipfile.is_zipfile(path):
-        raise _unreadable(path, "it is not a complete zip archive, as .keras files are")
+        raise _no_model_file(path, "it is not a complete zip archive, as .keras files are")
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.read("config.json")
     except KeyError:
-        raise _unreadable(path, "it has no config.json") from None
+        raise _no_model_file(path, "it has no config.json") from None
     except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
-        raise _unreadable(path, str(error)[:80]) from None
+        raise _no_model_file(path, str(error)[:80]) from None
 
 
 def _of_hdf5(path: Path) -> str | bytes:
     try:
         import h5py
     except ImportError:
-        raise missing("h5py") from None
+        raise library_missing("h5py") from None
     try:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
     except Exception as error:
-        raise _unreadable(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
+        raise _no_model_file(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
     if not isinstance(text, str | bytes):
         raise InputError("network", path, WEIGHTS, "save the whole model: model.save(path)")
     return text
 
 
-def _unreadable(path: Path, why: str) -> InputError:
+def _no_model_file(path: Path, why: str) -> InputError:
     return InputError("network", path, f"can't be read: {why}", "save the model again")
 
 
@@ -159,7 +159,7 @@ def _unknown_layers(config: Any) -> list[NamedClass]:
     try:
         import keras
     except ImportError:
-        raise missing("keras") from None
+        raise library_missing("keras") from None
     own = {*dir(keras.layers), "Functional", "Model", "Sequential"}
     layers = {
         (one.get("class_name"), str((one.get("config") or {}).get("name", "")))
@@ -197,9 +197,9 @@ def check_pickle(path: Path, trust: bool) -> None:
     try:
         named = _pickled_names(path)
     except (OSError, zipfile.BadZipFile, RuntimeError, EOFError, NotImplementedError) as error:
-        raise _unreadable(path, f"{NO_PICKLE} ({' '.join(str(error).split())[:80]})") from None
+        raise _no_model_file(path, f"{NO_PICKLE} ({' '.join(str(error).split())[:80]})") from None
     if named is None:
-        raise _unreadable(path, NO_PICKLE)
+        raise _no_model_file(path, NO_PICKLE)
     # ``FloatStorage``, and dtypes such as ``float32``: names of torch itself
     kinds = ("float", "bfloat", "int", "uint", "bool", "complex")
     strange = []

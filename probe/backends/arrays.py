@@ -158,8 +158,7 @@ class Arrays(Writing):
         if layer["op"] == "activation":
             return activation_lines(layer, x[0], y)
         if "kernel" not in layer:
-            words = shapes.rank, "numpy", padded, "np"
-            return [f"{y} = {elementwise.numpy_expression(layer, x, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
@@ -179,6 +178,9 @@ def padded(x, pairs, value):
     """``np.pad`` along the spatial axes."""
     pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
+
+
+DIALECT = elementwise.Dialect("numpy", "np", padded)
 
 
 def activation_lines(layer, x, y):

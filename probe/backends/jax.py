@@ -186,8 +186,7 @@ class Jax(Writing):
         if pooling.pool_kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
-            words = shapes.rank, "jax", padded, "jnp"
-            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
         if op in products.OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:
@@ -261,6 +260,9 @@ def padded(x, padding, value):
     """``jnp.pad`` along the spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"jnp.pad({x}, {((0, 0), *pairs(padding), (0, 0))}{fill})"
+
+
+DIALECT = elementwise.Dialect("jax", "jnp", padded)
 
 
 def pooled(layer, x, sizes):

@@ -208,8 +208,7 @@ class Keras(Writing):
         if pooling.pool_kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
-            words = shapes.rank, "keras", padded, "keras.ops"
-            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
         found, name = [], given.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
@@ -305,3 +304,6 @@ def padded(x, pairs, value):
     """``keras.ops.pad`` along the spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"
+
+
+DIALECT = elementwise.Dialect("keras", "keras.ops", padded)

@@ -129,10 +129,10 @@ class Stored:
     def every(self, name: str) -> str:
         """Returns SQL as :meth:`sql`, for all rows of all files."""
         several = [
-            _rows_of(name, path, self._machines[name][path], number)
+            _select_of_file(name, path, self._machines[name][path], number)
             for number, path in enumerate(self.files(name))
         ]
-        return " UNION ALL ".join(several or [_rows_of(name, None)])
+        return " UNION ALL ".join(several or [_select_of_file(name, None)])
 
     def rows(
         self, name: str, columns: Sequence[str] | None = None, labelled: bool = False
@@ -195,7 +195,7 @@ class Stored:
         )
 
 
-def _rows_of(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
+def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
     from_path = {} if path is None else layout.columns_of_path(path)
     there = set() if path is None else set(file.footer(path).names)
