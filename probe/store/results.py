@@ -65,8 +65,9 @@ class Results:
         if name not in self._arrow:
             if name == "differences" and not self.left_out:
                 for machine in self.machines:
-                    where = self.stored(machine)
-                    if why := parquet.steady(where.unlisted, where.folders[0]):
+                    # listed anew at each try: another process may be compacting the files
+                    lost = functools.partial(lambda name: self.stored(name).unlisted(), machine)
+                    if why := parquet.steady(lost, self.stored(machine).folders[0]):
                         raise StoreError(why)
             none = schema.arrow_schema(name).remove_metadata().empty_table()
             labelled = name not in CONTENT
