@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from probe import schema
-from probe.backends import onednn
+from probe.backends.contract import ONEDNN_ISA
 
 _ISA = (
-    *reversed(onednn.ISA.items()),
+    *reversed(ONEDNN_ISA.items()),
     *(("sve", ("sve",)), ("asimd", ("asimd",)), ("asimd", ("neon",))),
 )
 """oneDNN's names of the vector extensions, widest first, and the processor flags of each."""

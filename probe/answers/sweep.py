@@ -20,13 +20,13 @@ from probe.errors import InputError
 from probe.options import checked_options
 from probe.progress import Tell, silent
 from probe.shard import Shard, within_shard
-from probe.store import Store
 from probe.sweeps import Plans, SweepRequest, answer_request, axis_values
 from probe.target import Target
 from probe.window import axis_of, number_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from probe.answers.swept_by_order import SweptByOrder
+    from probe.store import Store
 
 
 def sweep(
@@ -97,6 +97,8 @@ def sweep(
         )
         return Swept(summary, plans[0].case, values, notes)
     if isinstance(store, str | Path):
+        from probe.store import Store
+
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
@@ -113,7 +115,7 @@ def _suit_each_other(
     by: str,
     zeros: str,
     time: str | None,
-    store: object,
+    store: str | Path | Store | None,
     cluster: str | None,
     workers: int | None,
 ) -> None:
@@ -141,7 +143,7 @@ def _suit_each_other(
     if workers is not None:
         todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
         raise InputError("workers", workers, "the cluster's nodes decide this", todo)
-    if isinstance(store, Store):
+    if store is not None and not isinstance(store, str | Path):
         raise InputError("store", store.path, "the nodes are different machines", "give a folder")
 
 

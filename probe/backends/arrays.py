@@ -11,9 +11,18 @@ from typing import Tuple
 import numpy as np
 
 from probe import activations, layout
-from probe.backends import elementwise, products
+from probe.backends import elementwise
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.source import Writing, assignment, number_text, straight
+from probe.backends.source import (
+    Writing,
+    assignment,
+    is_vector,
+    left_expression,
+    number_text,
+    result_expression,
+    right_expression,
+    straight,
+)
 
 #: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
@@ -139,19 +148,17 @@ class Arrays(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        array = products.left_expression(layer, shapes) if program.single else "x"
+        array = left_expression(layer, shapes) if program.single else "x"
         return layout_lines("x", array, program.layout)
 
     def operand(self, layer, name, at):
         return (
-            layout_lines(at, products.right_expression(layer, at), layout.of(layer))
-            if name == "w"
-            else []
+            layout_lines(at, right_expression(layer, at), layout.of(layer)) if name == "w" else []
         )
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        return products.result_expression(layer, "y", shapes) if program.single else "y"
+        return result_expression(layer, "y", shapes) if program.single else "y"
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
@@ -167,7 +174,7 @@ class Arrays(Writing):
 
 def layout_lines(name, array, word):
     """Returns lines that assign an array to a name as a layout says."""
-    if word == layout.TRANSPOSED and not products.is_vector(array):
+    if word == layout.TRANSPOSED and not is_vector(array):
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]

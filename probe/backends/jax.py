@@ -9,17 +9,21 @@ import re
 
 import numpy as np
 
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unavailable
 from probe.backends.source import (
+    PRODUCT_OPS,
     Text,
     Writing,
     defined,
     indented,
     input_names,
     keywords,
+    left_expression,
     major_minor,
     number_text,
+    result_expression,
+    right_expression,
     straight,
 )
 
@@ -168,17 +172,17 @@ class Jax(Writing):
         return straight(self, program, shapes).run
 
     def enter(self, program, shapes):
-        x = products.left_expression(program.steps[0].layer, shapes) if program.single else "x"
+        x = left_expression(program.steps[0].layer, shapes) if program.single else "x"
         return ["x = " + jax_array(x, program.steps[0].layer)]
 
     def operand(self, layer, name, at):
-        written = products.right_expression(layer, at) if name == "w" else at
+        written = right_expression(layer, at) if name == "w" else at
         return [f"{at} = {jax_array(written, layer)}"]
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
         found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
-        return products.result_expression(layer, found, shapes) if program.single else found
+        return result_expression(layer, found, shapes) if program.single else found
 
     def lines(self, layer, number, xs, y, given, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
@@ -187,7 +191,7 @@ class Jax(Writing):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
             return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
-        if op in products.OPS:
+        if op in PRODUCT_OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:
             found = [f"{y} = {convolution_call(layer, x, given['w'])}"]

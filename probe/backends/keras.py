@@ -13,7 +13,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
   goes before a ``valid`` one.
 """
 
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends import tensorflow_process as below
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
@@ -22,9 +22,12 @@ from probe.backends.source import (
     defined,
     input_names,
     keywords,
+    left_expression,
     number_text,
     one_or_all,
+    result_expression,
     returned,
+    right_expression,
     straight,
 )
 from probe.geometry import BY_SIZE
@@ -152,7 +155,7 @@ class Keras(Writing):
         if "kernel" in layer or not program.single:
             axes = shapes.rank + 2
             if program.single:
-                axes -= products.left_expression(layer, shapes).count("0")
+                axes -= left_expression(layer, shapes).count("0")
             shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
         given = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
@@ -176,7 +179,7 @@ class Keras(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        x = products.left_expression(layer, shapes) if program.single else "x"
+        x = left_expression(layer, shapes) if program.single else "x"
         return [f"x = {self.tensor(x, layer)}"]
 
     def operand(self, layer, name, at):
@@ -184,7 +187,7 @@ class Keras(Writing):
             return [f"{at} = {self.tensor(at, layer)}"]
         if name == "b":
             return [f"layer{at[1:]}.bias.assign({at})"]
-        w = products.right_expression(layer, at)
+        w = right_expression(layer, at)
         if layer["op"] == "depthwise_conv2d":
             channels = layer["in_channels"]
             w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
@@ -194,7 +197,7 @@ class Keras(Writing):
         y = 'keras.ops.cast(y, "float32")' if returned(program) == "bfloat16" else "y"
         array = f"keras.ops.convert_to_numpy({y})"
         layer = program.steps[-1].layer
-        return products.result_expression(layer, array, shapes) if program.single else array
+        return result_expression(layer, array, shapes) if program.single else array
 
     def tensor(self, array, layer):
         """A tensor of an array; JAX and PyTorch share an array's memory, so they get a copy."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from probe.errors import InputError
 from probe.runtimes import environments
-from probe.runtimes.environments import release_numbers
+from probe.runtimes.environments import printed, release_numbers
 
 
 @dataclass(frozen=True)
@@ -203,18 +203,6 @@ def answers(python: Path, version: str) -> bool:
         return False
     code = "import sys; print('{}.{}'.format(*sys.version_info))"
     return (printed(str(python), "-E", "-c", code) or "").strip() == version
-
-
-def printed(*command: str, failing: bool = False) -> str | None:
-    """Returns what a command prints; None where it does not start, fails, or takes too long.
-
-    ``failing``: what a command prints that fails is returned too.
-    """
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if failing or done.returncode == 0 else None
 
 
 def python_missing(version: str) -> str:

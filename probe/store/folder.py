@@ -21,7 +21,7 @@ import pyarrow as pa
 from probe import machine, schema
 from probe.errors import StoreError
 from probe.store import file, layout, merging, parquet
-from probe.store.origin import Origin, guide
+from probe.store.merging import Origin, guide
 from probe.store.parquet import Recalled
 
 Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]

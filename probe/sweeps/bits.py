@@ -28,7 +28,6 @@ from probe.sweeps.plan import (
     nonsense,
     output_columns,
 )
-from probe.sweeps.ranking import Ranking
 from probe.sweeps.summary import Summary, TargetSummary
 from probe.target import Target
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
 
     from probe.store import Store
     from probe.store.parquet import Recalled
+    from probe.sweeps.ranking import Ranking
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
@@ -220,6 +220,8 @@ class _SweepState(Campaign[SweepQuestion]):
     def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
         """Returns the ranking of what a target is still to be asked, with all that the store
         knows."""
+        from probe.sweeps.ranking import Ranking  # here: a sweep without a time limit ranks nothing
+
         text, run_id = part.target.text, part.run_id
         ranking = Ranking({one.case: one.values for one in part.questions})
         rows = self._stored().select(["run_id", "target", "case_id", "at", "differing"])
