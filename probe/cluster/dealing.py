@@ -127,7 +127,7 @@ class Dealer(ABC, Generic[Lot]):
                     self.cluster.ask(self.answer, asked, node, (queue, shard))
 
     def _answered(self, reply: Reply) -> None:
-        queue, shard = reply.asked.about
+        queue, shard = reply.about
         if reply.answer is None:
             self._again(queue, shard, reply.why, reply.error)
             return
