@@ -165,7 +165,7 @@ class Stored:
             try:
                 for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
                     yield pa.Table.from_batches([batch])
-            except (_duckdb().Error, pa.ArrowException, OSError) as error:
+            except Exception as error:  # DuckDB's, Arrow's, or the system's
                 self.unchanged()  # gone: another process has just compacted it away
                 named = (path for path in self._states if str(path) in str(error))
                 raise file.damaged(next(named, next(iter(self._states))), error) from error
@@ -278,17 +278,13 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
         return rows.take(cursor.sql(query).to_arrow_table().column("_place"))
 
 
-def _duckdb() -> Any:
-    import duckdb  # here: what only writes needs none
-
-    return duckdb
-
-
 @cache
 def _connection() -> Any:
     """Returns this process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
+    import duckdb  # here: what only writes needs none
+
     spilled = Path(gettempdir(), f"probe-store-{os.getpid()}")  # made where it is needed
-    return _duckdb().connect(":memory:", config={"temp_directory": str(spilled)})
+    return duckdb.connect(":memory:", config={"temp_directory": str(spilled)})
 
 
 GROUP = ("run_id", "target", "vary", "against")
