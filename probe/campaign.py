@@ -377,6 +377,7 @@ def in_processes(
     ``workers``: processes; None: one a processor. They are spawned, so that a script needs
     ``if __name__ == "__main__"``: a fork of a process with JAX or TensorFlow in it may hang.
     """
+    # a fork of a process with JAX or TensorFlow in it may hang
     afresh = get_context("spawn")
     with ProcessPoolExecutor(workers or machine.cores(), mp_context=afresh) as pool:
         waiting = {pool.submit(answer, job): job for job in jobs}

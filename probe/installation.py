@@ -138,6 +138,7 @@ def _make_environment(
             why = f"{facts.get('library_version')} answers in its place"
             raise Failed(f"{named} was installed, but {why}")
         environments.complete(folder, recipe.library, recipe.version, arm64, facts)
+    # Ctrl-C too leaves nothing half made
     except BaseException:
         environments.remove_environment(folder)
         raise

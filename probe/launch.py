@@ -40,6 +40,8 @@ shell decides bits; what a target needs of those, its switches set."""
 TIME_LIMIT = 120.0
 """Seconds that one answer may take, and that a library may take to start."""
 
+# -E and -s: neither PYTHON* variables nor packages in the home folder decide which library is
+# found; -u: what was printed is there when the child crashes.
 WORKER = ("-E", "-s", "-u", str(Path(protocol.__file__).with_name("child.py")))
 """What follows the interpreter on a child's command line."""
 
@@ -60,6 +62,7 @@ class Pipes:
         assert process.stdin is not None and process.stdout is not None
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
         self._deadline: float | None = None
+        # an array may be more than a pipe holds: a write that waits could not be given a time limit
         os.set_blocking(self._stdin.fileno(), False)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self._stdout.fileno(), select.POLLIN)

@@ -155,6 +155,7 @@ def publishable(text: str) -> str:
     ``/a/b/c.py`` becomes ``.../c.py``, an address ``(address)``, this host ``(host)``, this user
     ``(user)``. For messages of libraries, which name files and machines freely.
     """
+    # addresses, then paths as Unix and as Windows write them
     text = re.sub(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>)]+", "(address)", text)
     text = re.sub(r"(?<![\w.])~?(?:/[\w.+@~-]+)+/([\w.+@~-]+)", r".../\1", text)
     text = re.sub(r"\b[A-Za-z]:(?:\\[\w.+@~ -]+)+\\([\w.+@~-]+)", r"...\\\1", text)

@@ -138,6 +138,7 @@ def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
         return None
     lines = (line.split() for line in _lines_of(folder / "memory.stat"))
     held = [int(line[1]) for line in lines if line[:1] == [cache]]
+    # files that it holds in memory can be given up
     return most - taken + sum(held)
 
 

@@ -56,6 +56,7 @@ class Target:
             why = f"{self.version!r} is not a version"
             raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
         if not _has_device(backend, self.device):
+            # qemu's names of processors have capitals, targets have none
             if not _has_device(backend, self.device.lower()):
                 there = one_of(self.device, [*backend.devices, *EMULATED])
                 why = f"{self.name} has no device {self.device!r}"

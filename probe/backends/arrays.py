@@ -175,8 +175,10 @@ class Arrays(Writing):
 def layout_lines(name, array, word):
     """Returns lines that assign an array to a name as a layout says."""
     if word == layout.TRANSPOSED and not is_vector(array):
+        # copied as it is turned, and turned back: the same values, columns side by side in memory
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
+        # every second element of an array that has each twice
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
     return assignment(name, array) + layout.shifted(name, word)
 

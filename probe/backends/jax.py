@@ -157,10 +157,12 @@ class Jax(Writing):
         given = input_names(program) + program.operands()
         source = source._replace(
             make=("@jax.jit",) + defined("computed", given, source.run),
+            # JAX hands back a result that is still being computed: what is timed waits for it
             run=(f"y = computed({', '.join(given)}).block_until_ready()",),
         )
         if program.steps[0].layer["dtype"] != "float64":
             return source
+        # float64 is enabled around its own calls alone, by a context manager of jax itself from 0.8 on
         own = self.release() >= (0, 8)
         make = () if own else ("from jax.experimental import enable_x64", "")
         head = f"with {'jax.' * own}enable_x64(True):"

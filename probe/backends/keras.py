@@ -137,6 +137,7 @@ class Keras(Writing):
     def emit(self, program, shapes):
         self.check(program)
         source = straight(self, program, shapes)._replace(make=layer_definitions(program))
+        # JAX hands back a result that is still being computed: what is timed waits for it
         if self.library == "jax":
             return source._replace(run=source.run + ("y.block_until_ready()",))
         if not self.graph:

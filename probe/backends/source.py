@@ -429,6 +429,7 @@ def compiled_stages(source, program, namespace):
 @functools.lru_cache(256)
 def _compiled_text(text):
     """Returns the lines of a program compiled, under a name by which tracebacks find them."""
+    # tracebacks and inspect find the lines of compiled text in linecache, by this name
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     return compile(text, name, "exec")

@@ -123,6 +123,7 @@ class Dealer(ABC, Generic[Lot]):
             for node in nodes:
                 while queue.todo and self.cluster.load(node) < depth * node.threads:
                     shard = queue.todo.popleft()
+                    # the function travels by its name, the question as JSON: no object is pickled
                     asked = self.question(queue, shard)
                     self.cluster.ask(self.answer, asked, node, (queue, shard))
 

@@ -104,6 +104,7 @@ def installed_environments() -> list[Environment]:
 def complete(folder: Path, library: str, version: str, arm64: bool, facts: dict[str, Any]) -> None:
     """Marks a folder as an environment that may be used."""
     mark = {"format": FORMAT, "library": library, "version": version, "arm64": arm64}
+    # the mark is there as a whole or not at all, and last of all files
     partial = folder / f"{MARK}.tmp"
     partial.write_text(json.dumps(mark | {"facts": facts}, indent=1))
     partial.replace(folder / MARK)

@@ -313,6 +313,7 @@ FULL = "No space left on device"
 
 def complaint(printed: str) -> str:
     """Returns what an installer's output says went wrong, in one line of at most 300 characters."""
+    # uv colours its lines and draws the tree of causes before them
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]

@@ -183,6 +183,7 @@ def _seal(stream: BinaryIO) -> None:
     place = end - _TAIL - int.from_bytes(tail[:4], "little")
     stream.seek(place)
     rest = stream.read(end - place)
+    # the footer says where each page is, so bytes between the last page and it move nothing
     digest = _sha256(stream, place, rest)
     stream.seek(place)
     stream.write(SEAL + digest + rest)

@@ -56,6 +56,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    # a lock on the folder itself: no file of a lock is left in the results
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -305,6 +305,7 @@ class _CaseSweep:
         self.stage, self.careful, self.lost = "", False, 0
         self.once: TargetError | None = None
         self.whole = []
+        # once a target and case, also where a time limit asks a case in several turns
         if (self.found.target, number) not in job.kept_whole:
             job.kept_whole.add((self.found.target, number))
             self.whole = list(job.request.whole.get(plan.case, ()))
