@@ -153,7 +153,9 @@ class Arrays(Writing):
 
     def operand(self, layer, name, at):
         return (
-            layout_lines(at, right_expression(layer, at), layout.of(layer)) if name == "w" else []
+            layout_lines(at, right_expression(layer, at), layout.layout_of_spec(layer))
+            if name == "w"
+            else []
         )
 
     def leave(self, program, shapes):
@@ -180,7 +182,7 @@ def layout_lines(name, array, word):
     if word == "strided":
         # every second element of an array that has each twice
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
-    return assignment(name, array) + layout.shifted(name, word)
+    return assignment(name, array) + layout.offset_copy_lines(name, word)
 
 
 def padded(x, pairs, value):
@@ -195,7 +197,7 @@ DIALECT = elementwise.Dialect("numpy", "np", padded)
 def activation_lines(layer, x, y):
     """Returns lines of an activation, in the dtype of x."""
     alpha = layer["parameters"].get("alpha", 1.0)
-    *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
+    *before, last = activations.spelling_lines(layer["activation"], "numpy", alpha, x)
     if "number(" in " ".join([*before, last]):
         before.insert(0, f"number = {x}.dtype.type")
     return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]

@@ -162,7 +162,7 @@ class Jax(Writing):
         )
         if program.steps[0].layer["dtype"] != "float64":
             return source
-        # float64 is enabled around its own calls alone, by a context manager of jax itself from 0.8 on
+        # float64 is enabled around its own calls alone: jax has it itself from 0.8 on
         own = self.release() >= (0, 8)
         make = () if own else ("from jax.experimental import enable_x64", "")
         head = f"with {'jax.' * own}enable_x64(True):"

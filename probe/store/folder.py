@@ -118,7 +118,7 @@ class Store:
                 # a clock may have been put back: later rows are in parts of larger numbers
                 number = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
                 path = self.path / (f"{table}.parquet" if whole else f"{table}.{number}.parquet")
-                # a file says of which runs its rows are: a table that names none, of all of the folder
+                # a file says of which runs its rows are; where they name none, of all runs
                 named = "run_id" in rows.column_names
                 used = rows.column("run_id").unique().to_pylist() if named else None
                 file.write_file(path, table, rows, whole, origin.metadata(used))
