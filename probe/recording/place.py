@@ -9,7 +9,7 @@ Where one doesn't, the sides compute by different formulas. Whole rows are put t
 rows in the same way.
 
 Random numbers show the border between such places by luck alone: a part of all numbers is rounded
-differently on either side of it. So ``telling`` ones are looked for first.
+differently on either side of it. So telling ones are looked for first.
 """
 
 from __future__ import annotations
