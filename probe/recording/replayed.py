@@ -79,7 +79,6 @@ class Port:
         self.session = session
         self.name = f"port-{next(KEYS)}"
         self.keys: set[str] = set()
-        self.refused: dict[str, str] = {}
         self.process: object = None
 
     def call(self, one: TargetCall, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
