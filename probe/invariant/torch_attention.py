@@ -15,9 +15,17 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from probe import ulp
-from probe.invariant.classes import digest
-from probe.invariant.telling import spread
-from probe.invariant.torch_calls import FORMATS, Tensors, container, laid, padded, repeated, tensor
+from probe.invariant.classes import mark_of_answers
+from probe.invariant.telling import spread_numbers
+from probe.invariant.torch_calls import (
+    FORMATS,
+    Tensors,
+    aligned_contiguous,
+    container,
+    padded_samples,
+    repeated,
+    tensor,
+)
 from probe.invariant.torch_products import MetOperations
 
 STEP = 8  # lengths that are tried are whole multiples of it
@@ -56,14 +64,14 @@ class Lengths:
     def telling(self, length: int) -> Tensors:
         """q, k and v of one head; those of a shorter length are the first rows of a longer one."""
         widths = self.width, self.width, self.values
-        made = (spread(at, "x", (1, length, width), 4) for at, width in enumerate(widths))
+        made = (spread_numbers(at, "x", (1, length, width), 4) for at, width in enumerate(widths))
         return tuple(tensor(one, self.dtype) for one in made)
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
         """Returns the rows of that many keys, computed at another size: (length, values)."""
         q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
         masked = masked and not self.words.get("is_causal")
-        mask = behind((q, k, v), length) if masked else None
+        mask = mask_behind((q, k, v), length) if masked else None
         return attend(q, k, v, mask, self.words)[0, 0, :length]
 
     def mark(self, size: int) -> str:
@@ -79,7 +87,7 @@ class Lengths:
                     there, wanted = container(y), container(self._truth[length])
                     if not ulp.equal(there[0], *wanted):
                         return ""
-            return digest([container(self.answer(1, self.longest))])
+            return mark_of_answers([container(self.answer(1, self.longest))])
 
     def ready(self, size: int) -> Callable[[], Any]:
         return lambda: self.answer(size, size)
@@ -115,7 +123,7 @@ class Heads:
 
     def _given(self, size: int, number: int) -> Tensors:
         sample = tuple(
-            tensor(spread(3 * number + at, "x", shape, 2 if number else 4), self.dtype)
+            tensor(spread_numbers(3 * number + at, "x", shape, 2 if number else 4), self.dtype)
             for at, shape in enumerate(self.shapes)
         )
         return repeated(sample, size)
@@ -129,11 +137,11 @@ class Heads:
         numbers = self.shapes[0][0] * self.shapes[2][1]
         sets = min(SETS, max(2, math.ceil(NUMBERS / numbers)))
         with torch.no_grad():
-            return digest(container(self.ready(size, n)()[:, 0]) for n in range(sets))
+            return mark_of_answers(container(self.ready(size, n)()[:, 0]) for n in range(sets))
 
     def ready(self, size: int, number: int = 0) -> Callable[[], Any]:
         q, k, v = (one[:, None] for one in self._given(size, number))
-        mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
+        mask = mask_behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
         return lambda: attend(q, k, v, mask, self.words, self.rows)
 
 
@@ -169,7 +177,7 @@ class Attention:
         if met in self.ready:
             length, given = q.shape[2], {"is_causal": is_causal, "scale": scale}
             size, more, rows = self.ready[met]
-            q, k, v, attn_mask = _full(q, k, v, attn_mask, is_causal, size)
+            q, k, v, attn_mask = _operands_of_length(q, k, v, attn_mask, is_causal, size)
             y = padded_by(more, q, k, v, attn_mask, given, rows)
             return y if y.shape[2] == length else y[:, :, :length]
         four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
@@ -213,7 +221,7 @@ class Attention:
         """Returns the attention, by how many samples it is padded so that all heads have the same
         bits (None: there is no such number), and by how many rows."""
         length, count, heads = q.shape[2], q.shape[0] * q.shape[1], q.shape[1]
-        q, k, v, mask = _full(q, k, v, mask, "is_causal" in words, size)
+        q, k, v, mask = _operands_of_length(q, k, v, mask, "is_causal" in words, size)
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
         parts = shapes, q.dtype, mask is not None
         key = ("heads", *parts, tuple(words.items()))
@@ -228,14 +236,16 @@ class Attention:
         return y[:, :, :length], least, rows
 
 
-def _full(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int) -> tuple[Any, ...]:
+def _operands_of_length(
+    q: Any, k: Any, v: Any, mask: Any, is_causal: bool, size: int
+) -> tuple[Any, ...]:
     """Returns the operands of a call of that length, or of their own if it is 0."""
     length = q.shape[2]
     if size and (size != length or mask is not None):
         mask = None if is_causal else masked_wide(mask, q, length, size)
     if size:
         q, k, v = (widened(one, size) for one in (q, k, v))
-    return laid(q), laid(k), laid(v), mask
+    return aligned_contiguous(q), aligned_contiguous(k), aligned_contiguous(v), mask
 
 
 def padded_by(
@@ -245,9 +255,9 @@ def padded_by(
     if not more:
         return attend(q, k, v, mask, words, rows)
     count = len(q)
-    q, k, v = (padded(one, count + more) for one in (q, k, v))
+    q, k, v = (padded_samples(one, count + more) for one in (q, k, v))
     if mask is not None and len(mask) == count > 1:
-        mask = padded(mask, count + more)
+        mask = padded_samples(mask, count + more)
     return attend(q, k, v, mask, words, rows)[:count]
 
 
@@ -263,7 +273,7 @@ def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], rows: int =
     return y[..., :length, :] if rows else y
 
 
-def behind(given: Tensors, length: int) -> Any:
+def mask_behind(given: Tensors, length: int) -> Any:
     """Returns a mask (samples, 1, rows, keys) of what stands behind a length."""
     q, k, _ = given
     mask = q.new_zeros((len(q), 1, q.shape[-2], k.shape[-2]))

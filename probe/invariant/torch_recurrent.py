@@ -15,8 +15,14 @@ import torch
 from torch.nn.functional import pad
 
 from probe.invariant.keeper import Keeper
-from probe.invariant.telling import spread
-from probe.invariant.torch_calls import FORMATS, Tensors, TorchTestedRows, laid, tensor
+from probe.invariant.telling import spread_numbers
+from probe.invariant.torch_calls import (
+    FORMATS,
+    Tensors,
+    TorchTestedRows,
+    aligned_contiguous,
+    tensor,
+)
 from probe.invariant.torch_products import MetOperations
 
 
@@ -40,9 +46,9 @@ class Recurrent(TorchTestedRows):
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         """As ``TorchTestedRows.drawn``: sums that are small, so that no gate is saturated."""
         shapes = [self.shape, (self.width,), (self.width,)]
-        samples = [spread(number, "x", one, 2) / 2 for one in shapes]
+        samples = [spread_numbers(number, "x", one, 2) / 2 for one in shapes]
         held = [
-            spread(3 * at + number, "w", one, 4) / (2 * one[-1]) ** 0.5
+            spread_numbers(3 * at + number, "w", one, 4) / (2 * one[-1]) ** 0.5
             for at, one in enumerate(self.shapes)
         ]
         return (
@@ -53,7 +59,7 @@ class Recurrent(TorchTestedRows):
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``; a row has all steps, and both states at the end."""
         x, h, c = samples
-        given = laid(x.transpose(0, 1)), *parameters, h, c, *self.options
+        given = aligned_contiguous(x.transpose(0, 1)), *parameters, h, c, *self.options
         y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(*given)
         rows = y.transpose(0, 1).flatten(1), *(one.view(len(x), -1) for one in (h, c))
         return torch.cat(rows, 1)
@@ -109,7 +115,7 @@ class RecurrentSteps:
         states = hx if isinstance(hx, list | tuple) else (hx,)
         kinds = [(one.shape, one.dtype) for one in (x, *states, *weights)]
         key = *kinds, options, torch.get_num_threads()
-        x, states = laid(x), tuple(map(laid, states))
+        x, states = aligned_contiguous(x), tuple(map(aligned_contiguous, states))
         if key in self.filled:
             size, more = self.filled[key]
             found, _ = self._run(x, states, weights, options, size, more)
@@ -165,12 +171,14 @@ class RecurrentSteps:
         """
         axis, width = 0 if options[-1] else 1, states[0].shape[-1]
         count, directions = x.shape[axis], 1 + bool(options[4])
-        given, held = states, _folded(weights)
+        given, held = states, _requiring_gradients(weights)
         if more:
             given = tuple(pad(one, (0, more)) for one in states)
-            held = _widened(weights, GATES[self.function], directions, 2 * (1 + options[0]), more)
-        given = tuple(_wide(one, 1, size) for one in given)
-        called = _wide(x, axis, size), given if len(given) > 1 else given[0], held, *options
+            held = _widened_weights(
+                weights, GATES[self.function], directions, 2 * (1 + options[0]), more
+            )
+        given = tuple(_filled_up(one, 1, size) for one in given)
+        called = _filled_up(x, axis, size), given if len(given) > 1 else given[0], held, *options
         (y, *last), own = self.run(self.function, called)
         if size > count:
             y, last = y.narrow(axis, 0, count), [one[:, :count] for one in last]
@@ -187,7 +195,7 @@ class RecurrentSteps:
         return (y, *last), own
 
 
-def _folded(weights: Any) -> list[Any]:
+def _requiring_gradients(weights: Any) -> list[Any]:
     """Returns weights that require gradients, of which there are none here.
 
     ``at::matmul`` multiplies all rows at once by these, and sample by sample by others, whose
@@ -196,7 +204,7 @@ def _folded(weights: Any) -> list[Any]:
     return [one if one.requires_grad else torch.nn.Parameter(one) for one in weights]
 
 
-def _widened(weights: Any, gates: int, directions: int, each: int, more: int) -> list[Any]:
+def _widened_weights(weights: Any, gates: int, directions: int, each: int, more: int) -> list[Any]:
     """Returns the weights of all layers for states with that many zeros behind.
 
     ``each``: how many there are of a layer in one direction: of its input, of its state, biases.
@@ -211,7 +219,7 @@ def _widened(weights: Any, gates: int, directions: int, each: int, more: int) ->
             rows = pad(rows.unflatten(-1, (parts, -1)), (0, more, 0, 0, 0, more)).flatten(-2)
         else:
             rows = pad(rows, (0, 0, 0, more))
-        made.append(torch.nn.Parameter(rows.flatten(0, 1)))  # see ``_folded``
+        made.append(torch.nn.Parameter(rows.flatten(0, 1)))  # see ``_requiring_gradients``
     return made
 
 
@@ -221,7 +229,7 @@ def _by_onednn(x: Any, states: Tensors) -> bool:
     return alike and torch.backends.mkldnn.enabled and x.dtype in (torch.float32, torch.bfloat16)
 
 
-def _wide(x: Any, axis: int, size: int) -> Any:
+def _filled_up(x: Any, axis: int, size: int) -> Any:
     """Returns a batch with copies of its first sample behind the others."""
     shape, more = list(x.shape), size - x.shape[axis]
     shape[axis] = more
@@ -241,7 +249,10 @@ def mkldnn_rnn_layer(met: MetOperations, x: Any, *given: Any) -> Any:
     key = "LSTM", steps, channels, shapes, x.dtype, str(options)
     known = met.known(key, lambda: Recurrent((steps, channels), shapes, x.dtype, options))
     met.keeper.limit_lengths(known)
-    rows = known((laid(x.transpose(0, 1)), laid(h), laid(c)), tuple(map(laid, weights)))
+    rows = known(
+        (aligned_contiguous(x.transpose(0, 1)), aligned_contiguous(h), aligned_contiguous(c)),
+        tuple(map(aligned_contiguous, weights)),
+    )
     y, *states = rows.split([steps * h.shape[1], h.shape[1], h.shape[1]], 1)
     y = y.reshape(count, steps, -1).transpose(0, 1).contiguous()
     return y, *(one.reshape(h.shape) for one in states), x.new_empty(0)

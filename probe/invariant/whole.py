@@ -22,19 +22,19 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.errors import InputError, ProbeError
+from probe.errors import InputError, ProbeError, line_of
 from probe.invariant import samples
-from probe.invariant.classes import Buckets, Entry, Plan, digest, ladder
+from probe.invariant.classes import Buckets, Entry, Plan, ladder, mark_of_answers
 from probe.invariant.programs import (
     HOW,
     Leaf,
     LibraryProgram,
     ProgramOutput,
     Rebuild,
-    aligned,
-    of_function,
-    padded,
-    settled,
+    aligned_array,
+    padded_piece,
+    program_of_function,
+    program_with_library,
     together,
 )
 from probe.invariant.table import Table, conditions
@@ -84,7 +84,13 @@ class WholeProgram:
         here = self._shapes(largest)
         if self.program.fixed is not None:
             axis = next(one.axis for one in self.leaves if one.axis is not None)
-            self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
+            for number, (shape, dtype) in enumerate(here):  # along the axis of its inputs
+                if len(shape) <= axis or shape[axis] != largest:
+                    why = f"output {number} has shape {list(shape)} for {largest} samples"
+                    raise InputError(
+                        "model", why, "no axis of it has an entry for each sample", HOW
+                    )
+                self.outputs.append(ProgramOutput(axis, 1, dtype))
         else:
             both = enumerate(zip(here, self._shapes(other), strict=True))
             self.outputs = [
@@ -165,7 +171,7 @@ class WholeProgram:
             raise
         except Exception as error:  # a library raises what it likes
             todo = f"{HOW}; a file or signature of one batch has to be exported with an open one"
-            why = f"it does not run on {size} samples: {_line(error)}"
+            why = f"it does not run on {size} samples: {line_of(error, 160)}"
             raise InputError("model", self.program.name, why, todo) from None
         if not found:
             raise InputError("model", self.program.name, "it returns no array", "return one")
@@ -179,7 +185,9 @@ class WholeProgram:
                 continue
             shape, dtype = self.program.form(leaf.value)
             shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
-            found.append(samples.made(self.recipe["inputs"][at], shape, dtype, numbers, at))
+            found.append(
+                samples.drawn_samples(self.recipe["inputs"][at], shape, dtype, numbers, at)
+            )
             self.dtypes.append(dtype)
         return found
 
@@ -202,8 +210,12 @@ class WholeProgram:
                 values.append(program.whole(leaf.value, None))
                 continue
             rows, dtype = next(drawn)
-            array = aligned(np.moveaxis(rows[order], 0, leaf.axis))
-            given = program.native(_shifted(array) if odd else array, dtype)
+            array = aligned_array(np.moveaxis(rows[order], 0, leaf.axis))
+            if odd:  # elsewhere in memory: at no whole multiple of a vector
+                moved = np.empty(array.size + 1, array.dtype)[1:]
+                moved[:] = array.reshape(-1)
+                array = moved.reshape(array.shape)
+            given = program.native(array, dtype)
             values.append(program.whole(given, leaf.axis))
         args, kwargs = self.rebuild(values)
 
@@ -241,7 +253,7 @@ class WholeProgram:
         except (ProbeError, MemoryError):
             raise
         except Exception as error:  # a library raises what it likes
-            self.refused[size] = _line(error)
+            self.refused[size] = line_of(error, 160)
             return ""
 
     def _mark(self, size: int, quick: bool) -> str:
@@ -257,7 +269,7 @@ class WholeProgram:
             found = self.answers(order, bool(turn % 2), self.alike)
             for output, (rows, dtype) in enumerate(found):
                 for sample in np.unique(order).tolist():
-                    told = _digest(rows[order == sample], dtype)
+                    told = _mark_of_rows(rows[order == sample], dtype)
                     if not told or seen.setdefault((sample, output), told) != told:
                         return ""
         text = ";".join(told for _, told in sorted(seen.items()))
@@ -285,7 +297,7 @@ class WholeProgram:
         # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
         # (masks, tokens) are taken for codes then, which are never made larger
         both = zip(self.pool, self.dtypes, strict=True)
-        every = [rows if samples.whole(rows, dtype) else rows[:1] for rows, dtype in both]
+        every = [rows if samples.all_whole(rows, dtype) else rows[:1] for rows, dtype in both]
         for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
             pool = [
                 np.concatenate([rows[:1], samples.altered(own, rows[:1], dtype, name)])
@@ -309,7 +321,8 @@ class WholeProgram:
         """By place: what tells the bits of its answer from others."""
         every = self.answers(order, False, pool)
         return [
-            [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
+            [_mark_of_rows(rows[at : at + 1], dtype) for rows, dtype in every]
+            for at in range(len(order))
         ]
 
     def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
@@ -326,48 +339,21 @@ class WholeProgram:
             each = 0
             for (one, dtype), (other, _) in both:
                 rows = slice(min(size, count - start))
-                changed[order[rows]] += _apart(one, other, dtype)[rows]
+                a, b = np.ascontiguousarray(one), np.ascontiguousarray(other)
+                apart = ulp.apart(a, b, dtype, "differ") if dtype in floats.FORMATS else a != b
+                changed[order[rows]] += apart.reshape(len(one), -1).sum(1)[rows]
                 if dtype in floats.FORMATS:
                     finite[order] &= floats.is_finite(one, dtype).reshape(size, -1).all(1)
                 each += one[0].size
         return changed, each, finite
 
 
-def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns how many numbers of each row differ."""
-    one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
-    apart = ulp.apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
-    found: np.ndarray = apart.reshape(len(one), -1).sum(1)
-    return found
-
-
-def _digest(rows: np.ndarray, dtype: str) -> str:
-    """As ``classes.digest``, of integers and truth values too."""
+def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
+    """As ``classes.mark_of_answers``, of integers and truth values too."""
     if dtype in floats.FORMATS:
-        return digest([(rows, dtype)])
+        return mark_of_answers([(rows, dtype)])
     told = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
     return told.pop() if len(told) == 1 else ""
-
-
-def _shifted(array: np.ndarray) -> np.ndarray:
-    """Returns the same elsewhere in memory: at no whole multiple of a vector."""
-    kept = np.empty(array.size + 1, array.dtype)[1:]
-    kept[:] = array.reshape(-1)
-    return kept.reshape(array.shape)
-
-
-def _line(error: Exception) -> str:
-    said = " ".join(str(getattr(error, "why", error)).split())[:160]
-    return f"{type(error).__name__}: {said}"
-
-
-def _fixed(number: int, here: Any, size: int, axis: int) -> ProgramOutput:
-    """Returns the same of a program that takes one size alone: along the axis of its inputs."""
-    shape, dtype = here
-    if len(shape) > axis and shape[axis] == size:
-        return ProgramOutput(axis, 1, dtype)
-    why = f"output {number} has shape {list(shape)} for {size} samples"
-    raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
 
 
 # Makes a whole program callable as its users call it, invariant to the batch
@@ -434,7 +420,7 @@ class SameBitsProgram:
         return answer, (plan, leaves, rebuild, operation.outputs)
 
     def _settle(self, args: Any, kwargs: Any) -> None:
-        self.program = self.report.program = settled(self.program, args, kwargs)
+        self.program = self.report.program = program_with_library(self.program, args, kwargs)
         self._read()
 
     def _read(self) -> None:
@@ -478,11 +464,17 @@ class SameBitsProgram:
         with self._lock:
             if signature in self._known:
                 return self._known[signature]
-            name = _key(self.program, leaves, signature[1]) + self._setting(signature[2])
+            name = self._key(leaves, signature[1]) + self._setting(signature[2])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
-            if fresh := not samples.fits(recipes.get(name), carries):
-                recipes[name] = {"inputs": self._recipes(leaves)}
+            if fresh := not samples.is_recipe(recipes.get(name), carries):
+                recipes[name] = {"inputs": list[Any]()}
+                for leaf in leaves:
+                    told = None
+                    if leaf.axis is not None:
+                        bits, dtype = self.program.bits(leaf.value)
+                        told = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
+                    recipes[name]["inputs"].append(told)
             operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
             operation.fresh = fresh
             operation.prepare(sizes)
@@ -494,6 +486,14 @@ class SameBitsProgram:
             self._known[signature] = made
             return made
 
+    def _key(self, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+        """Names the program and the shapes of its inputs; of those without samples a digest."""
+        both = list(zip(leaves, told, strict=True))
+        shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
+        rest = ";".join(one for leaf, one in both if leaf.axis is None)
+        beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
+        return f"{self.program.library} {self.program.name} of {shapes}{beside}"
+
     def _setting(self, now: Any) -> str:
         """Returns what tells a program with changed settings from that with the first ones."""
         if now == self._settings:
@@ -502,17 +502,6 @@ class SameBitsProgram:
         note = f"settings of {self.program.library} changed: its programs have bits of their own"
         self.table.notes += [note] * (note not in self.table.notes)
         return f" with settings {said}"
-
-    def _recipes(self, leaves: list[Leaf]) -> list[Any]:
-        return [
-            None
-            if leaf.axis is None
-            else samples.recipe(
-                np.moveaxis(self.program.bits(leaf.value)[0], leaf.axis, 0),
-                self.program.bits(leaf.value)[1],
-            )
-            for leaf in leaves
-        ]
 
     def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()
@@ -547,7 +536,7 @@ class SameBitsProgram:
         for piece in plan:
             values = [program.whole(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
-                part = padded(bits, leaves[number].axis or 0, piece)
+                part = padded_piece(bits, leaves[number].axis or 0, piece)
                 values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
             answer, build = program.split(program.at(piece.size)(*args, **kwargs))
@@ -557,22 +546,17 @@ class SameBitsProgram:
         return build([program.native(one, output.dtype) for one, output in made])
 
 
-def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
-    """Names the program and the shapes of its inputs; of those without samples a digest."""
-    both = list(zip(leaves, told, strict=True))
-    shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
-    rest = ";".join(one for leaf, one in both if leaf.axis is None)
-    beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
-    return f"{program.library} {program.name} of {shapes}{beside}"
-
-
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns what is run whole; None of a model whose operations are run one by one.
     InputError."""
     from probe.invariant.files import of_file
 
     found = of_file(model, batched, threads)
-    if found is None and (found := of_function(model, batched)) is not None and threads is not None:
+    if (
+        found is None
+        and (found := program_of_function(model, batched)) is not None
+        and threads is not None
+    ):
         todo = "set it in the library"
         raise InputError("threads", threads, "a function has those of its library", todo)
     return found

@@ -10,13 +10,14 @@ nothing is certified.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from probe import floats
-from probe.errors import ProbeError
+from probe.errors import ProbeError, line_of
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table
 from probe.recording.contract import Recorder
@@ -83,7 +84,7 @@ class WholeReport(Report):
         """
         found = {}
         for (key, threads), operation in list(self.operations.items()):
-            found[key] = certified(operation, self.sizes[key, threads])
+            found[key] = certified_program(operation, self.sizes[key, threads])
             self.table.entries[key].certified[str(threads)] = found[key]
         return found
 
@@ -113,16 +114,7 @@ class WholeReport(Report):
         )
 
 
-class _Opened:
-    """Recorders of a program, with inputs by their numbers."""
-
-    inputs = ()
-
-    def __init__(self, recorder: Callable[[Mapping[str, np.ndarray]], Recorder]) -> None:
-        self.recorder = recorder
-
-
-def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
+def certified_program(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
     ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
@@ -133,14 +125,14 @@ def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) ->
     if operation.program.fixed is not None or largest == 1:
         return f"not certified: places of one size are not asked ({largest} samples a call)"
     try:
-        return _asked(operation, list(sizes), seconds)
+        return _asked_sizes(operation, list(sizes), seconds)
     except ProbeError as error:
         return f"not certified: {error}"
     except Exception as error:  # a library raises what it likes
-        return f"not certified: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        return f"not certified: {line_of(error, 160)}"
 
 
-def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
+def _asked_sizes(operation: Any, sizes: list[int], seconds: float) -> str:
     begun = time.monotonic()
     known: dict[Any, Any] = {}
     largest, least = sizes[-1], sizes[0]
@@ -154,7 +146,7 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
         if time.monotonic() - begun > seconds:
             done = f"{number} of {len(questions)} questions about sizes and places"
             return f"not certified: {seconds:.0f} seconds were over after {done}"
-        graph = _graph(operation, largest, place)
+        graph = _padded_program(operation, largest, place)
         graph.known = known  # sums that were revealed for one question serve the next
         told = graph.serves(size, size)
         where = f"size {size} against place {place} of size {largest}"
@@ -167,7 +159,7 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
     return f"certified: all outputs of sizes {said} were tested for every addition at every place"
 
 
-def _graph(operation: Any, largest: int, place: int) -> Any:
+def _padded_program(operation: Any, largest: int, place: int) -> Any:
     """Returns the program padded along its batch, with content from a place on."""
     from probe.padding.search import PaddedModel
     from probe.recording.walk import CHANGED, watched
@@ -190,19 +182,19 @@ def _graph(operation: Any, largest: int, place: int) -> Any:
             order = np.arange(largest) % len(pool)
             name = leaf.name or f"input {number}"
             arrays[name], along[name] = np.moveaxis(pool[order], 0, leaf.axis), leaf.axis
-    graph = Moved(_Opened(lambda given: _recorder(operation, given)), arrays, along, largest)
+
+    def recorder(given: Mapping[str, np.ndarray]) -> Recorder:
+        """Watches the program with these samples, beside the inputs that carry none."""
+        values = [
+            leaf.value if leaf.axis is None else given[leaf.name or f"input {number}"]
+            for number, leaf in enumerate(operation.leaves)
+        ]
+        found: Recorder = operation.program.watched(values, operation.rebuild)
+        return found
+
+    graph = Moved(SimpleNamespace(inputs=(), recorder=recorder), arrays, along, largest)
     graph.near = largest
     if not place:
         _, notes = watched(graph.opened.recorder(graph.inputs(largest, largest)), "the program")
         graph.doubt = next((one for one in notes if CHANGED in one), "")
     return graph
-
-
-def _recorder(operation: Any, given: Mapping[str, np.ndarray]) -> Recorder:
-    """Watches the program with these samples, beside the inputs that carry none."""
-    values = []
-    for number, leaf in enumerate(operation.leaves):
-        name = leaf.name or f"input {number}"
-        values.append(leaf.value if leaf.axis is None else given[name])
-    found: Recorder = operation.program.watched(values, operation.rebuild)
-    return found

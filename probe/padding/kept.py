@@ -90,7 +90,10 @@ def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | N
     ]
     mine, theirs = left.full(axes), right.full(axes)
     wanted = theirs[index(box, False, theirs.ndim)]
-    for offset in _offsets(left, right, box, near):
+    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
+    # where it stands first, then where the sizes before the content may differ
+    offsets = [0, *(sign * n for n in range(1, min(most, near) + 1) for sign in (-1, 1))]
+    for offset in offsets:
         moved = tuple(
             KeptPart(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box
         )
@@ -100,12 +103,6 @@ def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | N
         if fits and (mine[index(moved, True, mine.ndim)] == wanted).all():
             return moved
     return None
-
-
-def _offsets(left: Labels, right: Labels, box: Box, near: int) -> list[int]:
-    """None first, then where the sizes before the content may differ."""
-    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
-    return [0, *(sign * n for n in range(1, min(most, near) + 1) for sign in (-1, 1))]
 
 
 def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:

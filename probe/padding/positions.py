@@ -256,7 +256,7 @@ class Positions:
             return
         key = one.remainders(sizes)
         known = one.met.get(key)
-        if known is not None and self._sizes(one, known, sizes) != gives:
+        if known is not None and self.sizes_of(one, known, sizes) != gives:
             raise NotDerived("sizes do not follow from each other")
         aligned = self._compared(one, short, labels, sizes, gives, None)
         ends = [n for n in one.operands if n in self.zeros]
@@ -321,7 +321,7 @@ class Positions:
             found = min(found, int(np.searchsorted(one.reads[n][output].reach, leading[n])))
         return found
 
-    def _sizes(
+    def sizes_of(
         self, one: Linked, met: PositionedOperation, sizes: Sequence[int]
     ) -> tuple[int, ...]:
         """Returns the sizes of an operation's outputs, from those where it was met."""
@@ -371,7 +371,7 @@ class Positions:
             if own == [self.length(n) for n in one.operands]:
                 sizes.update((n, self.length(n)) for n in one.gives)
             elif (met := one.met.get(one.remainders(own))) is not None:
-                sizes.update(zip(one.gives, self._sizes(one, met, own), strict=True))
+                sizes.update(zip(one.gives, self.sizes_of(one, met, own), strict=True))
             else:
                 found += 1
                 for n in one.gives:  # as where windows have to fit
@@ -423,7 +423,7 @@ class Positions:
             if own == [self.length(n) for n in one.operands]:
                 gives = tuple(map(self.length, one.gives))
             elif (met := one.met.get(one.remainders(own))) is not None:
-                gives, aligned = self._sizes(one, met, own), met.aligned or met.absorbs
+                gives, aligned = self.sizes_of(one, met, own), met.aligned or met.absorbs
                 free = self.zeros if met.absorbs else set()
             else:  # at most so many, until it is met
                 known, gives = False, self._at_most(one, own)

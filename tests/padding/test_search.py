@@ -13,7 +13,7 @@ import probe
 from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
-from probe.invariant.mitigated_models import judged, recommended
+from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
 from probe.padding.kept import index
 from probe.padding.search import PaddedModel
@@ -362,10 +362,10 @@ def test_ways_of_padding_are_judged_and_timed():
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
     one = PaddedModel(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
-    ways = {each["name"]: each for each in judged(one, [one.sized(4)], 4)}
+    ways = {each["name"]: each for each in judged_ways(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
-    assert recommended(list(ways.values())) == "pad"
+    assert recommended_way(list(ways.values())) == "pad"
     assert ways["fixed"]["of_fixed"] == 1
 
 
