@@ -251,6 +251,7 @@ def test_a_difference_in_where_operands_begin_alone_is_called_alignment(started)
     [Case(**LINE | {"length": 4}, bias="normal"), Case("dense", in_channels=64)],
     ids=["windows", "weights"],
 )
+@pytest.mark.slow_at("windows")
 def test_a_turned_tensor_of_pytorch_takes_another_kernel_which_replays(started, case):
     found = pair(started("torch"), case, "transposed")
     assert found.compared == found.replayed == np.prod(case.output_shape())

@@ -20,6 +20,8 @@ from probe.target import Target
 from probe.ulp import equal
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 LAYERS = [
     Case("dense", in_channels=65, filters=8, batch=rows, bias="normal") for rows in (1, 2, 9)
 ] + [Case("dense", in_channels=129, filters=48, batch=3)]
@@ -91,6 +93,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", OWN)
+@pytest.mark.slow_at("keras", "tensorflow", "torch")
 def test_the_bits_are_those_of_the_librarys_own_layer(started, name):
     for case in LAYERS:
         x, w, b = case.operands()
@@ -107,6 +110,7 @@ def slowly(*names):
 @pytest.mark.parametrize(
     "name", [*OWN, *slowly("tensorflow,mode=graph", "tensorflow,weights=constant")]
 )
+@pytest.mark.slow_at("keras", "tensorflow")
 def test_a_script_gives_the_targets_bits(started, name):
     for case in LAYERS[1::2]:
         x, w, b = case.operands()
@@ -120,6 +124,7 @@ def test_a_script_gives_the_targets_bits(started, name):
 
 
 @pytest.mark.parametrize("name", [*OWN, *slowly("keras,mode=graph"), "litert", "opencv"])
+@pytest.mark.slow_at("keras", "tensorflow")
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""
     started(name)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp, window
+from probe import floats, schema, ulp, window
 from probe.case import Case
 from probe.comparison.runs import (
     Arrays,
@@ -28,7 +28,7 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.enclosure import BEYOND, UNKNOWN, Accuracy, RoundingVerdict, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
@@ -472,6 +472,12 @@ class Comparison:
         ]
         return min(found, key=lambda one: one[0].case.summands, default=None)
 
+    @property
+    def out_of_bounds(self) -> np.ndarray:
+        """Returns which differing pairs have a side that no rounding can give: bool."""
+        explained, left, right, _ = self._held
+        return ~explained & ((left == BEYOND) | (right == BEYOND))
+
     @cached_property
     def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What ``RoundingVerdict.of`` counts: a bool or a verdict for each differing pair."""
@@ -494,21 +500,44 @@ class Comparison:
         """Returns how far both sides' differing outputs are from the exact sums; None where these
         are not known, as of pools.
 
-        Those that read different inputs have no exact result in common and are left out; of very
-        many as many as ``JUDGED`` products allow are taken, evenly.
+        Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
-        which = self.differing[self.pairs.same_window[self.differing]]
-        most = max(1, JUDGED // max(1, self.left.case.summands))
-        which = (
-            which[np.unique(np.linspace(0, len(which) - 1, most).astype(int))]
-            if most < len(which)
-            else which
-        )
+        which = self.differing[self.of_exact(JUDGED // max(1, self.left.case.summands))]
         left, right = (places[which] for places in (self.pairs.left, self.pairs.right))
         if not len(which) or (found := of_operands(self.left.operands, *left.T)) is None:
             return None
         sides = ((self.left, left), (self.right, right))
         return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
+
+    def of_exact(self, most: int) -> np.ndarray:
+        """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
+        exact result in common: those that read different inputs have none."""
+        which = np.flatnonzero(self.pairs.same_window[self.differing])
+        taken = np.linspace(0, len(which) - 1, max(1, most)).astype(int)
+        return which[np.unique(taken)] if max(1, most) < len(which) else which
+
+    def accuracies(self, most: int) -> dict[str, np.ndarray]:
+        """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}
+        where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
+        some = self.of_exact(most)
+        which = self.differing[some]
+        places = self.pairs.left[which], self.pairs.right[which]
+        if not len(some) or (sums := of_operands(self.left.operands, *places[0].T)) is None:
+            return {}
+        explained, left, right, _ = (one[some] for one in self._held)
+        verdict = np.full(len(some), "unknown", object)
+        verdict[(left == WITHIN) & (right == WITHIN)] = "within"
+        verdict[self.out_of_bounds[some]] = "beyond"
+        verdict[explained] = "explained"
+        found: dict[str, np.ndarray] = {
+            "index": places[0] @ np.array([self.left.case.filters, 1]),
+            "verdict": verdict,
+        }
+        sides = (("at", self.left, places[0]), ("against", self.right, places[1]))
+        values = [side.operands.y[tuple(at.T)] for _, side, at in sides]
+        for name, side, at in sides:
+            found[f"depth_{name}"] = _depths(side, at)
+        return found | Accuracy.of(sums, *values).columns()
 
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -594,6 +623,14 @@ class Comparison:
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
+
+
+def _depths(side: CaseRun, places: np.ndarray) -> np.ndarray:
+    """Returns how deep the trees of these outputs are; ``schema.NULL_INT`` of unknown ones."""
+    if side.orders is None:
+        return np.full(len(places), schema.NULL_INT)
+    depths = [one.tree.depth for one in side.orders.summations]
+    return np.array([*depths, schema.NULL_INT], np.int64)[side.orders.index[tuple(places.T)]]
 
 
 def compared(

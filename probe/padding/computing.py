@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -18,12 +19,12 @@ from probe import comparison, floats, window
 from probe.comparison import Revealer
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession
+from probe.layout import CONTIGUOUS
 from probe.operands import normal
 from probe.padding.positions import At, Linked, Positions
-from probe.recording.adding import Adds, Known
-from probe.recording.alone import Alone, same, unequal
+from probe.recording.alone import Adds, Alone, Known, equal_bits, unequal_bits
 from probe.recording.difference import Aligned, Pair
-from probe.recording.judging import Judged, given_of, judged, settled, weighted
+from probe.recording.judging import Judged, given_of, has_no_choice, judge_operation, weighted
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Operation, Run
 from probe.recording.replayed import There
@@ -64,11 +65,13 @@ class Computing:
         self.asked: dict[tuple[int, tuple[int, ...]], SizedOperation] = {}
         self.revealed: dict[tuple[int, int], Adds | None] = {}
         self.glanced: dict[tuple[int, tuple[int, ...]], dict[int, np.ndarray]] = {}
-        self.wholes: dict[tuple[int, int], tuple[list[np.ndarray], list[np.ndarray]]] = {}
+        self.turned: set[tuple[int, tuple[int, ...]]] = set()
+        """What has different bits in the memory format of images alone."""
+        self.wholes: dict[tuple[int, int, str], tuple[list[np.ndarray], list[np.ndarray]]] = {}
         self.held = 0
         operations = self.full.operations
         self.deciding = [
-            one for one in positions.linked if not settled(operations[one.number].meaning)
+            one for one in positions.linked if not has_no_choice(operations[one.number].meaning)
         ]
 
     def at(self, one: Linked, at: At, size: int | None) -> SizedOperation | None:
@@ -92,7 +95,7 @@ class Computing:
         calls, where asking about every addition takes hundreds. There may be more."""
         sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
         key = one.number, tuple(at.sizes[n] for n in one.operands)
-        if key in self.asked:
+        if key in self.asked and key not in self.glanced:
             return self.asked[key].apart
         if key not in self.glanced:
             try:
@@ -108,18 +111,21 @@ class Computing:
         # operands are the full run's first entries here, and don't end in zeros
         leading = self.positions.leading(one, sizes, zeros=False)
         found = dict[int, np.ndarray]()
-        assert operation.again is not None
-        for seed in range(GLANCES):
+        again: Any = operation.again
+        # PyTorch takes other kernels of a channels-last tensor, with an order of their own: a size
+        # of 2,566 that serves the nine layers in contiguous memory changes bits there
+        words = again.words if isinstance(again, There) else (CONTIGUOUS,)
+        for word, seed in product(words, range(GLANCES)):
             if found:
                 break
-            reads, whole = self._whole(one, seed)
+            reads, whole = self._whole(one, seed, word)
             axes = self.positions.axes
             short = [
                 np.take(a, range(sizes[n]), axes[n]) if n in one.operands else a
                 for n, a in zip(operation.reads, reads, strict=True)
             ]
             with np.errstate(all="ignore"):
-                gives = operation.again([np.array(a, order="C") for a in short])
+                gives = _in_layout(again, word)([np.array(a, order="C") for a in short])
             for n, mine, other in zip(operation.gives, gives, whole, strict=False):
                 axis, count = self.positions.axis(n), leading.get(n, 0)
                 if axis is None or not count:
@@ -128,15 +134,23 @@ class Computing:
                     np.moveaxis(np.asarray(a), axis, 0)[:count].reshape(count, -1)
                     for a in (mine, other)
                 )
-                bad = unequal(one_, two, self.full.values[n].dtype).reshape(count, -1).any(axis=1)
+                bad = (
+                    unequal_bits(one_, two, self.full.values[n].dtype)
+                    .reshape(count, -1)
+                    .any(axis=1)
+                )
                 if bad.any():
                     found[n] = found.get(n, np.zeros(count, bool)) | bad
+                    if word != CONTIGUOUS:
+                        self.turned.add((one.number, tuple(sizes[n] for n in one.operands)))
         return found
 
-    def _whole(self, one: Linked, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _whole(
+        self, one: Linked, seed: int, word: str
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Returns operands at the full size, those of a seed, and what the operation gives of
         them. The last operations' are kept: they are asked first, at one size after the other."""
-        key = one.number, seed
+        key = one.number, seed, word
         if key not in self.wholes:
             operation, reads = self.full.operations[one.number], []
             assert operation.again is not None
@@ -151,7 +165,7 @@ class Computing:
                     array = floats.round_to(floats.widen(array, dtype) * factor, dtype)
                 reads.append(np.array(array, order="C"))
             with np.errstate(all="ignore"):
-                gives = [np.asarray(each) for each in operation.again(reads)]
+                gives = [np.asarray(each) for each in _in_layout(operation.again, word)(reads)]
             self.held += sum(each.nbytes for each in (*reads, *gives))
             if self.held > MOST_HELD:
                 self.wholes.clear()
@@ -184,7 +198,7 @@ class Computing:
         aligned, leading = self._aligned(one, sizes)
         found = self._as_full(one, short, aligned)
         if found is None:
-            found = judged(aligned, short, self.full, self.known)
+            found = judge_operation(aligned, short, self.full, self.known)
         apart: dict[int, np.ndarray] = {}
         for pair, some in zip(aligned.gives, found.apart, strict=False):
             if some is not None and some.any():
@@ -228,7 +242,7 @@ class Computing:
             size = prod(self.full.values[value].shape)
             side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
             again = [] if side.again is None else side.call()
-            if again and same(side.chosen(again), side.outputs, side.value.dtype):
+            if again and equal_bits(side.chosen(again), side.outputs, side.value.dtype):
                 adds = adding_of(side)
                 # as other layers of so many summands are added: tried before anything is revealed
                 key = "padding", adds.sum.summands, adds.sum.bias is None, *tuple(adds.key)[2:]  # type: ignore[arg-type]
@@ -315,6 +329,10 @@ class Computing:
         rest = prod(n for a, n in enumerate(shape) if a != axis)
         chosen = Selection((axis,), index, index, lengths)
         return Pair(number, number, chosen, True, count * rest)
+
+
+def _in_layout(again: Any, word: str) -> Any:
+    return again if word == CONTIGUOUS else replace(again, word=word)
 
 
 def resized(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> Meaning:

@@ -28,14 +28,21 @@ from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, laid
 from probe.printing import counted
 from probe.recording import RECORDERS
-from probe.recording.apart import Apart, Trusted, base, foreign, own
+from probe.recording.apart import (
+    Apart,
+    Trusted,
+    is_own_library,
+    needs_other_interpreter,
+    recording_target,
+)
 from probe.recording.contract import Operation
-from probe.recording.end_to_end import whole
+from probe.recording.end_to_end import as_program
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Provenance, Repeat, Run, recorded
-from probe.recording.store import ProcessStore, digest
+from probe.recording.recording import Provenance, Repeat, Run, record_run
+from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
@@ -75,8 +82,15 @@ class Port:
         self.refused: dict[str, str] = {}
         self.process: object = None
 
-    def call(self, one: TargetCall, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
-        """Returns the result of one call. ``keep``: its weights are sent once; else each time."""
+    def call(
+        self,
+        one: TargetCall,
+        reads: Sequence[np.ndarray],
+        keep: bool = True,
+        word: str = CONTIGUOUS,
+    ) -> np.ndarray:
+        """Returns the result of one call. ``keep``: its weights are sent once; else each time.
+        ``word``: how its input lies in memory, where it is a case and its weights are not kept."""
         operands = one.operands(reads)
         given = [part.taken(reads[part.number]) for part in one.inputs]
         arrays = {f"x{n}" if n else "x": array for n, array in enumerate(given)}
@@ -84,7 +98,7 @@ class Port:
         if one.case is not None and not keep:
             shape = one.case.weight_shape
             w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
-            header = {"do": "run", "spec": dict(one.spec)}
+            header = {"do": "run", "spec": laid(dict(one.spec), word)}
             _, found = self.session.request(header, {**arrays, **operands, **w})
             return one.output.put(found["y"])
         # weights go by what they hold: sizes of a model share them, and a request without them is
@@ -100,7 +114,7 @@ class Port:
         """Returns whether the target is not this environment's own."""
         # asked once: it reads the metadata of installed packages, in 14 ms, and each operation of
         # each run of a plan would ask
-        return foreign(self.session.target)
+        return needs_other_interpreter(self.session.target)
 
     def lines(self, stages: Sequence[Stage]) -> Scripted | None:
         """Returns lines of an operation that is one call, for a script in this environment."""
@@ -114,7 +128,7 @@ class Port:
         """Runs all of a recording as one program of the library, ``times``: its output, the seconds
         of each call, and where there is no such program None, [] and why."""
         try:
-            made = whole(run)
+            made = as_program(run)
         except InputError as error:
             return None, [], f"{error.value}: {error.why}"
         self.alive()
@@ -140,7 +154,7 @@ class Port:
             self.keys.clear()
 
     def _key(self, spec: Any, operands: Mapping[str, np.ndarray]) -> str:
-        digests = {name: digest(array) for name, array in operands.items()}
+        digests = {name: array_digest(array) for name, array in operands.items()}
         return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
 
     def _send(
@@ -160,23 +174,35 @@ class Port:
 
 @dataclass(frozen=True, eq=False)
 class There:
-    """An operation that runs on a target: as of ``Isolated``. ``keep``: as of ``Port.call``.
-    InputError: no part of it is a call."""
+    """An operation that runs on a target: as of ``Isolated``. ``keep``, ``word``: as of
+    ``Port.call``. InputError: no part of it is a call."""
 
     port: Port
     ports: Ports
     one: Operation
     keep: bool = False
+    word: str = CONTIGUOUS
 
     def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         values = list(reads)
         for stage in self.ports.stages(self.one, [array.shape for array in reads]):
             given = [values[n] for n in stage.reads]
             if isinstance(stage.does, TargetCall):
-                values.append(self.port.call(stage.does, given, self.keep))
+                values.append(self.port.call(stage.does, given, self.keep, self.word))
             else:
                 values.append(stage.does(given))
         return values[-1:]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Returns the layouts in which users of the library have such an operation's input: of two
+        spatial axes the memory format of images too, where there is one."""
+        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
+        does = self.ports.stages(self.one, shapes)[0].does
+        case = does.case if isinstance(does, TargetCall) else None
+        there = getattr(backends.get(self.port.session.target.name), "layouts", ())
+        images = case is not None and case.spatial_rank == 2 and CHANNELS_LAST in there
+        return (CONTIGUOUS, CHANNELS_LAST) if images else (CONTIGUOUS,)
 
     def masked(
         self, asked: OperationSum, _: Sequence[np.ndarray]
@@ -201,7 +227,7 @@ class There:
         return self.port.session, dict(does.spec)
 
 
-def replayed(run: Run, port: Port | AnySession) -> Replayed:
+def replay_run(run: Run, port: Port | AnySession) -> Replayed:
     """Computes a run once more, each operation on the target where its library can be asked for it.
 
     ``port``: the target's started session, or what keeps weights there for further runs. An
@@ -239,7 +265,7 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
         if found is None:
             found = _by_itself(run, one, changed)
         for number, array in zip(one.gives, found, strict=False):
-            _put(run, number, array, store, values, changed)
+            _take_result(run, number, array, store, values, changed)
         if one.meaning.notices and one.gives and one.gives[0] in changed:
             values[one.gives[0]] = replace(
                 values[one.gives[0]], zeros=_noticed(run, one, values, changed)
@@ -267,7 +293,7 @@ def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> l
         return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
 
 
-def _put(
+def _take_result(
     run: Run,
     number: int,
     array: np.ndarray,
@@ -278,7 +304,7 @@ def _put(
     """Takes a result in the place of the recorded value, if its bits are different."""
     value = values[number]
     array = np.asarray(array).reshape(value.shape)
-    name = digest(array)
+    name = array_digest(array)
     if name == value.digest:
         return
     changed[number] = array
@@ -302,20 +328,20 @@ def _noticed(
     return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
 
 
-def steadily(run: Run, port: Port, what: str) -> Replayed:
+def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
     where outputs do."""
-    found, again = replayed(run, port), Repeat(run.values)
-    again.digests = [value.digest for value in replayed(run, port).values]
+    found, again = replay_run(run, port), Repeat(run.values)
+    again.digests = [value.digest for value in replay_run(run, port).values]
     again.addresses = [None] * len(again.digests)
     values = found.values
     apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
     if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
-    return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
+    return replace(found, unsteady=apart, made=_replay_provenance(run.made, port.session.facts))
 
 
-def _made(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
+def _replay_provenance(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
     """Returns where a replay was made: with the releases of the target's process."""
     if made is None:
         return None
@@ -339,17 +365,19 @@ class OnTarget:
     def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs: in this process, or where it is opened in another
         one, there."""
-        given = {name: digest(array) for name, array in arrays.items()}
+        given = {name: array_digest(array) for name, array in arrays.items()}
         # outputs are wanted operation by operation, then as one program: of one recording
         if self._last is None or self._last[0] != given:
             elsewhere = getattr(self.opened, "side", None)
-            found: Run = elsewhere(arrays) if elsewhere else recorded(self.opened.recorder(arrays))
+            found: Run = (
+                elsewhere(arrays) if elsewhere else record_run(self.opened.recorder(arrays))
+            )
             self._last = given, found
         return self._last[1]
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
-        return replayed(self.base(arrays), self.port)
+        return replay_run(self.base(arrays), self.port)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
@@ -408,23 +436,25 @@ class Sides:
         self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool = False
     ) -> tuple[Run, bool | None]:
         """Returns a run with these inputs, and whether it had gradients, where that is known."""
-        if own(where, self.model):
+        if is_own_library(where, self.model):
             run, process = self._recorded(where, given, what, gradients)
             if RECORDERS.get(process.library) == RECORDERS.get(where.name):
                 return run, process.gradients
         if why := unavailable(where):  # before the model is run
             raise TargetError(where.text, "unavailable", why)
-        run, process = self._recorded(base(where, self.model), given, what, gradients)
-        return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+        run, process = self._recorded(recording_target(where, self.model), given, what, gradients)
+        return replay_steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
 
     def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
         """Returns the run of the model's own library that is replayed on a target."""
-        return self._recorded(base(where, self.model), given, what, False)[0]
+        return self._recorded(recording_target(where, self.model), given, what, False)[0]
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a
         library takes seconds to be imported. InputError: it can't be opened."""
-        process = self._process(where if own(where, self.model) else base(where, self.model))
+        process = self._process(
+            where if is_own_library(where, self.model) else recording_target(where, self.model)
+        )
         process.open(self.trust)
         self.inputs = process.inputs
 

@@ -18,6 +18,8 @@ from probe.target import Target
 from probe.worker import compare
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
 LIBRARIES = (
     *("numpy", "tensorflow", "tensorflow,mode=graph", "tensorflow,weights=constant", "keras"),
@@ -60,6 +62,7 @@ SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
     "text",
     [pytest.param(one, marks=pytest.mark.slow) if one in SWITCHES else one for one in LIBRARIES],
 )
+@pytest.mark.slow_at("jax", "keras", "tensorflow", "torch,linear=0")
 def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started, text):
     run = conformance.asking(started(text))
     found = [conformance.compare(*one, run) for one in SPECS]
@@ -75,6 +78,7 @@ def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started,
 
 
 @pytest.mark.parametrize("text", ["numpy", "tensorflow", "torch", "jax", "onnxruntime"])
+@pytest.mark.slow_at("jax", "onnxruntime", "tensorflow")
 def test_products_and_sums_are_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text), SHAPES)
 

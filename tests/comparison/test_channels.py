@@ -19,6 +19,8 @@ from probe.switch_points import by_order
 from probe.target import Target
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 REFERENCE = Target.parse("reference")
 CASE = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
 
@@ -57,6 +59,7 @@ def test_its_tree_is_the_sum_of_the_trees_of_both():
     assert tree == Tree.parse("((0+1)+((((2+3)+4)+5)+6))")
 
 
+@pytest.mark.slow
 def test_both_halves_are_cut_to_16_bits_before_they_are_added(started):
     case = Case("matmul", in_channels=20, filters=3, length=2, split=9, dtype="float16")
     assert reveal(started("tensorflow"), case).replayed.all()

@@ -21,6 +21,8 @@ from probe.answers.explain import predicted
 from probe.errors import TargetError
 from probe.launch import InlineSession
 
+pytestmark = pytest.mark.long
+
 matplotlib.use("agg")
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ("padding_conventions", "onnx_conversion", "grouped_convolution")
@@ -134,6 +136,7 @@ def test_every_picture_is_drawn(stored):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.slow_at("onnx_conversion", "padding_conventions")
 def test_the_experiment_runs_quickly(tmp_path, name):
     script = ROOT / "experiments" / f"{name}.py"
     command = [sys.executable, str(script), "--quick", "--store", str(tmp_path)]

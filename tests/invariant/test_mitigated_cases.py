@@ -25,6 +25,8 @@ from probe.target import unavailable
 from probe.ulp import equal
 from tests.convolutions import cases
 
+pytestmark = pytest.mark.long
+
 UNSTABLE = "reference,algorithm=pairwise,length_switch=9"
 """Outputs shorter than 9 are added in sequence, longer ones in pairs."""
 

@@ -18,6 +18,8 @@ from probe.padding.between import CUT
 from probe.padding.kept import index
 from probe.target import unavailable
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("onnxruntime")
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
@@ -55,6 +57,7 @@ def test_field_and_jump_are_those_of_the_windows():
 
 
 @pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.slow_at("same")
 def test_safe_sizes_are_the_shortest_at_which_no_layer_changes_its_order(
     switching, padding, tmp_path
 ):

@@ -19,7 +19,7 @@ from probe.padding.kept import index
 from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording.replayed import OnTarget
-from probe.recording.subject import opened
+from probe.recording.subject import open_model
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
 
 IN_CALLS = search.in_calls
@@ -530,7 +530,7 @@ def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
         return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
 
     whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
-    one = PaddedModel(opened(model), {"x": whole}, {"x": 2}, 64)
+    one = PaddedModel(open_model(model), {"x": whole}, {"x": 2}, 64)
     assert one.positions is not None  # no size is recorded for itself
     for content in (1, 6, 21):
         found = one.sized(content)

@@ -11,6 +11,8 @@ from probe.target import Target
 from probe.ulp import equal
 from tests.convolutions import cases
 
+pytestmark = pytest.mark.long
+
 LIBRARIES = ("tensorflow", "torch")
 
 
@@ -98,6 +100,7 @@ def test_outputs_of_a_prefix_are_the_prefix_of_the_outputs(library, case, longer
 
 
 @pytest.mark.parametrize("accumulate", [None, "float64"])
+@pytest.mark.slow_at("None")
 def test_a_tf_function_gives_the_eager_bits(accumulate):
     """Also where its shapes are known, which makes TensorFlow rewrite chains of additions."""
     library = Library("tensorflow")

@@ -9,6 +9,8 @@ from probe import stable
 from probe.stable.report import NotStable
 from probe.ulp import equal
 
+pytestmark = pytest.mark.long
+
 ROWS = (1, 2, 5, 16, 17, 31)
 
 
@@ -143,6 +145,7 @@ def keras_or_skip():
 
 
 @pytest.mark.parametrize("accumulate", [None, "float64"])
+@pytest.mark.slow_at("float64")
 def test_keras_models_within_models_are_stable(accumulate):
     keras = keras_or_skip()
     from probe.stable import keras_layers

@@ -68,6 +68,7 @@ def test_one_change_anywhere_is_refuted_where_it_is_and_nowhere_else(n, kind):
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
+@pytest.mark.slow_at("8")
 def test_every_other_tree_of_a_short_sum_is_refuted(n):
     rng = np.random.default_rng(n)
     every = list(dict.fromkeys(random_tree(n, rng) for _ in range(20)))
@@ -83,6 +84,7 @@ WIDE = {"float32": "float64", "float16": "float32", "bfloat16": "float32"}
 
 @pytest.mark.parametrize("dtype", ["float64", *WIDE])
 @pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.slow_at("False-bfloat16", "True-bfloat16")
 def test_sums_of_every_format_are_certified_and_their_changes_refuted(dtype, wide):
     if wide and dtype not in WIDE:
         pytest.skip("nothing is wider than float64")

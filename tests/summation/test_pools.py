@@ -22,6 +22,8 @@ from probe.summation.windows import as_windows, reveal_pool
 from probe.target import Target
 from probe.window import Geometry
 
+pytestmark = pytest.mark.long
+
 TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")
 
 
@@ -92,6 +94,7 @@ def slow(target, op):
         for target, op in itertools.product(TARGETS, OPS)
     ],
 )
+@pytest.mark.slow_at("jax-avg_pool2d", "jax-max_pool2d", "tensorflow-max_pool1d")
 def test_every_library_reads_and_counts_what_the_case_says(started, target, op):
     session, ran, kinds = started(target), 0, set()
     for case in cases(op, few=target != "reference"):

@@ -12,6 +12,8 @@ from probe.summation.reveal import reveal_trees
 from probe.summation.rounding import reveal_roundings
 from probe.summation.tree import BIAS, Tree
 
+pytestmark = pytest.mark.long
+
 
 class Known:
     """An operator that adds every output in a tree that the test chose.
@@ -163,6 +165,7 @@ def test_filters_in_other_orders_are_told_apart():
 
 
 @pytest.mark.parametrize("n", [2500, pytest.param(4608, marks=pytest.mark.slow)])
+@pytest.mark.slow_at("2500")
 def test_long_chains_need_no_stack(n):
     assert_revealed(Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 64], n))
 

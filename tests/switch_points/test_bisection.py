@@ -23,6 +23,8 @@ from probe.switch_points.bisection import (
 )
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 CASE = Case(op="conv1d", kernel=5, operands="cancel")
 
 
@@ -119,6 +121,7 @@ def releases(monkeypatch):
 
 
 @pytest.mark.parametrize("what", bisection.WHAT)
+@pytest.mark.slow_at("order")
 def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_path):
     ends = Target("reference", "1"), Target("reference", "4")
     with Store(tmp_path) as store:
@@ -129,6 +132,7 @@ def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_pat
     assert len(stored.comparisons) and (len(stored.reveals) > 0) is (what == "order")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_assumed(releases, tmp_path, capsys):
     case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,20"]
     ends = ["--between", "reference==1", "--and", "reference==4", "--releases", ",".join(releases)]

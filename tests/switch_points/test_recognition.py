@@ -15,6 +15,8 @@ from probe.switch_points.periodic import Periodic
 from probe.switch_points.recognition import UNKNOWN, Recogniser
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4}
 
@@ -61,6 +63,10 @@ def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
         Case(op="conv1d", **ROOMY, dtype="float64"),
     ],
     ids=lambda case: case.label,
+)
+@pytest.mark.slow_at(
+    "conv2d 3x3, 4 -> 4, same, batch 2, height 5, bfloat16",
+    "depthwise_conv2d 3x3, 4 -> 4, caffe, height 4, float16",
 )
 def test_padding_shows_no_other_kind(recogniser, case: Case) -> None:
     known = recogniser("reference,algorithm=blocked", case)
@@ -160,6 +166,7 @@ EDGES = [
 
 @pytest.mark.parametrize("algorithm", ["pairwise", "blocked", "fused"])
 @pytest.mark.parametrize("case", EDGES, ids=lambda case: case.label)
+@pytest.mark.slow_at("conv1d 5, 16 -> 3, 3:1-fused", "conv1d 5, 16 -> 3, 3:1-pairwise")
 def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algorithm) -> None:
     if algorithm == "fused" and case.dtype != "float32":
         pytest.skip("the double fuses in float32 alone")

@@ -14,6 +14,8 @@ from probe.switch_points import search, switches
 from probe.switch_points.recognition import Pattern, Recogniser
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 
 

@@ -14,6 +14,8 @@ from probe.summation.masks import SessionOperator
 from probe.summation.windows import reveal_windows
 from probe.window import equivalent
 
+pytestmark = pytest.mark.long
+
 SAME = {"stride": 2, "padding": "same"}
 CASES = [
     Case("conv1d", 2, length=4, weights="0,1", **SAME),
@@ -71,6 +73,10 @@ def cropped(found, case, crop):
 @pytest.mark.parametrize(
     "target",
     [pytest.param(one, marks=pytest.mark.slow) if one == "keras" else one for one in TARGETS],
+)
+@pytest.mark.slow_at(
+    "tensorflow-conv1d 2, 1 -> 1, stride 2, same, length 4",
+    "torch-conv1d 2, 1 -> 1, stride 2, same, length 4",
 )
 def test_the_windows_after_conversion_are_those_of_the_case(started, target, case):
     session = started(target)

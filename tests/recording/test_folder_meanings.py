@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError
-from probe.recording import RECORDERS, spelling
+from probe.recording import RECORDERS, folder
 from probe.semantics import (
     Accumulates,
     Blends,
@@ -111,9 +111,9 @@ CASES = {
 }
 
 
-def again(one, reads, gives, folder):
-    text = json.dumps(spelling.spelled(one, reads, gives, folder))
-    return spelling.meant(json.loads(text), folder)
+def again(one, reads, gives, kept):
+    text = json.dumps(folder.meaning_to_json(one, reads, gives, kept))
+    return folder.meaning_from_json(json.loads(text), kept)
 
 
 @pytest.mark.parametrize("digested", [False, True])
@@ -144,11 +144,11 @@ def test_what_has_no_word_or_no_room_is_unknown():
 
 
 def test_a_move_from_nowhere_is_refused():
-    folder = Folder()
+    files = Folder()
     move, reads, gives = CASES["a slice"]
-    told = spelling.spelled(move, reads, gives, folder)
-    folder.kept["0"] = folder.kept["0"] + 1000
-    found = spelling.meant(told, folder)
+    told = folder.meaning_to_json(move, reads, gives, files)
+    files.kept["0"] = files.kept["0"] + 1000
+    found = folder.meaning_from_json(told, files)
     with pytest.raises(InputError, match="comes from nowhere"):
         found.move(np.zeros(X))
 
@@ -163,5 +163,5 @@ def test_every_class_that_says_what_is_computed_has_a_name_in_a_folder():
         one = pending.pop()
         pending += one.__subclasses__()
         if dataclasses.is_dataclass(one) and one.__module__.startswith("probe."):
-            known = spelling.VOCABULARY.get(one.__name__) is one
+            known = folder.VOCABULARY.get(one.__name__) is one
             assert known or "written" in vars(one), one  # it says itself what it is in others

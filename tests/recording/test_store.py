@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import probe
-from probe.recording.recording import recorded
-from probe.recording.store import ProcessStore, digest
+from probe.recording.recording import record_run
+from probe.recording.store import ProcessStore, array_digest
 
 X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
@@ -95,13 +95,13 @@ def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> No
     one, other = ProcessStore(), ProcessStore()
     name = one.put(X)
     assert other.put(np.asfortranarray(X)) == name and one.bits(name) is other.bits(name)
-    monkeypatch.setattr(store, "room", lambda: 0)
+    monkeypatch.setattr(store, "memory_room", lambda: 0)
     monkeypatch.setattr(store, "SURE", 0)
     far = ProcessStore()
     turned = np.asfortranarray(W)
     found = far.bits(far.put(turned))
     assert found is not None and found.view(np.float32).tobytes() == W.tobytes()
-    assert digest(found.view(np.float32).reshape(W.shape)) == digest(W)
+    assert array_digest(found.view(np.float32).reshape(W.shape)) == array_digest(W)
     for bits in (found, one.bits(name)):
         with pytest.raises(ValueError, match="read-only"):
             bits[0] = 1
@@ -114,7 +114,7 @@ def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store, "SURE", 0)
-    monkeypatch.setattr(store, "room", lambda: 0)
+    monkeypatch.setattr(store, "memory_room", lambda: 0)
     monkeypatch.setattr(store, "_segment", full)
     fresh = ProcessStore()
     other = X + np.float32(1)
@@ -127,7 +127,7 @@ def test_what_no_run_holds_any_more_is_given_up() -> None:
     from tests.recording.taped import network
 
     before = _everywhere.size
-    run = recorded(network(X))
+    run = record_run(network(X))
     assert _everywhere.size > before
     del run
     assert _everywhere.size == before

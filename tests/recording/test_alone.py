@@ -7,8 +7,8 @@ import probe
 from probe.errors import InputError
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording import alone
-from probe.recording.difference import compare
-from probe.recording.recording import recorded
+from probe.recording.difference import compare_runs
+from probe.recording.recording import record_run
 from probe.semantics import Contracts, Each
 
 SHAPE = (3, 40)
@@ -35,10 +35,13 @@ def planted(*wrong):
 )
 def test_a_second_difference_is_found_behind_the_first(wrong, expected):
     x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
-    left, right = recorded(ArrayRecorder(planted(), x)), recorded(ArrayRecorder(planted(*wrong), x))
-    found = compare(left, right)
+    left, right = (
+        record_run(ArrayRecorder(planted(), x)),
+        record_run(ArrayRecorder(planted(*wrong), x)),
+    )
+    found = compare_runs(left, right)
     assert found.first.name == f"step{wrong[0]}"
-    asked, able = alone.find(found)
+    asked, able = alone.find_own_differences(found)
     assert asked == able == 3 - wrong[0]
     assert [one.name for one in found.operations if one.own] == expected
     for one in found.operations:
@@ -47,9 +50,12 @@ def test_a_second_difference_is_found_behind_the_first(wrong, expected):
 
 def test_as_a_source_it_has_the_differences_of_its_own_alone():
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
-    left, right = recorded(ArrayRecorder(planted(), x)), recorded(ArrayRecorder(planted(0, 3), x))
-    found = compare(left, right)
-    alone.find(found)
+    left, right = (
+        record_run(ArrayRecorder(planted(), x)),
+        record_run(ArrayRecorder(planted(0, 3), x)),
+    )
+    found = compare_runs(left, right)
+    alone.find_own_differences(found)
     last = found.operations[-1]
     side, source = alone.as_source(last, left, right)
     assert source.verdict == "source" and source.differing == last.own == x.size

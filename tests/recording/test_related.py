@@ -10,7 +10,7 @@ import pytest
 
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.recording import walk
-from probe.recording.outputs import _box
+from probe.recording.related import _has_no_gaps
 from tests.recording.taped import Taped, normal
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -251,7 +251,7 @@ def test_a_part_without_gaps_is_told_from_a_sample(
 ) -> None:
     mask = np.zeros(shape, bool)
     mask.reshape(-1)[places] = True
-    assert _box(mask) is box
+    assert _has_no_gaps(mask) is box
 
 
 def test_an_input_that_one_side_has_alone_makes_no_outputs_equal():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from probe.recording import source
-from probe.recording.difference import compare
-from probe.recording.recording import recorded
+from probe.recording.difference import compare_runs
+from probe.recording.recording import record_run
 from probe.semantics import (
     Contracts,
     Each,
@@ -38,9 +38,9 @@ def cause(
 ) -> source.Cause:
     """Of two sums of a, b, c and d in one operation each."""
     given = {n: one.astype(dtype) for n, one in TERMS.items()}
-    runs = [recorded(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
-    found = compare(*runs, {4: 4})
-    return source.explain(runs[0], runs[1], found.operations[0])
+    runs = [record_run(Doubles(given, [Step("sum", *one, list("abcd"))])) for one in (left, right)]
+    found = compare_runs(*runs, {4: 4})
+    return source.find_cause(runs[0], runs[1], found.operations[0])
 
 
 ROW = steps((0, 1), (4, 2), (5, 3)), lambda a, b, c, d: ((a + b) + c) + d
@@ -79,10 +79,10 @@ def test_no_order_is_said_of_sums_in_formats_that_are_not_added_as_numpy_adds_th
     given["d"] = given["d"].astype(one or "float64")
     into = np.dtype(one or "float32")
     sums = [(kind, lambda *x, f=f: f(*x).astype(into)) for kind, f in (ROW, PAIRS)]
-    runs = [recorded(Doubles(given, [Step("sum", *each, list("abcd"))])) for each in sums]
-    found = compare(*runs, {4: 4}).operations[0]
+    runs = [record_run(Doubles(given, [Step("sum", *each, list("abcd"))])) for each in sums]
+    found = compare_runs(*runs, {4: 4}).operations[0]
     if found.differing:  # whole numbers have the same sum in every order
-        assert source.explain(*runs, found).kind != "order"
+        assert source.find_cause(*runs, found).kind != "order"
     assert bool(found.differing) == (one != "int32")
 
 
@@ -117,11 +117,11 @@ def shifted(number: int) -> Step:
 
 def formulas(left: list[Step], right: list[Step]) -> source.Cause:
     """Of two formulas, whose results are taken for the same."""
-    runs = [recorded(Doubles(GIVEN, steps)) for steps in (left, right)]
-    found = compare(*runs, {runs[0].outputs[0]: runs[1].outputs[0]})
+    runs = [record_run(Doubles(GIVEN, steps)) for steps in (left, right)]
+    found = compare_runs(*runs, {runs[0].outputs[0]: runs[1].outputs[0]})
     (one,) = [one for one in found.operations if one.gives and one.differing]
     assert one.joint and one.assumed
-    return source.explain(*runs, one)
+    return source.find_cause(*runs, one)
 
 
 def test_a_product_that_is_scaled_behind_against_scaled_weights_is_another_formula() -> None:

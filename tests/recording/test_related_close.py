@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from probe.recording import related
-from probe.recording.difference import Difference, compare
-from probe.recording.recording import recorded
-from probe.recording.related import paired
+from probe.recording.difference import Difference, compare_runs
+from probe.recording.recording import record_run
+from probe.recording.related import pair_close_values
 from probe.semantics import Joins, Unknown
 from tests.recording.doubles import Doubles, Step
 
@@ -22,8 +22,8 @@ UP = np.float32(1 + 2**-20)
 
 def compared(left: list[Step], right: list[Step]) -> Difference:
     """Two runs of doubles on one input, with what is close."""
-    sides = [recorded(Doubles({"x": X}, steps)) for steps in (left, right)]
-    return paired(compare(sides[0], sides[1]))
+    sides = [record_run(Doubles({"x": X}, steps)) for steps in (left, right)]
+    return pair_close_values(compare_runs(sides[0], sides[1]))
 
 
 def step(op: str, function: Any, *reads: str | int) -> Step:
@@ -134,7 +134,9 @@ def test_values_that_come_in_another_order_are_taken_too() -> None:
 
 def test_two_runs_are_compared_once_more_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(related, "compare", lambda *given: calls.append(given) or compare(*given))
+    monkeypatch.setattr(
+        related, "compare_runs", lambda *given: calls.append(given) or compare_runs(*given)
+    )
     step_by_step = [step("cube", lambda x: x**3), step("tanh", np.tanh, 0)]
     compared(step_by_step, [step("product", lambda x: x * x * x * UP), step("tanh", np.tanh, 0)])
     assert len(calls) == 1
