@@ -20,7 +20,7 @@ An operation that a library's table describes needs nothing here. One with class
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
 ``tensorflow_operations``; a function that models call often joins ``quick``, a layer of one such
 function ``KnownModules``. A library that runs programs as a whole: a subclass of ``LibraryProgram``
-and its line in ``of_function`` or ``of_file``. What no table describes is reported as left.
+and its line in ``program_of_function`` or ``of_file``. What no table describes is reported as left.
 """
 
 from __future__ import annotations

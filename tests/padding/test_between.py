@@ -12,7 +12,7 @@ from probe.comparison import decisions
 from probe.errors import InputError
 from probe.invariant.mitigated_cases import RemedySessions
 from probe.invariant.mitigated_models import MitigatedGraph
-from probe.launch import InlineSession
+from probe.launch import InlineSession, Session
 from probe.padding import between
 from probe.padding.between import CUT
 from probe.padding.kept import index
@@ -80,6 +80,31 @@ def test_safe_sizes_are_the_shortest_at_which_no_layer_changes_its_order(
         found = graph.sized(length)
         alike = [to for to in range(found.least, 97) if behind(to) == behind(96)]
         assert found.safe == alike[0] and found.at_safe.certified
+
+
+def test_safe_sizes_hold_in_channels_last_memory_too(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    words = {"width": 16, "blocks": 3}
+    with Session(Target.parse("torch")) as session:
+        graph = graph_of(NineLayers(**words, fixed=300), session, tmp_path)
+        safe = {length: graph.sized(length).safe for length in (1, 40, 120)}
+    module = nine_layers.torch_module(**words)
+    for memory in (torch.contiguous_format, torch.channels_last):
+        model = module.to(memory_format=memory)
+        for length, size in safe.items():
+            (box,) = graph.boxes(length)
+            (part,) = box
+            for seed in range(6):
+                x = torch.from_numpy(content(300, seed))
+                x[..., length:] = 0
+                x = x.contiguous(memory_format=memory)
+                short, whole = (
+                    model(x[..., :to].contiguous(memory_format=memory)) for to in (size, 300)
+                )
+                assert torch.equal(short[..., : part.stop], whole[..., : part.stop]), (
+                    memory,
+                    length,
+                )
 
 
 @pytest.mark.parametrize("cut", [0, 100, CUT])
