@@ -199,7 +199,7 @@ def _note_plain_bits(model: Any, found: InvariantKeras, example: Any, keeper: Ke
         answer = found(held)
     pairs = zip(tensors(model(held, training=False)), tensors(answer), strict=True)
     apart = sum(
-        int(ulp.apart(container(plain)[0], *container(ours), zeros="differ").sum())
+        int(ulp.bits_apart(container(plain)[0], *container(ours), zeros="differ").sum())
         for plain, ours in pairs
         if plain.dtype in FORMATS
     )

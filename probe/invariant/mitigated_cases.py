@@ -32,7 +32,7 @@ from probe.layout import CONTIGUOUS
 from probe.progress import Tell, silent
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 from probe.window import axis_of, case_at
 
 ROUNDS = 9
@@ -169,7 +169,9 @@ class Work(ABC):
         """
         tell, found = progress or silent, list[RemedyResult]()
         todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
-        if budget.current() is not None:  # what starts no further process first, as time may end
+        if (
+            budget.current_budget() is not None
+        ):  # what starts no further process first, as time may end
             todo.sort(key=lambda one: one.where != self.where)
         ended = ""
         for number, remedy in enumerate(todo):
@@ -203,7 +205,7 @@ class Work(ABC):
         """Returns one remedy, or why it can't be used.
         TargetError where the default is not available."""
         found = RemedyResult(remedy, **known)
-        if remedy.name != "default" and (why := unavailable(remedy.where)):
+        if remedy.name != "default" and (why := why_unavailable(remedy.where)):
             found.refusal = why
             return found
         try:
@@ -333,7 +335,7 @@ class _OfCase(Work):
     def judge(self, found: RemedyResult) -> None:
         """Sweeps the case by order with the remedy."""
         session = self.sessions.with_remedy(found.remedy)
-        orders = by_order.sweep(session, self.case, self.lengths, self.vary)
+        orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
         if found.remedy.name == "default":
             self.own_orders = orders
         found.compared, found.differing = orders.compared, orders.differing
@@ -383,7 +385,8 @@ class _OfCase(Work):
         orders = self.own_orders
         if plain != case or set(lengths) != set(self.lengths):
             session = self.sessions.of(self.where)
-            orders = by_order.sweep(session, plain, tuple(lengths)) if len(lengths) > 1 else None
+            several = tuple(lengths) if len(lengths) > 1 else ()
+            orders = by_order.sweep_by_order(session, plain, several) if several else None
         return self._alike(orders, max(counts), lengths)
 
     def exact(self) -> tuple[np.ndarray, np.ndarray]:

@@ -340,7 +340,7 @@ class WholeProgram:
             for (one, dtype), (other, _) in both:
                 rows = slice(min(size, count - start))
                 a, b = np.ascontiguousarray(one), np.ascontiguousarray(other)
-                apart = ulp.apart(a, b, dtype, "differ") if dtype in floats.FORMATS else a != b
+                apart = ulp.bits_apart(a, b, dtype, "differ") if dtype in floats.FORMATS else a != b
                 changed[order[rows]] += apart.reshape(len(one), -1).sum(1)[rows]
                 if dtype in floats.FORMATS:
                     finite[order] &= floats.is_finite(one, dtype).reshape(size, -1).all(1)

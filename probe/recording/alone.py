@@ -33,14 +33,14 @@ from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
 
+# Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats.
 FILLS = (0xFF, 0x3F)
-"""Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""
 
+# Runs with each kind of memory where any run gave different bits.
 AGAIN = 3
-"""Runs with each kind of memory where any run gave different bits."""
 
+# Bytes of freed memory that are filled at most for an array.
 MOST_BYTES = 1 << 26
-"""Bytes of freed memory that are filled at most for an array."""
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Alone:
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Runs it alone on copies; on its own operands if there are no others."""
         assert self.again is not None
-        budget.check()
+        budget.require_time()
         given = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
@@ -217,7 +217,7 @@ def unequal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
     """Returns which elements of two arrays of one shape have different bits, of integers different
     values: bool, of that shape."""
     if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(one, other, dtype))
+        return np.asarray(ulp.bits_apart(one, other, dtype))
     return np.asarray(one != other)
 
 
@@ -345,11 +345,11 @@ def as_source(one: Aligned, left: Run, right: Run) -> tuple[Run, Aligned]:
 # How an operation adds: orders and roundings of its sums, revealed, and replayed on what it reads.
 
 
+# Differing outputs of a long sum that are revealed before these are replayed on the others.
 FEW = 64
-"""Differing outputs of a long sum that are revealed before these are replayed on the others."""
 
+# Products that are replayed for the differing outputs that were not revealed.
 PRODUCTS = 1 << 27
-"""Products that are replayed for the differing outputs that were not revealed."""
 
 Known = dict[Hashable, Revealer]
 """What was revealed of operations, by name and shapes."""
@@ -380,7 +380,7 @@ class Adds:
         assert one.again is not None
         self.sum, given = one.asked, one.reads
         self.session = SumSession(one.side.target, self.sum, given, one.again)
-        self.run = comparison.run(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
+        self.run = comparison.run_case(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
         self.places = self.sum.places(one.index)
         begin = tuple(map(address_in_16, one.addresses))
         self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)

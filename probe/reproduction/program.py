@@ -18,7 +18,7 @@ from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import code
 from probe.reproduction.code import ScriptLibrary, of_case
-from probe.runtimes.packages import recipe
+from probe.runtimes.packages import release_recipe
 from probe.target import Target
 
 Slices = tuple[slice, ...]
@@ -192,7 +192,7 @@ def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
         if targets[0] != targets[1]:
             words.append(target.text)
         if finding.paired:
-            words.append(f"{finding.vary} {window.shown(finding.vary, value)}")
+            words.append(f"{finding.vary} {window.shown_axis_value(finding.vary, value)}")
         if finding.padding is not None:
             words.append(f"padding {case.padding_text}")
     return [", ".join(words) for words in found]
@@ -225,7 +225,7 @@ def apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> lis
 def _python(target: Target) -> str:
     """Returns which Python a release is for, where that is known."""
     try:
-        return f", on Python {recipe(target.name, str(target.version)).python}"
+        return f", on Python {release_recipe(target.name, str(target.version)).python}"
     except InputError:
         return ""
 
