@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from probe.invariant.torch_calls import Natives, call_key, hooked_anywhere
 from probe.invariant.torch_operations import MOST, VALUES, TorchOperations
-from probe.invariant.torch_recurrent import RecurrentSteps
+from probe.invariant.torch_sequences import RecurrentSteps
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU

@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
 from probe.invariant.telling import spread_numbers
-from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
@@ -29,7 +28,7 @@ from probe.invariant.torch_calls import (
 )
 from probe.invariant.torch_einsum import Einsum
 from probe.invariant.torch_products import MetOperations, Products
-from probe.invariant.torch_recurrent import mkldnn_rnn_layer
+from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 from probe.recorders.torch_calls import AtenCall, called, changed, facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
