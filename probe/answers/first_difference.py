@@ -259,7 +259,7 @@ class Walked(Answer):
             return ""
         modelled = import_module("probe.reproduction.modelled")
         layer = modelled.layer_of(self.found, first)
-        told = ": ".join(filter(None, (layer, modelled.placed(cause))))
+        told = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
         return f" ({told})" if told else ""
 
     def table(self) -> str:
@@ -457,7 +457,7 @@ class Walked(Answer):
             except (LookupError, ValueError) as error:  # the operation's own script needs no case
                 why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
-        found = recorded.write(Path(folder), *sides, one, cause, **self.script)
+        found = recorded.write_operation(Path(folder), *sides, one, cause, **self.script)
         found.no_case = why
         return found
 
@@ -469,10 +469,10 @@ class Walked(Answer):
         layer = modelled.layer_of(self.found, one)
         place += f", `{layer}`" * bool(layer)
         said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
-        said += f"; {where}." if (where := modelled.placed(cause)) else "."
+        said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        made = modelled.write(folder, *sides, one, cause, said, tell=tell)
+        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget
-from probe.answers.answer import target_of
+from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import choice, whole_number
@@ -84,9 +84,9 @@ def two_runs(
         options["shapes"] = shapes or None
         tell("opening the model")
         if target is not None or against_target is not None:
-            other = None if against_target is None else target_of(against_target)
+            other = None if against_target is None else checked_target(against_target)
             if target is not None:
-                left = target_of(target)
+                left = checked_target(target)
             else:
                 assert other is not None
                 text = text_of(model, "against_target")
