@@ -28,7 +28,7 @@ from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
-from probe.layout import CHANNELS_LAST, CONTIGUOUS, laid
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, with_layout
 from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import (
@@ -99,7 +99,7 @@ class Port:
         if one.case is not None and not keep:
             shape = one.case.weight_shape
             w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
-            header = {"do": "run", "spec": laid(dict(one.spec), word)}
+            header = {"do": "run", "spec": with_layout(dict(one.spec), word)}
             _, found = self.session.request(header, {**arrays, **operands, **w})
             return one.output.put(found["y"])
         # weights go by what they hold: sizes of a model share them, and a request without them is
