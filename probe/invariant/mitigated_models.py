@@ -33,7 +33,7 @@ from probe.invariant.mitigations import (
 )
 from probe.padding import between
 from probe.padding.between import Between
-from probe.padding.kept import apart, index
+from probe.padding.kept import box_index, elements_apart
 from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
 from probe.progress import Tell
 from probe.recording.recording import Run
@@ -207,7 +207,7 @@ def _compare_runs(found: InvariantResult, graph: PaddedModel, sizes: Sequence[Sa
             own = graph.run(one.content, graph.fixed, seed)
             same = zip(own, whole, graph.whole(one.content).outputs, strict=True)
             values = graph.whole(one.content).values
-            found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
+            found.keeps &= not any(elements_apart(a, b, values[number]) for a, b, number in same)
 
 
 def _doubt(found: InvariantResult, along_length: bool) -> None:
@@ -500,7 +500,7 @@ class MitigatedGraph(Work):
                 for to in (size, graph.fixed)
             )
             mine, theirs = (
-                np.ascontiguousarray(y[index(box, not full, y.ndim)])
+                np.ascontiguousarray(y[box_index(box, not full, y.ndim)])
                 for full, y in enumerate((short, whole))
             )
             count += mine.shape != theirs.shape or not ulp.equal(mine, theirs, self.dtype)

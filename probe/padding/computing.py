@@ -267,7 +267,7 @@ class Computing:
                 values[n] = replace(
                     values[n], shape=shapes[shape], content=None, zeros=None, address=None
                 )
-        meaning = resized(operation.meaning, shapes)
+        meaning = resized_meaning(operation.meaning, shapes)
         operations = list(run.operations)
         made = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
         again: Any = operation.again
@@ -335,14 +335,14 @@ def _in_layout(again: Any, word: str) -> Any:
     return again if word == CONTIGUOUS else replace(again, word=word)
 
 
-def resized(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> Meaning:
+def resized_meaning(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> Meaning:
     """Returns a meaning whose steps have other shapes, where they give one that is known."""
     if not isinstance(meaning, Steps):
         return meaning
     steps = tuple(
         replace(
             one,
-            meaning=resized(one.meaning, shapes),
+            meaning=resized_meaning(one.meaning, shapes),
             shape=shapes.get(one.shape, one.shape),
             more=tuple(shapes.get(shape, shape) for shape in one.more),
         )

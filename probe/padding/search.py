@@ -29,7 +29,16 @@ from probe import budget, floats
 from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
 from probe.padding.computing import Computing, SizedOperation
-from probe.padding.kept import NEAR, Box, KeptPart, apart, box_of, index, place_of, where_kept
+from probe.padding.kept import (
+    NEAR,
+    Box,
+    KeptPart,
+    box_index,
+    box_of,
+    elements_apart,
+    place_of,
+    where_kept,
+)
 from probe.padding.positions import NEVER, At, Linked, NotDerived, Positions
 from probe.printing import counted
 from probe.recording.alone import Known, unequal_bits
@@ -691,9 +700,9 @@ class PaddedModel:
         for number, box in enumerate(boxes):
             if box is None:
                 continue
-            mine = short[number][index(box, True, short[number].ndim)]
-            other = whole[number][index(box, False, whole[number].ndim)]
-            count += apart(mine, other, values.values[values.outputs[number]])
+            mine = short[number][box_index(box, True, short[number].ndim)]
+            other = whole[number][box_index(box, False, whole[number].ndim)]
+            count += elements_apart(mine, other, values.values[values.outputs[number]])
         return count
 
     def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:

@@ -15,7 +15,7 @@ from probe.invariant.mitigated_models import MitigatedGraph
 from probe.launch import InlineSession, Session
 from probe.padding import between
 from probe.padding.between import CUT
-from probe.padding.kept import index
+from probe.padding.kept import box_index
 from probe.target import why_unavailable
 
 pytestmark = pytest.mark.long
@@ -117,7 +117,7 @@ def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path
         (short,) = between.spliced(graph, found, padded(x, found.size)).results
         (whole,) = graph.opened.plain(padded(x, 80))
         (box,) = found.boxes
-        mine, theirs = short[index(box, True, 4)], whole[index(box, False, 4)]
+        mine, theirs = short[box_index(box, True, 4)], whole[box_index(box, False, 4)]
         assert mine.size and np.ascontiguousarray(mine).tobytes() == theirs.tobytes()
     # a receptive field of 16 takes 64 positions here; a cut behind each operation takes few more
     assert found.size < 60 and any(one.size > one.start for one in found.splices)

@@ -15,7 +15,7 @@ from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
-from probe.padding.kept import index
+from probe.padding.kept import box_index
 from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording.replayed import OnTarget
@@ -541,5 +541,5 @@ def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
                 x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
             x[..., content:] = 0
             full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
-            mine, other = short[index(box, True, 3)], full[index(box, False, 3)]
+            mine, other = short[box_index(box, True, 3)], full[box_index(box, False, 3)]
             assert mine.tobytes() == other.tobytes(), (content, seed)
