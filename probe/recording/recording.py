@@ -635,7 +635,7 @@ class UncompiledSource(ABC):
 
 def steps_of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
     """Returns the steps of a function that runs compiled, as its source is recorded once; None
-    where they aren't known. ``known``: as of ``steps``."""
+    where they aren't known. ``known``: as of ``steps_between``."""
     plain = record_run(source, keep=False)
     operands = dict[int, int]()
     for number, key in enumerate(source.keys):
