@@ -327,7 +327,7 @@ def memory_format_lines(x, layer, word):
     if offset(word) < 0:
         return []
     start = (
-        offset(word) // floats.container_dtype(layer["dtype"]).itemsize
+        offset(word) // floats.container_of_format(layer["dtype"]).itemsize
     )  # PyTorch aligns to 64 bytes
     before = f"{x}.new_zeros({start})"
     return [f"{x} = torch.cat([{before}, {x}.reshape(-1)])[{start}:].reshape({x}.shape)"]
