@@ -1,0 +1,372 @@
+"""Does `bits.lock` cry wolf, does it name what changed bits, and what does a check cost?
+
+Twenty results of seven libraries are computed under three limits of instructions and with one and
+two processors, three times each, in processes of their own; an emulated Haswell (qemu-user, where
+it is installed) is a second processor. Each of these is a lock against which all others are
+checked: a check that fails although no release and no code changed is a false alarm.
+
+Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy, TensorFlow), a planted
+change of a user's code, and a lock of the other processor: `probe lock` runs in one environment,
+`probe check` in the other, and has to name the cause and the operation. Releases are installed into
+probe's cache. An hour on two processors, most of it imports.
+
+Writes results/lock/<machine>/*.parquet; notebooks/lock.ipynb draws them. What is stored already is
+not measured twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib import frame
+from lib.locked import CHECKS
+from probe import Store
+from probe.campaign import run_row
+from probe.errors import TargetError
+from probe.launch import open_session
+from probe.lock.checks import BitsSession, judged_check
+from probe.lock.conditions import CORES_OF
+from probe.lock.file import LockFile
+from probe.lock.rerun import Command, Rerun, overlay, run_again
+from probe.lock.runs import exit_status
+from probe.lock.values import bits_of
+from probe.lock.workflow import LEVELS, limiting_variables
+from probe.printing import Output
+from probe.progress import silent
+from probe.runtimes import runtime
+from probe.target import Target
+
+NAME = "lock"
+
+THREADS = (1, 2)
+REPEATS = 3
+OTHER = "Haswell"
+"""The processor that qemu stands in for: without AVX-512, as many that tests run on."""
+
+EMULATED = ("numpy", "scipy", "onnxruntime", "opencv")
+"""Libraries whose checks run there: importing the others takes qemu ten minutes each."""
+
+TEST = """
+import pytest
+from lib.locked import CHECKS
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test(bits, name):
+    bits.check(CHECKS[name]())
+"""
+
+FUNCTIONS = """
+import numpy as np
+
+
+def inputs(*shapes):
+    draws = np.random.default_rng(0)
+    return [draws.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+X, W = inputs((64, 1024), (1024, 64))
+
+
+def product(x, w):
+    return np.tanh(x @ w)
+
+
+def jax_sum():
+    import jax
+
+    return jax.numpy.sum(jax.numpy.asarray(X), axis=-1)
+
+
+def jax_softmax():
+    import jax
+
+    return jax.nn.softmax(jax.numpy.asarray(X))
+
+
+def tensorflow_mean():
+    import tensorflow as tf
+
+    return tf.reduce_mean(tf.cast(X, tf.bfloat16), -1)
+
+
+def torch_layers():
+    import torch
+
+    x = torch.from_numpy(X) @ torch.from_numpy(W)
+    return torch.nn.functional.gelu(torch.softmax(x, -1))
+
+
+def elu():
+    import onnx
+    from onnx import helper, numpy_helper
+
+    first, last = inputs((64, 48), (48, 32))
+    nodes = [("MatMul", ["x", "v"], ["a"]), ("Elu", ["a"], ["b"]), ("MatMul", ["b", "w"], ["y"])]
+    graph = helper.make_graph(
+        [helper.make_node(*node, name=node[2][0]) for node in nodes],
+        "graph",
+        [helper.make_tensor_value_info("x", 1, [4, 64])],
+        [helper.make_tensor_value_info("y", 1, [4, 32])],
+        [numpy_helper.from_array(first, "v"), numpy_helper.from_array(last, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "elu.onnx")
+
+
+if __name__ == "__main__":
+    np.savez("xw.npz", x=X, w=W)
+    np.savez("x.npz", x=X[:4, :64])
+    elu()
+"""
+
+GELU = "gelu(torch.softmax(x, -1))", "gelu(torch.softmax(x, -1), approximate='tanh')"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that moves bits: ``words`` of ``probe lock``; releases by module on both sides;
+    ``preload``: OpenBLAS' wheel in front of NumPy's; ``edit``: text of the functions, and its
+    replacement."""
+
+    what: str
+    target: str
+    words: str
+    old: Mapping[str, str]
+    new: Mapping[str, str]
+    preload: bool = False
+    edit: tuple[str, str] = ("", "")
+
+    @property
+    def name(self) -> str:
+        """Returns ``Elu: onnxruntime 1.20.0 -> 1.21.1``."""
+        moved = [f"{n} {old} -> {self.new[n]}" for n, old in self.old.items() if n in MOVED]
+        return f"{self.what}: {moved[0] if moved else 'a line of the code'}"
+
+
+MOVED = ("onnxruntime", "jax", "scipy_openblas64", "tensorflow")
+
+CHANGES = (
+    Change(
+        *("Elu", "onnxruntime", "elu.onnx --inputs x.npz"),
+        *({"onnxruntime": "1.20.0"}, {"onnxruntime": "1.21.1"}),
+    ),
+    *(
+        Change(what, "jax", f"functions:jax_{what}", *({"jax": n, "jaxlib": n} for n in ends))
+        for what in ("sum", "softmax")
+        for ends in [("0.10.1", "0.10.2")]
+    ),
+    *(
+        Change(
+            *("product", "numpy", "functions:product --inputs xw.npz"),
+            *({"scipy_openblas64": one} for one in ends),
+            preload=True,
+        )
+        for ends in (("0.3.31.188.0", "0.3.33.201.0"), ("0.3.33.201.0", "0.3.34.481.3"))
+    ),
+    Change(
+        *("mean in bfloat16", "tensorflow", "functions:tensorflow_mean"),
+        *({"tensorflow": one, "numpy": "1.26.4"} for one in ("2.15.0", "2.16.1")),
+    ),
+    Change("GELU", "torch", "functions:torch_layers", {}, {}, edit=GELU),
+)
+
+
+@frame.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures and stores; whether Ctrl-C ended it."""
+    out = Output()
+    with Store.here(store) as kept, out.progress(NAME) as tell:
+        with open_session(Target.parse("reference"), inline=True).start() as session:
+            row = run_row(session.target, session.facts, session.variables, NAME)
+        kept.append("runs", row)
+
+        def say(text: str) -> None:
+            tell(0, 0, text)
+
+        try:
+            alarms(kept, row["run_id"], quick, say)
+            known = {key[2] for key in kept.done_keys("verdicts")}
+            for change in () if quick else CHANGES:
+                if change.name not in known:
+                    say(change.name)
+                    kept.append("verdicts", {"run_id": row["run_id"]} | named_cause(change))
+            costs(kept, row["run_id"], quick)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+Side = tuple[str, int]
+"""Conditions in words, and the number of the repetition."""
+
+
+def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> None:
+    """Stores the verdict of each check under each condition against each lock, as exit status."""
+    if any(key[1] in CHECKS for key in kept.done_keys("measurements")):
+        return
+    with tempfile.TemporaryDirectory(prefix="probe-") as made:
+        folder = Path(made)
+        found = dict(observed(folder, quick, say))
+        rows = []
+        locks = {label: [one] for (label, repeat), one in found.items() if repeat == 0}
+        for name, entries in (*locks.items(), ("all", [one for (one,) in locks.values()])):
+            lock = LockFile()
+            for one in entries:
+                for check, bits in one.checks.items():
+                    lock.accept(check, one.facts, bits)
+            for (label, repeat), here in found.items():
+                for check, bits in here.checks.items():
+                    if check in lock.checks:
+                        told = judged_check(lock, check, check, bits, here.facts)
+                        row = {"run_id": run, "subject": check.partition("[")[2].rstrip("]")}
+                        row |= {"variant": f"{name} | {label}", "size": int(np.prod(bits.shape))}
+                        row |= {"repeat": repeat, "value": exit_status([told])}
+                        rows.append(row | {"unit": "exit status"})
+        kept.append("measurements", rows)
+        if other := next((one for (label, _), one in found.items() if OTHER in label), None):
+            say("the processor as a cause")
+            kept.append("verdicts", {"run_id": run} | processor_as_cause(other, folder))
+
+
+def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> Iterator[tuple[Side, Rerun]]:
+    """Yields the bits and conditions of all checks, under each limit and number of processors."""
+    (folder / "test_bits.py").write_text(TEST)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}"]
+    words += PLUGIN
+    levels, threads = (LEVELS[:2], THREADS[:1]) if quick else (LEVELS, THREADS)
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
+    for level, count in itertools.product(levels, threads):
+        variables = {**limiting_variables(level), **path, CORES_OF: count}
+        command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
+        for repeat in range(1 if quick else REPEATS):
+            say(f"{level}, {count} of 2 processors, {repeat + 1} of {REPEATS}")
+            out = folder / f"{level}-{count}-{repeat}"
+            out.mkdir()
+            one = run_again(command, out)
+            if one.why:
+                raise TargetError(level, "error", one.why)
+            yield (f"{level}, {count}", repeat), one
+    emulator = runtime.program("qemu-x86_64")
+    if emulator is None or quick:
+        return
+    say(f"{OTHER}, emulated")
+    (folder / OTHER).mkdir()
+    emulated = [str(emulator), "-cpu", OTHER, *words, "-k", " or ".join(EMULATED)]
+    one = run_again(Command(emulated, folder, {**path, CORES_OF: 1}), folder / OTHER)
+    if one.why:
+        raise TargetError(OTHER, "error", one.why)
+    # /proc/cpuinfo has the host's processor, whatever the emulated program is given
+    one.facts |= {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
+    yield (f"{OTHER}, 1", 0), one
+
+
+ROOT = Path(__file__).resolve().parent.parent
+INSTALLED = any(one.name == "bits" for one in metadata.entry_points(group="pytest11"))
+PLUGIN = [] if INSTALLED else ["-p", "probe.lock.plugin"]
+
+
+def processor_as_cause(other: Rerun, folder: Path) -> dict[str, Any]:
+    """Returns what is said of NumPy's checks against the lock of the emulated processor."""
+    begun, lock = time.monotonic(), LockFile()
+    for check, bits in other.checks.items():
+        lock.accept(check, other.facts, bits)
+    (folder / "bits.lock").write_text(lock.text())
+    words = [sys.executable, "-m", "pytest", *PLUGIN, "-q", f"--rootdir={folder}", "-k", "numpy"]
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
+    words += ["--bits-why=all", "--bits-report=json"]
+    subprocess.run(words, cwd=folder, env=os.environ | path, capture_output=True, check=False)
+    checks = json.loads((folder / "bits-report.json").read_text())["checks"]
+    moved = [one for one in checks if one["verdict"] != "same"]
+    told = "; ".join(f"{one['check'].partition('[')[2][:-1]}: {in_words(one)}" for one in moved)
+    name = f"{OTHER} (emulated) -> this one"
+    row = {"part": "lock", "name": name, "target": "numpy", "dtype": "", "summands": 0}
+    return row | {"outputs": len(moved), "conditions": told, "seconds": time.monotonic() - begun}
+
+
+def in_words(one: Mapping[str, Any]) -> str:
+    """Returns cause, operation, class and kind of what changed, with bars between."""
+    why = one["why"] or {}
+    told = (why.get("said") or why.get("cause"), why.get("operation"), why.get("class"))
+    return " | ".join(str(part or "not known") for part in (*told, why.get("kind")))
+
+
+def named_cause(change: Change) -> dict[str, Any]:
+    """Returns what `probe check` says of what `probe lock` kept in the other environment."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="probe-") as made:
+        folder = Path(made)
+        (folder / "functions.py").write_text(FUNCTIONS)
+        subprocess.run([sys.executable, "functions.py"], cwd=folder, check=True)
+        probe = [sys.executable, "-m", "probe"]
+        words = [*probe, "lock", *change.words.split(), "--name", change.what]
+        subprocess.run(words, cwd=folder, env=environment(change.old, change.preload), check=True)
+        (folder / "functions.py").write_text(FUNCTIONS.replace(*change.edit))
+        done = subprocess.run(
+            [*probe, "check", "--why", "install", "--json"],
+            cwd=folder,
+            env=environment(change.new, change.preload),
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    (one,) = json.loads(done.stdout)["checks"]
+    row = {"part": "lock", "name": change.name, "target": change.target, "dtype": "", "summands": 0}
+    row |= {"conditions": in_words(one) if one["verdict"] == "changed" else one["verdict"]}
+    return row | {"seconds": time.monotonic() - begun}
+
+
+def environment(releases: Mapping[str, str], preload: bool) -> dict[str, str]:
+    """Returns the variables of an environment with these releases before everything else."""
+    before = []
+    if releases:
+        found = overlay(releases, True, silent)
+        if not isinstance(found, Path):
+            raise TargetError(" ".join(releases), "unavailable", found)
+        before = [found]
+    variables = Command([], Path(), {}, [*before, ROOT]).environment()
+    if preload:
+        library = before[0] / "scipy_openblas64" / "lib" / "libscipy_openblas64_.so"
+        variables["LD_PRELOAD"] = str(library)
+    return variables
+
+
+def costs(kept: Store, run: str, quick: bool) -> None:
+    """Stores what a check takes where nothing changed, and the hash of as many bytes, in turns."""
+    if any(key[1] == "check" for key in kept.done_keys("measurements")):
+        return
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        for size in (1 << 10, 1 << 20) if quick else (1 << 10, 1 << 20, 1 << 28):
+            array = np.arange(size // 4, dtype=np.float32)
+            path = Path(folder, f"{size}.lock")
+            first = BitsSession(path, update=True)
+            first.checked("t.py::test", "t.py::test", array, ("t.py", 1))
+            first.finish()
+            session = BitsSession(path)
+            check = partial(session.checked, "t.py::test", "t.py::test", array, ("t.py", 1))
+            for repeat in range(3 if quick else 21):
+                for subject, way in (("check", check), ("hash", partial(bits_of, array))):
+                    begun = time.perf_counter()
+                    way()
+                    row = {"run_id": run, "subject": subject, "variant": "same bits", "size": size}
+                    row |= {"repeat": repeat, "value": time.perf_counter() - begun, "unit": "s"}
+                    rows.append(row)
+    kept.append("measurements", rows)
+
+
+if __name__ == "__main__":
+    main()
