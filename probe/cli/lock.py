@@ -139,7 +139,7 @@ def demo(out: Output) -> None:
     """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
     from probe.lock import demo as shown
 
-    out.give(shown.demo_json(), lambda: "\n".join(shown.demo_lines()))
+    out.give(shown.demo_json(), shown.demo_text)
 
 
 @click.command(cls=Words, short_help="Write a workflow that checks bits.lock in CI.")

@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -30,49 +31,15 @@ from probe.backends.jax import ISA as XLA_ISA
 
 Facts = dict[str, str | int]
 
-LIBRARIES = {
-    **{name: name for name in ("numpy", "scipy", "torch", "jax", "jaxlib", "keras", "pandas")},
-    **{name: name for name in ("tensorflow", "onnxruntime", "openvino", "polars", "numba")},
-    **{name: name for name in ("transformers", "xgboost", "lightgbm", "numexpr", "torchvision")},
-    "cv2": "opencv-python-headless",
-    "ai_edge_litert": "ai-edge-litert",
-    "sklearn": "scikit-learn",
-    "mkl": "mkl",
-    "scipy_openblas64": "scipy-openblas64",
-}
-"""Modules that compute numbers, and the distribution of each."""
+KNOWN = tomllib.loads(Path(__file__).with_name("templates").joinpath("conditions.toml").read_text())
+LIBRARIES: dict[str, list[str]] = KNOWN["libraries"]
+"""Modules that compute numbers, and the distributions that may bring each."""
 
-ALSO = {
-    "cv2": ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless"),
-    "tensorflow": ("tensorflow-cpu", "tensorflow-intel"),
-    "onnxruntime": ("onnxruntime-gpu",),
-}
-"""Further distributions that may bring a module."""
-
-FLAGS = (
-    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE"),
-    *("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES", "XLA_FLAGS", "MKL_CBWR"),
-    *("MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "TF_ENABLE_ONEDNN_OPTS"),
-    *("TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL", "TF_DETERMINISTIC_OPS", "TF_XLA_FLAGS"),
-    *("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "NVIDIA_TF32_OVERRIDE"),
-    *("CUBLAS_WORKSPACE_CONFIG", "KERAS_BACKEND", "JAX_ENABLE_X64", "JAX_PLATFORMS"),
-    *("JAX_DEFAULT_MATMUL_PRECISION", "TORCHINDUCTOR_EMULATE_PRECISION_CASTS", "NUMBA_CPU_NAME"),
-    *("CUDA_VISIBLE_DEVICES", "NUMBA_CPU_FEATURES", "MKL_DYNAMIC"),
-)
+FLAGS: list[str] = KNOWN["flags"]
 """Variables of the environment that choose kernels, formats or devices."""
 
-THREADS = (
-    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC", "PJRT_NPROC"),
-    *("TF_NUM_INTRAOP_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS", "NUMBA_NUM_THREADS"),
-)
-"""Variables that set how many threads libraries take."""
-
-SETS = {
-    "torch": ("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
-    **dict.fromkeys(("numpy", "scipy", "scipy_openblas64"), ("OPENBLAS_NUM_THREADS",)),
-    "tensorflow": ("TF_NUM_INTRAOP_THREADS",),
-}
-"""What sets the threads of a library that says how many it takes."""
+THREADS: list[str] = KNOWN["threads"]
+"""Variables that set how many threads libraries take; ``sets``: of which library."""
 
 CORES_OF = "PROBE_CORES"
 """Not a library's variable: how many processors a process that runs a check again may use."""
@@ -108,7 +75,7 @@ def conditions_key(facts: Mapping[str, str | int]) -> str:
 @cache
 def _release(name: str, file: str | None) -> str:
     """Returns the installed release of a library by its module's name; ``none`` without one."""
-    names = (LIBRARIES.get(name, name), *ALSO.get(name, ()))
+    names = LIBRARIES.get(name, [name])
     # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
     for where in [{"path": [str(Path(file).parents[1])]}] * bool(file) + [{}]:
         for one in names:
@@ -238,7 +205,7 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
         for fact, (theirs, _) in facts.items():
             name = fact.partition(".")[2]
             # set by a variable; or by a program, or taken from the number of cores
-            names = (CORES_OF,) if fact == "cores" else SETS.get(name, ())
+            names = (CORES_OF,) if fact == "cores" else KNOWN["sets"].get(name, ())
             found |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
     elif kind == "processor":
         isa = str(facts.get("isa", (None, None))[0])

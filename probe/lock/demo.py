@@ -7,6 +7,7 @@ one product after the other. So which outputs are in a group depends on T.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,35 +59,13 @@ def demo_json() -> dict[str, Any]:
     }
 
 
-def demo_lines() -> list[str]:
+def demo_text() -> str:
     """Returns the demonstration as text."""
+    from jinja2 import Template
+
     found = demo_json()
     short, long = found["lengths"].values()
-    told = [
-        "A report: conv2d 1x5 over 10 * [0, 1, ..., T-1]. The first three outputs read the same",
-        "inputs at T = 7 and T = 8, and TensorFlow (up to 1.5, x86) returned different numbers:",
-        "",
-        f"{'':10}{'T = 7':24}T = 8",
-    ]
-    for number, one in enumerate(long):
-        cells = [f"{each['value']} {each['bits']}" for each in (*short[number : number + 1], one)]
-        differs = "   differs" * (number in found["differing"])
-        told.append(f"output {number}: {cells[0] if len(cells) > 1 else '':24}{cells[-1]}{differs}")
-    told += [
-        "",
-        f"Floating-point addition is not associative. Output {MOVED} is the same five products,",
-        "p0 to p4, added in two orders, which T selects (blocks of 4 outputs, and the rest):",
-        "",
-    ]
-    both = short[MOVED], long[MOVED]
-    for length, one in zip(PUBLISHED, both, strict=True):
-        told += [f"  T = {length}: {one['tree']}", *(f"    {text}" for text in one["sums"])]
-    told += ["", f"and the bias, b = {float(BIAS):.4f}, last. The bits of output {MOVED}:", ""]
-    pair = [f"{int(one['bits'], 16):032b}" for one in both]
-    told += [f"  T = {length}: {text}" for length, text in zip(PUBLISHED, pair, strict=True)]
-    marks = "".join("^" if a != b else " " for a, b in zip(*pair, strict=True))
-    same = "all seven numbers are those that the report printed"
-    if not found["replayed"]:
-        same = "these are not the numbers that the report printed"
-    told += [f"         {marks}".rstrip(), ""]
-    return [*told, f"Computed here by NumPy alone, in these orders: {same}."]
+    pair = [f"{int(some[MOVED]['bits'], 16):032b}" for some in (short, long)]
+    marks = "".join("^" if a != b else " " for a, b in zip(*pair, strict=True)).rstrip()
+    text = Path(__file__).with_name("templates").joinpath("demo.txt.j2").read_text()
+    return Template(text).render(found, short=short, long=long, pair=pair, marks=marks, moved=MOVED)

@@ -116,7 +116,7 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
         config.bits_error = str(error)
 
 
-def summary(reporter: Any, config: Any, session: BitsSession) -> None:
+def print_summary(reporter: Any, config: Any, session: BitsSession) -> None:
     """Prints counts, every check that is not the same and its cause, and writes reports."""
     if session.out:
         return

@@ -19,6 +19,7 @@ SESSION = pytest.StashKey[Any]()
 TESTS = pytest.StashKey[Any]()
 """All tests that there are; None where some were left out."""
 
+FORMATS = "html", "json", "sarif", "markdown"
 MARK = (
     "same_bits(batch=range(1, 33), model='model', inputs='inputs', axis=0): the model's rows have \
 the same bits at all of these batch sizes"
@@ -28,30 +29,17 @@ the same bits at all of these batch sizes"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the flags."""
     group = parser.getgroup("bits", "bits.lock: results that must not change a bit")
-    group.addoption(
-        "--bits-update",
-        action="store_true",
-        help="Add checks and conditions that bits.lock lacks; remove entries without a test.",
-    )
-    group.addoption(
-        "--bits-bless",
-        metavar="REASON",
-        help="Accept changed bits too; the reason is kept in bits.lock.",
-    )
-    group.addoption(
-        "--bits-report",
-        metavar="FORMAT",
-        action="append",
-        default=[],
-        help="Write bits-report.FORMAT (html, json, sarif or markdown), or FORMAT=FILE.",
-    )
-    group.addoption(
-        "--bits-why",
-        choices=("here", "all", "install", "no"),
-        default="here",
-        help="Look for the cause of changed bits with what is here (default), also of unknown ones "
-        "(all), also by installing old releases (install), or not at all (no).",
-    )
+    text = "Add checks and conditions that bits.lock lacks; remove entries without a test."
+    group.addoption("--bits-update", action="store_true", help=text)
+    text = "Accept changed bits too; the reason is kept in bits.lock."
+    group.addoption("--bits-bless", metavar="REASON", help=text)
+    text = f"Write bits-report.FORMAT ({', '.join(FORMATS)}), or FORMAT=FILE."
+    report = {"metavar": "FORMAT", "action": "append", "default": []}
+    group.addoption("--bits-report", help=text, **report)
+    text = "Look for the cause of changed bits with what is here (default), also of unknown ones \
+(all), also by installing old releases (install), or not at all (no)."
+    choices = "here", "all", "install", "no"
+    group.addoption("--bits-why", choices=choices, default="here", help=text)
     group.addoption("--bits-lock", metavar="FILE", help="The lock; rootdir/bits.lock by default.")
 
 
@@ -62,8 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if reason is not None and not reason.strip():
         raise pytest.UsageError("bits-bless=: a reason is required; write why the bits changed")
     for each in config.getoption("bits_report"):
-        if each.partition("=")[0] not in ("html", "json", "sarif", "markdown"):
-            known = "html, json, sarif, markdown"
+        if each.partition("=")[0] not in FORMATS:
+            known = ", ".join(FORMATS)
             raise pytest.UsageError(f"bits-report={each}: no such format; use one of {known}")
 
 
@@ -167,7 +155,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if SESSION in config.stash:
         from probe.lock import fixture
 
-        fixture.summary(terminalreporter, config, config.stash[SESSION])
+        fixture.print_summary(terminalreporter, config, config.stash[SESSION])
 
 
 def _opened_session(config: pytest.Config) -> BitsSession | None:

@@ -128,7 +128,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 
     ``install``: also download what isn't there yet.
     """
-    wanted = [f"{LIBRARIES.get(name, name)}=={one}" for name, one in sorted(releases.items())]
+    wanted = [f"{LIBRARIES.get(name, [name])[0]}=={one}" for name, one in sorted(releases.items())]
     if "none" in releases.values():
         return "it was not installed then"
     slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted)
@@ -148,7 +148,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
                 done = _pip(["install", "-q", "--target", made, *more, *wanted])
                 if not done.returncode:
                     code = [sys.executable, "-c", f"import {', '.join(releases)}"]
-                    done = _ran(code, Command([], folder, {}, [Path(made)]).environment())
+                    done = _captured(code, Command([], folder, {}, [Path(made)]).environment())
                 if done.returncode:
                     told = done.stderr.strip().splitlines() or ["pip failed"]
                     why = told[-1][:200]
@@ -163,7 +163,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 def releases_known(name: str) -> list[str]:
     """Returns the releases of a module's distribution that pip's index has for this interpreter,
     ascending, without previews; [] where it can't be asked."""
-    done = _pip(["index", "versions", LIBRARIES.get(name, name)])
+    done = _pip(["index", "versions", LIBRARIES.get(name, [name])[0]])
     _, _, told = done.stdout.partition("Available versions: ")
     every = [one.strip() for one in told.partition("\n")[0].split(",")]
     return sorted((one for one in every if one.replace(".", "").isdigit()), key=environments.number)
@@ -171,8 +171,8 @@ def releases_known(name: str) -> list[str]:
 
 def _pip(words: Sequence[str]) -> Any:
     clean = {name: value for name, value in os.environ.items() if name not in PRIVATE}
-    return _ran([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], clean)
+    return _captured([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], clean)
 
 
-def _ran(words: Sequence[str], variables: Mapping[str, str]) -> Any:
+def _captured(words: Sequence[str], variables: Mapping[str, str]) -> Any:
     return subprocess.run(words, env=dict(variables), capture_output=True, text=True, check=False)
